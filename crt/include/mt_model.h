@@ -1,0 +1,26 @@
+/* A compiled model, as the RPC server sees it. The code generator writes one for each model, in
+ * <model>_rpc.c; a standalone firmware does not link it. */
+#ifndef MT_MODEL_H
+#define MT_MODEL_H
+
+#include <stdint.h>
+
+struct mt_tensor {
+    void *data;
+    uint32_t bytes;
+};
+
+struct mt_model {
+    const char *name;
+    const char *model_hash;             /* SHA-256 of the ONNX file, 64 hex digits */
+    const struct mt_tensor *inputs;     /* in the model's order */
+    const struct mt_tensor *outputs;
+    uint8_t input_count;
+    uint8_t output_count;
+    int32_t (*run)(void);               /* one inference: reads the inputs, writes the outputs; 0 on success.
+                                         * It may overwrite the inputs. */
+};
+
+extern const struct mt_model mt_model;
+
+#endif

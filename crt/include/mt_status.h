@@ -1,0 +1,33 @@
+/* Status codes of the runtime and of generated models.
+ *
+ * Every function that can fail returns an int32_t: 0 is success, anything else one of these.
+ * The list is the only place where a code, its name and its meaning stand; the Python side reads
+ * the same list (mtool/rpc/status.py) and a test holds the two together. */
+#ifndef MT_STATUS_H
+#define MT_STATUS_H
+
+/* clang-format off */
+#define MT_STATUS_LIST(X)                                                              \
+    X(MT_OK,                 0, "success")                                             \
+    X(MT_BAD_FRAME,          1, "a frame is malformed or its checksum is wrong")       \
+    X(MT_BAD_MESSAGE,        2, "a message is too short or its fields make no sense")  \
+    X(MT_UNKNOWN_MESSAGE,    3, "the message type is unknown to this firmware")        \
+    X(MT_BAD_INDEX,          4, "there is no tensor with that index")                  \
+    X(MT_BAD_RANGE,          5, "the range lies outside the tensor")                   \
+    X(MT_NO_SESSION,         6, "no session is open")                                  \
+    X(MT_TOO_LARGE,          7, "the frame is larger than the receive buffer")         \
+    X(MT_TIMER_NOT_STARTED,  8, "the timer was stopped before it was started")         \
+    X(MT_TIMER_RUNNING,      9, "the timer was started while it was running")          \
+    X(MT_TIMER_OVERFLOW,    10, "the timer ran over its range")                        \
+    X(MT_NOT_SUPPORTED,     11, "the platform has no such function")                   \
+    X(MT_IO,                12, "the platform could not read or write")                \
+    X(MT_MODEL,             13, "the model's entry point failed")
+/* clang-format on */
+
+enum {
+#define MT_STATUS_ENUM(name, code, meaning) name = (code),
+    MT_STATUS_LIST(MT_STATUS_ENUM)
+#undef MT_STATUS_ENUM
+};
+
+#endif

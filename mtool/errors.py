@@ -1,0 +1,90 @@
+"""The one error tree of mtool. Every class carries its exit code.
+
+    MtoolError                    1   a bug in mtool, or an error that fits nowhere else
+    ├── UsageError                2   a wrong option, a missing file, a wrong input
+    ├── ModelError                3   the model is malformed, or something in it is unsupported
+    ├── FitError                  4   the model does not fit the board's memory
+    ├── BuildError                5   a toolchain is missing, or a build failed
+    ├── BoardError                6   no board, an unknown board, or several that match
+    ├── FlashError                7   the flash tool failed
+    ├── CommunicationError        8   the device does not answer, or runs another firmware
+    ├── MismatchError             9   outputs differ from the reference
+    └── DeviceError              10   the device reported a fault
+"""
+
+from collections.abc import Sequence
+
+
+class MtoolError(Exception):
+    """Report what went wrong, where, what was expected and found, and one thing to try.
+
+    Args:
+        what: one line, lower case, without a full stop.
+        details: further lines (node, file, board, expected and found); shown indented.
+        hint: one thing to try, as a sentence or a command.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.details = tuple(details)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return "\n".join([self.what, *(f"  {line}" for line in self.details), *([self.hint] if self.hint else [])])
+
+
+class UsageError(MtoolError):
+    """A wrong option, a missing file, or an input of the wrong shape or type."""
+
+    exit_code = 2
+
+
+class ModelError(MtoolError):
+    """The model is malformed, or holds something that can't be compiled."""
+
+    exit_code = 3
+
+
+class FitError(MtoolError):
+    """The model does not fit the board's memory."""
+
+    exit_code = 4
+
+
+class BuildError(MtoolError):
+    """A toolchain is missing, or a build failed."""
+
+    exit_code = 5
+
+
+class BoardError(MtoolError):
+    """No such board, no attached board, or several that match."""
+
+    exit_code = 6
+
+
+class FlashError(MtoolError):
+    """The flash tool failed."""
+
+    exit_code = 7
+
+
+class CommunicationError(MtoolError):
+    """The device does not answer, answers nonsense, or runs another firmware."""
+
+    exit_code = 8
+
+
+class MismatchError(MtoolError):
+    """The outputs differ from the reference by more than is allowed."""
+
+    exit_code = 9
+
+
+class DeviceError(MtoolError):
+    """The device reported a fault or an error status."""
+
+    exit_code = 10

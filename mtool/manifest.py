@@ -1,0 +1,121 @@
+"""`mtool.json`: the only thing that the device half knows of a compiled model and its project.
+
+Schema 1. The compile half writes a manifest without `project`; the project stage adds it. Keys
+that are not described here are refused, so that a stale or foreign file is told at once.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mtool.boards import Board
+from mtool.errors import UsageError
+
+FILE_NAME = "mtool.json"
+
+
+class Strict(BaseModel):
+    """A record that refuses unknown keys and can't be changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tensor(Strict):
+    """One input or output of the model, in the model's own order.
+
+    `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
+    bytes, or None where the caller keeps it (`--io external`). `scale`, `zero_point` and `axis`
+    are those of the quantisation, if it has one (value = (q - zero_point) * scale).
+    """
+
+    name: str
+    c_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    arena_offset: int | None
+    scale: tuple[float, ...] | None = None
+    zero_point: tuple[int, ...] | None = None
+    axis: int | None = None
+
+
+class Operator(Strict):
+    """One compiled operator, in the order of execution.
+
+    `name` is its C function's name, `label` what a person calls it ("conv2d 3x3"), `origins` the
+    ONNX nodes that went into it, `macs` its multiply-accumulates.
+    """
+
+    index: int
+    name: str
+    label: str
+    schedule: str
+    origins: tuple[str, ...]
+    shape: str
+    macs: int
+
+
+class Project(Strict):
+    """How the project folder is built and driven.
+
+    `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
+    to its ELF (or host executable), relative to the project folder.
+    """
+
+    template: str
+    builder: Literal["host", "cmake"]
+    transport: Literal["process", "emulator"]
+    board: Board
+    build_hash: str
+    options: dict[str, str]
+    firmware: dict[str, str]
+
+
+class Manifest(Strict):
+    """The whole file.
+
+    `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
+    lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
+    takes); `symbols` maps roles ("run", "arena") to C symbols.
+    """
+
+    schema_version: Literal[1] = 1
+    mtool_version: str
+    model: str
+    model_file: str
+    model_hash: str
+    io: Literal["arena", "external"]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    macs: int
+    parameters: int
+    arena_bytes: int
+    arena_bound_bytes: int
+    constant_bytes: int
+    constants: tuple[str, ...]
+    symbols: dict[str, str]
+    operators: tuple[Operator, ...]
+    project: Project | None = None
+
+    def to_json(self) -> bytes:
+        """Return the file's bytes; the same for the same manifest."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def load(folder: Path) -> Manifest:
+    """Read `mtool.json` from a project folder.
+
+    Raises:
+        UsageError: it is missing, or not a manifest of this schema; the message names the key.
+    """
+    path = folder / FILE_NAME
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint="make one with: mtool build"
+        ) from None
+    except ValidationError as invalid:
+        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+        raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None

@@ -1,0 +1,90 @@
+"""Run an external program: the only place in mtool that starts one to completion."""
+
+import logging
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.errors import BuildError, MtoolError
+
+log = logging.getLogger(__name__)
+
+LAST_LINES = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a finished program left: its exit code, its output (stdout and stderr together) and its seconds."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    output: str
+    seconds: float
+
+
+def find(program: str, *, hint: str) -> str:
+    """Return the path of a program.
+
+    Raises:
+        BuildError: it is not on PATH; `hint` is the command that installs it.
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise BuildError(f"{program} is not installed", details=["it was looked for on PATH"], hint=hint)
+    return path
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    what: str,
+    timeout_s: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    error: type[MtoolError] = BuildError,
+    check: bool = True,
+) -> Completed:
+    """Run a program without a shell and return its output.
+
+    Args:
+        argv: the program and its arguments.
+        what: what it is run for, for the error message ("build of the firmware").
+        timeout_s: seconds until it is killed.
+        cwd: its working folder.
+        env: its whole environment, or None for this process's.
+        error: the class of error to raise.
+        check: raise on an exit code other than 0.
+
+    Raises:
+        MtoolError: of class `error`, if the program is missing, fails or takes too long; it holds the last lines.
+    """
+    log.debug("run %s", " ".join(argv))
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            list(argv),
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise error(f"{what} failed: {argv[0]} is not installed", hint="run `mtool doctor`") from None
+    except subprocess.TimeoutExpired as expired:
+        output = (expired.stdout or b"").decode(errors="replace")
+        raise error(f"{what} took more than {timeout_s:g} s", details=_tail(argv, output)) from None
+    seconds = time.monotonic() - start
+    completed = Completed(tuple(argv), done.returncode, done.stdout.decode(errors="replace"), seconds)
+    if check and done.returncode != 0:
+        raise error(f"{what} failed with exit code {done.returncode}", details=_tail(argv, completed.output))
+    return completed
+
+
+def _tail(argv: Sequence[str], output: str) -> list[str]:
+    return ["$ " + " ".join(argv), *output.rstrip().splitlines()[-LAST_LINES:]]
