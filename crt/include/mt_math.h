@@ -1,0 +1,124 @@
+/* Small arithmetic that generated models use: rounding, quantisation, clamping.
+ *
+ * Results are the same on every target that has IEEE 754 float32 arithmetic, as long as the
+ * compiler does not contract a*b+c by itself (-ffp-contract=off, the default of -std=c99). */
+#ifndef MT_MATH_H
+#define MT_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* a*b + c: fused where the hardware does it in one instruction, two roundings elsewhere. */
+#ifdef __FP_FAST_FMAF
+#define MT_FMA(a, b, c) fmaf((a), (b), (c))
+#else
+#define MT_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Ask the compiler to unroll the loop that follows. */
+#define MT_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define MT_UNROLL(n) MT_PRAGMA(unroll n)
+#elif defined(__GNUC__)
+#define MT_UNROLL(n) MT_PRAGMA(GCC unroll n)
+#else
+#define MT_UNROLL(n)
+#endif
+
+/* How the arena of a model is declared. */
+#if defined(__GNUC__)
+#define MT_ARENA __attribute__((aligned(16)))
+#else
+#define MT_ARENA
+#endif
+
+static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Round to the nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves the
+ * rounded integer in the low bits of the float. */
+static inline int32_t mt_round(float value)
+{
+    union {
+        float f;
+        int32_t i;
+    } bits;
+    bits.f = value + 12582912.0f;
+    return bits.i - 0x4B400000;
+}
+
+/* saturate(round_half_even(acc * scale) + zero_point): ONNX QuantizeLinear after an int32
+ * accumulator, equal to onnxruntime's integer kernels. Wants |acc * scale| < 2^22. */
+static inline int32_t mt_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    return mt_clamp(mt_round((float)acc * scale) + zero_point, low, high);
+}
+
+/* The same for any acc and scale. */
+static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    float value = (float)acc * scale;
+    float least = (float)(low - zero_point);
+    float most = (float)(high - zero_point);
+    value = value > least ? value : least;
+    return mt_round(value < most ? value : most) + zero_point;
+}
+
+/* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
+ * half a step, both times 2^shift. Differs by at most 1, near ties. */
+static inline int32_t mt_requantise_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
+                                          int32_t high)
+{
+    int32_t scaled = (int32_t)(((int64_t)acc * multiplier) >> 32);
+    return mt_clamp((scaled + offset) >> shift, low, high);
+}
+
+/* The same, ties to even: for scales such as 1/64, with which exact ties happen. */
+static inline int32_t mt_requantise_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
+                                               int32_t low, int32_t high)
+{
+    int64_t product = (int64_t)acc * multiplier;
+    int64_t odd = (product >> (32 + shift)) & 1;
+    int64_t below_half = ((int64_t)1 << (31 + shift)) - 1;
+    return mt_clamp((int32_t)((product + below_half + odd) >> (32 + shift)) + zero_point, low, high);
+}
+
+/* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
+static inline int32_t mt_quantise(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    float least = (float)(low - zero_point);
+    float most = (float)(high - zero_point);
+    value = value / scale;
+    value = value > least ? value : least;
+    return mt_round(value < most ? value : most) + zero_point;
+}
+
+/* NaN in gives NaN out, as in ONNX. */
+static inline float mt_max_f32(float a, float b) { return a >= b || a != a ? a : b; }
+static inline float mt_min_f32(float a, float b) { return a <= b || a != a ? a : b; }
+static inline double mt_max_f64(double a, double b) { return a >= b || a != a ? a : b; }
+static inline double mt_min_f64(double a, double b) { return a <= b || a != a ? a : b; }
+static inline int8_t mt_max_i8(int8_t a, int8_t b) { return a > b ? a : b; }
+static inline int8_t mt_min_i8(int8_t a, int8_t b) { return a < b ? a : b; }
+static inline uint8_t mt_max_u8(uint8_t a, uint8_t b) { return a > b ? a : b; }
+static inline uint8_t mt_min_u8(uint8_t a, uint8_t b) { return a < b ? a : b; }
+static inline int32_t mt_max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
+static inline int32_t mt_min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+static inline int64_t mt_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t mt_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline float mt_abs_f32(float a) { return fabsf(a); }
+static inline double mt_abs_f64(double a) { return fabs(a); }
+static inline int32_t mt_abs_i32(int32_t a) { return a < 0 ? (int32_t)(0u - (uint32_t)a) : a; }
+static inline float mt_sigmoid_f32(float a) { return 1.0f / (1.0f + expf(-a)); }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+"""The functions of a model: one for each different kernel, shared by the operators that need the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mtool.ir.types import Array
+from mtool.ops.schedule import Argument, Kernel
+from mtool.plan import Plan
+
+
+@dataclass(slots=True)
+class Function:
+    """One C function: its name, its kernel, and the numbers of the steps that call it."""
+
+    name: str
+    kernel: Kernel
+    steps: list[int] = field(default_factory=list)
+
+    @property
+    def signature(self) -> str:
+        """The C declaration, without a semicolon."""
+        return f"static void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One step's call: the function, the step's own constants by argument name -> symbol."""
+
+    function: Function
+    constants: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """All functions, the call of each step, and the constants by symbol."""
+
+    functions: tuple[Function, ...]
+    calls: tuple[Call, ...]
+    constants: Mapping[str, Array]
+
+
+def emit_functions(plan: Plan) -> Functions:
+    """Emit every step's kernel; equal kernels become one function, equal constants one array."""
+    model = plan.graph.name
+    shared: dict[tuple[tuple[Argument, ...], str], Function] = {}
+    symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+    constants: dict[str, Array] = {}
+    calls = []
+    for number, step in enumerate(plan.steps):
+        kernel = step.schedule.emit(step.node, plan.graph, plan.target)
+        function = shared.setdefault((kernel.arguments, kernel.body), Function(f"{model}_{step.node.name}", kernel))
+        function.steps.append(number)
+        used = {}
+        for name, data in kernel.constants.items():
+            key = (data.dtype.str, data.shape, data.tobytes())
+            if key not in symbols:
+                symbols[key] = f"{model}_{step.node.name}_{name}"
+                constants[symbols[key]] = data
+            used[name] = symbols[key]
+        calls.append(Call(function, used))
+    return Functions(tuple(shared.values()), tuple(calls), constants)

@@ -1,0 +1,248 @@
+"""`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
+
+from dataclasses import dataclass
+
+from mtool.codegen.functions import Call, Function, Functions
+from mtool.ir import DType
+from mtool.manifest import Tensor
+from mtool.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The model's inputs and outputs."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def source(plan: Plan, functions: Functions, interface: Interface, banner: str) -> str:
+    """Return the C of the model."""
+    model = plan.graph.name
+    body = [_function(plan, function) for function in functions.functions]
+    lines = [
+        banner,
+        _arena_map(plan),
+        f'#include "{model}.h"',
+        "",
+        "#include <string.h>",
+        "",
+        '#include "mt_math.h"',
+        f'#include "{model}_weights.h"',
+        "",
+    ]
+    if plan.arena_bytes:
+        lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
+    lines += [*body, *_places(plan, interface), _entry_point(plan, functions, interface)]
+    return "\n".join(lines)
+
+
+def _arena_map(plan: Plan) -> str:
+    """Return the comment that says what lies where, when."""
+    names = [step.node.name for step in plan.steps]
+
+    def at(number: int) -> str:
+        return "the caller" if number < 0 or number >= len(names) else names[number]
+
+    rows: list[tuple[str, str, str, str, str]] = []
+    for piece, offset in plan.storages:
+        values = [value for value in piece.values if value in plan.graph.types]
+        if values:
+            rows.append((f"{offset:,}", f"{piece.bytes:,}", _what(plan, values), at(piece.first), at(piece.last)))
+    used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
+    for offset in sorted({offset for offset, _ in used}):
+        steps = [step for place, step in used if place == offset]
+        most = max(step.schedule.scratch_bytes(step.node, plan.graph) for step in steps)
+        rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.name, steps[-1].node.name))
+    heads = ("offset", "bytes", "what", "from", "to")
+    widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
+    text = [f"/* Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", " *"]
+    for row in [heads, *rows]:
+        cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
+        text.append((" *   " + "  ".join(cells)).rstrip())
+    return "\n".join([*text, " */"])
+
+
+def _what(plan: Plan, values: list[str]) -> str:
+    """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
+    graph = plan.graph
+    makers = {value: step.node.name for step in plan.steps for value in step.node.outputs}
+    inputs = [f"input {value}" for value in values if value in graph.inputs]
+    outputs = [
+        f"output {name}" for name, value in zip(graph.output_names, graph.outputs, strict=True) if value in values
+    ]
+    between = [makers[value] for value in values if value in makers and value not in graph.outputs]
+    if len(between) > 2:
+        between = [between[0], "…", between[-1]]
+    return ", ".join([*inputs, *([" ".join(["result of", *between])] if between else []), *outputs])
+
+
+def _short(origin: str) -> str:
+    """Return an ONNX node's name, of a list that an exporter made of many only the last, cut to a line's length."""
+    name = origin.rsplit(";", 1)[-1]
+    return name if len(name) <= 48 else "…" + name[-47:]
+
+
+def _comment(plan: Plan, number: int) -> list[str]:
+    step = plan.steps[number]
+    node, graph = step.node, plan.graph
+    kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants]
+    origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
+    facts = [f"schedule {step.schedule.name}"]
+    macs = step.op.macs(node, graph)
+    if macs:
+        facts.append(f"{macs:,} MACs")
+    label = step.op.label(node, graph)
+    fused = [word for word in str(node.attrs.get("label", "")).split("+") if word] if node.op != "loop" else []
+    named = " ".join(f'"{_short(origin)}"' for origin in origins)
+    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
+    return [
+        f"{node.name}: {' + '.join([label, *fused])}, {shapes}",
+        *([named] if named else []),
+        ", ".join(facts),
+    ]
+
+
+def _function(plan: Plan, function: Function) -> str:
+    first, *others = function.steps
+    lines = _comment(plan, first)
+    if others:
+        lines.append("also " + ", ".join(plan.steps[number].node.name for number in others))
+    comment = "/* " + "\n * ".join(line.replace("*/", "* /") for line in lines) + " */"
+    return f"{comment}\n{_wrapped(function.signature)}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
+
+
+def _wrapped(signature: str) -> str:
+    if len(signature) <= 118:
+        return signature
+    head, _, rest = signature.partition("(")
+    indent = " " * (len(head) + 1)
+    lines, line = [], head + "("
+    for part in rest.rstrip(")").split(", "):
+        if len(line) + len(part) > 116:
+            lines.append(line.rstrip())
+            line = indent
+        line += part + ", "
+    return "\n".join([*lines, line.rstrip(", ") + ")"])
+
+
+def _places(plan: Plan, interface: Interface) -> list[str]:
+    if plan.io != "arena":
+        return []
+    model = plan.graph.name
+    lines = []
+    for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+        lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
+        lines += [f"    {_cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
+        lines += ["};", ""]
+    return lines
+
+
+def _cast(model: str, dtype: DType, offset: int) -> str:
+    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    return place if dtype.c == "uint8_t" else f"({dtype.c} *)(void *)({place})"
+
+
+def _entry_point(plan: Plan, functions: Functions, interface: Interface) -> str:
+    graph, model = plan.graph, plan.graph.name
+    lines = [f"int32_t {model}_run(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
+    pointers: dict[str, str] = {}
+    declared: dict[tuple[str, int], str] = {}
+    external = {
+        **{value: f"inputs->{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
+        **{value: f"outputs->{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
+    }
+    roots = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
+    if plan.io == "arena":
+        for tensor in interface.inputs:
+            lines += _copied(model, f"inputs->{tensor.c_name}", tensor, into_arena=True)
+    used = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
+    names = _PointerNames(plan, interface)
+    for value in dict.fromkeys(used):
+        dtype = graph.types[value].dtype
+        root = value
+        while root in roots and root not in plan.offsets and root not in external:
+            root = roots[root]
+        if value not in plan.offsets:
+            pointers[value] = _external(value, external, roots, graph.outputs)
+            continue
+        place = (dtype.c, plan.offsets[value])
+        if place not in declared:
+            declared[place] = names(value)
+            lines.append(f"    {dtype.c} *const {declared[place]} = {_cast(model, dtype, place[1])};")
+        pointers[value] = declared[place]
+    lines.append("")
+    for number, call in enumerate(functions.calls):
+        lines.append(f"    {_call(plan, number, call, pointers)}")
+    lines.append("")
+    if plan.io == "arena":
+        for tensor in interface.outputs:
+            lines += _copied(model, f"outputs->{tensor.c_name}", tensor, into_arena=False)
+    unused = [kind for kind in ("inputs", "outputs") if not any(f"{kind}->" in line for line in lines)]
+    lines[2:2] = [f"    (void){kind};" for kind in unused]
+    return "\n".join([*lines, "    return 0;", "}", ""])
+
+
+def _external(value: str, external: dict[str, str], roots: dict[str, str], outputs: tuple[str, ...]) -> str:
+    """Return the caller's pointer for a value that lies outside the arena, through views either way."""
+    seen = value
+    while seen not in external and seen in roots:
+        seen = roots[seen]
+    if seen in external:
+        return external[seen]
+    for output in outputs:
+        root = output
+        while root in roots:
+            root = roots[root]
+            if root == value:
+                return external[output]
+    raise AssertionError(f"{value} lies nowhere")
+
+
+def _copied(model: str, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
+    offset = tensor.arena_offset or 0
+    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    pair = (place, pointer) if into_arena else (pointer, place)
+    return [
+        f"    if ((const void *){pointer} != (const void *)({place}))",
+        f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});",
+    ]
+
+
+class _PointerNames:
+    """Names of the arena pointers: the tensor's own for inputs and outputs, act0, act1, … for what is between."""
+
+    def __init__(self, plan: Plan, interface: Interface) -> None:
+        graph = plan.graph
+        self.own = {
+            **{value: f"in_{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
+            **{value: f"out_{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
+        }
+        self.count = 0
+
+    def __call__(self, value: str) -> str:
+        if value in self.own:
+            return self.own[value]
+        self.count += 1
+        return f"act{self.count - 1}"
+
+
+def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
+    node = plan.steps[number].node
+    model = plan.graph.name
+    arguments = []
+    for argument in call.function.kernel.arguments:
+        source = argument.source
+        if source == "output":
+            arguments.append(pointers[node.outputs[0]])
+        elif source == "scratch":
+            offset = plan.scratch[number]
+            assert offset is not None
+            place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+            arguments.append(place if argument.c_type == "uint8_t" else f"({argument.c_type} *)(void *)({place})")
+        else:
+            assert not isinstance(source, str)
+            kind, which = source
+            arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
+    text = f"{call.function.name}({', '.join(arguments)});"
+    return text if call.function.name == f"{model}_{node.name}" else f"{text} /* {node.name} */"

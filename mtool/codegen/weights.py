@@ -1,0 +1,54 @@
+"""The model's constants as C arrays."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mtool.ir import DType
+from mtool.ir.scalar import literal
+from mtool.ir.types import Array
+
+WIDTH = 116
+
+
+def declaration(symbol: str, data: Array) -> str:
+    """Return the C declaration of a constant, without `extern` and semicolon."""
+    return f"const {DType.of(data.dtype).c} {symbol}[{data.size}]"
+
+
+def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> str:
+    """Return `<model>_weights.c`."""
+    parts = [banner, f'#include "{model}_weights.h"\n']
+    for symbol, data in constants.items():
+        shape = "x".join(map(str, data.shape))
+        parts.append(f"/* {data.dtype.name} {shape} */\n{declaration(symbol, data)} = {{\n{_rows(data)}\n}};\n")
+    return "\n".join(parts)
+
+
+def weights_header(banner: str, model: str, constants: Mapping[str, Array]) -> str:
+    """Return `<model>_weights.h`."""
+    guard = f"{model.upper()}_WEIGHTS_H"
+    lines = [f"extern {declaration(symbol, data)};" for symbol, data in constants.items()]
+    body = "\n".join(lines)
+    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n{body}\n\n#endif\n"
+
+
+def _rows(data: Array) -> str:
+    dtype = DType.of(data.dtype)
+    flat = data.reshape(-1)
+    texts = (
+        [str(number) for number in flat.tolist()]
+        if dtype.is_integer and dtype.size < 4
+        else [literal(number, dtype).c for number in flat.tolist()]
+    )
+    width = max(map(len, texts), default=1) + 2
+    columns = max(1, (WIDTH - 4) // width)
+    if columns > 8:
+        columns -= columns % 8
+    rows = [texts[start : start + columns] for start in range(0, len(texts), columns)]
+    return "\n".join("    " + " ".join(f"{text},".rjust(width - 1) for text in row) for row in rows)
+
+
+def total_bytes(constants: Mapping[str, Array]) -> int:
+    """Return the bytes of all constants."""
+    return int(np.sum([data.nbytes for data in constants.values()], dtype=np.int64)) if constants else 0

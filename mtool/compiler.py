@@ -1,0 +1,113 @@
+"""The compile half as one function: a model file in, C files and a manifest out."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import codegen, frontend, passes
+from mtool.boards import Board
+from mtool.filetree import FileTree
+from mtool.frontend.onnx_file import file_hash
+from mtool.manifest import Manifest
+from mtool.ops.schedule import Target
+from mtool.plan import make_plan
+from mtool.plan.plan import Io
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compile half gives: the model's files, its manifest, and the seconds that it took."""
+
+    files: FileTree
+    manifest: Manifest
+    seconds: float
+
+
+def target_of(board: Board) -> Target:
+    """Return what the compile half knows of a board."""
+    return Target(board.cpu, board.features)
+
+
+def compile_model(path: Path, board: Board, *, io: Io = "arena", dims: Mapping[str, int] | None = None) -> Compiled:
+    """Compile an ONNX model for a board.
+
+    Args:
+        path: the model file.
+        board: the board whose core and features choose the schedules.
+        io: "arena": inputs and outputs lie in the arena, where the planner may overlap them with
+            what is not live; "external": the caller keeps them.
+        dims: values of symbolic dimensions, by name.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the model is malformed or can't be compiled; every reason is listed.
+    """
+    start = time.monotonic()
+    graph = frontend.load(path, dims)
+    target = target_of(board)
+    plan = make_plan(passes.run(graph, target), target, io)
+    files, manifest = codegen.generate(plan, path.name, file_hash(path))
+    seconds = time.monotonic() - start
+    log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
+    return Compiled(files, manifest, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a model's constants and arena fit a board; None: the board does not say how much it has."""
+
+    board: str
+    flash_bytes: int
+    flash_limit_bytes: int | None
+    ram_bytes: int
+    ram_limit_bytes: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether both fit, with `CODE_RESERVE_BYTES` of flash left for code."""
+        flash = self.flash_limit_bytes is None or self.flash_bytes + CODE_RESERVE_BYTES <= self.flash_limit_bytes
+        return flash and (self.ram_limit_bytes is None or self.ram_bytes <= self.ram_limit_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `mtool check` tells: the manifest for the first board, and the fit on each."""
+
+    manifest: Manifest
+    fits: tuple[Fit, ...]
+
+
+CODE_RESERVE_BYTES = 16 * 1024
+
+
+def check_model(path: Path, boards: Sequence[Board], dims: Mapping[str, int] | None = None) -> Report:
+    """Compile a model for each board and compare what it needs with what they have; builds nothing.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the model is malformed or can't be compiled; every reason is listed.
+    """
+    graph = frontend.load(path, dims)
+    manifests: dict[Target, Manifest] = {}
+    fits = []
+    for board in boards:
+        target = target_of(board)
+        if target not in manifests:
+            plan = make_plan(passes.run(graph, target), target)
+            manifests[target] = codegen.generate(plan, path.name, file_hash(path))[1]
+        known = manifests[target]
+        flash, ram = board.memory_for("weights"), board.memory_for("arena")
+        fits.append(
+            Fit(
+                board.name,
+                known.constant_bytes,
+                flash.size if flash else None,
+                known.arena_bytes,
+                ram.size if ram else None,
+            )
+        )
+    return Report(next(iter(manifests.values())), tuple(fits))

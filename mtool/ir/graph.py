@@ -1,0 +1,176 @@
+"""Graphs: nodes in an order of execution, typed values, constants."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mtool.ir.types import Array, DType, Quant, TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    origins: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        attrs = "".join(f" {key}={value}" for key, value in sorted(self.attrs.items()))
+        return f"{', '.join(self.outputs)} = {self.op}({', '.join(self.inputs)}){attrs}"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A model. An empty input name ("") is an optional input that is not given.
+
+    `types` has every value, constants included; `output_names` are the outputs' names in the model
+    (a pass may rename the values themselves, never the inputs); `quant` has the quantisation of values that are
+    known to stand on an integer grid (for people and for tests; no pass depends on it).
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+    output_names: tuple[str, ...] = ()
+    quant: Mapping[str, Quant] = field(default_factory=dict)
+
+    def type_of(self, value: str) -> TensorType:
+        """Return a value's type."""
+        return self.types[value]
+
+    def producers(self) -> dict[str, Node]:
+        """Return the node that makes each value."""
+        return {output: node for node in self.nodes for output in node.outputs}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """Return the nodes that read each value, once for each time that they do."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                found.setdefault(value, []).append(node)
+        return found
+
+    def dump(self) -> str:
+        """Return the graph as text, a node a line."""
+        lines = [f"graph {self.name}"]
+        lines += [f"  in   {value}: {self.types[value]}" for value in self.inputs]
+        lines += [f"  {node}  -> {', '.join(str(self.types[value]) for value in node.outputs)}" for node in self.nodes]
+        lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
+        return "\n".join(lines)
+
+
+def verify(graph: Graph) -> None:
+    """Check that the graph is well formed: names unique, values defined before use, constants as typed.
+
+    Raises:
+        AssertionError: it is not; a bug of the pass that made it.
+    """
+    known = {*graph.inputs, *graph.constants, ""}
+    names = set()
+    for node in graph.nodes:
+        assert node.name not in names, f"{node.name} stands twice"
+        names.add(node.name)
+        for value in node.inputs:
+            assert value in known, f"{node.name} reads {value!r} before it is made"
+        for value in node.outputs:
+            assert value not in known, f"{value!r} is made twice"
+            assert value in graph.types, f"{value!r} has no type"
+            known.add(value)
+    for value, data in graph.constants.items():
+        kind = TensorType(DType.of(data.dtype), data.shape)
+        assert graph.types[value] == kind, f"constant {value!r} is {kind}, typed {graph.types[value]}"
+    assert set(graph.outputs) <= known, "an output is never made"
+
+
+class Rewriter:
+    """Builds a new graph from an old one: a pass appends nodes, values and constants, then calls `finish`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.types = dict(graph.types)
+        self.constants = dict(graph.constants)
+        self.quant = dict(graph.quant)
+        self.outputs = graph.outputs
+        self._renamed: dict[str, str] = {}
+        self._names = {node.name for node in graph.nodes}
+
+    def unique(self, stem: str) -> str:
+        """Return a name for a value or node that is not taken."""
+        name, number = stem, 0
+        while name in self.types or name in self._names:
+            number += 1
+            name = f"{stem}.{number}"
+        self._names.add(name)
+        return name
+
+    def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
+        """Add a value and return its name."""
+        name = self.unique(stem)
+        self.types[name] = TensorType(dtype, tuple(shape))
+        return name
+
+    def constant(self, stem: str, data: Array) -> str:
+        """Add a constant and return its name."""
+        name = self.value(stem, DType.of(data.dtype), data.shape)
+        self.constants[name] = data
+        return name
+
+    def node(
+        self,
+        op: str,
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        like: Node | None = None,
+        origins: Iterable[str] = (),
+    ) -> Node:
+        """Append a node; `like` gives its origins and the stem of its name."""
+        origins = tuple(dict.fromkeys([*(like.origins if like else ()), *origins]))
+        made = Node(op, self.unique(like.name if like else op), tuple(inputs), tuple(outputs), attrs or {}, origins)
+        self.nodes.append(made)
+        return made
+
+    def keep(self, node: Node) -> Node:
+        """Append a node of the old graph, its inputs renamed as `rename` was told."""
+        kept = replace(node, inputs=tuple(self.resolve(value) for value in node.inputs))
+        self.nodes.append(kept)
+        return kept
+
+    def rename(self, old: str, new: str) -> None:
+        """Let every later reader of `old` read `new` instead."""
+        self._renamed[old] = new
+
+    def resolve(self, value: str) -> str:
+        """Return the name that a value goes by now."""
+        while value in self._renamed:
+            value = self._renamed[value]
+        return value
+
+    def finish(self) -> Graph:
+        """Return the new graph, without dead nodes and values."""
+        outputs = tuple(self.resolve(value) for value in self.outputs)
+        needed = set(outputs)
+        alive = []
+        for node in reversed(self.nodes):
+            if needed & set(node.outputs):
+                alive.append(node)
+                needed.update(node.inputs)
+        alive.reverse()
+        values = needed | set(self.graph.inputs) | {value for node in alive for value in node.outputs}
+        return replace(
+            self.graph,
+            outputs=outputs,
+            nodes=tuple(alive),
+            types={name: kind for name, kind in self.types.items() if name in values},
+            constants={name: data for name, data in self.constants.items() if name in needed},
+            quant={name: quant for name, quant in self.quant.items() if name in values},
+        )

@@ -1,0 +1,326 @@
+"""The scalar functions: for each its meaning (NumPy) and its C text, side by side.
+
+Floating-point C is written for float32 (`expf`, `1.0f`) and for double. The `mt_` functions are
+inline functions of crt/include/mt_math.h.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mtool.ir.expr import Expr
+from mtool.ir.types import DType
+
+A = Any  # arrays of any shape; NumPy's own rules apply
+
+ATOM, UNARY, MUL, ADD, SHIFT, COMPARE, AND, OR, SELECT = range(9)  # precedence of C, tightest first
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of C and how tightly its outermost operator binds."""
+
+    c: str
+    level: int = ATOM
+
+    def at(self, level: int) -> str:
+        """Return the text, in parentheses unless it binds at least as tightly as `level`."""
+        return self.c if self.level <= level else f"({self.c})"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A scalar function: `meaning(expr, *arrays)` and `text(expr, *texts)`."""
+
+    meaning: Callable[..., A]
+    text: Callable[..., Text]
+
+
+def literal(value: float | int | bool, dtype: DType) -> Text:
+    """Return a constant as C; floats round-trip exactly."""
+    if dtype.is_float:
+        suffix = "f" if dtype is DType.FLOAT32 else ""
+        if math.isnan(value):
+            return Text("NAN")
+        if math.isinf(value):
+            return Text("INFINITY") if value > 0 else Text("-INFINITY", UNARY)
+        digits = str(dtype.numpy.type(value))
+        digits = digits if any(mark in digits for mark in ".en") else digits + ".0"
+        return Text(digits + suffix, UNARY if value < 0 or digits[0] == "-" else ATOM)
+    number = int(value)
+    if dtype.label == "int64":
+        return Text("INT64_MIN") if number == -(2**63) else Text(f"INT64_C({number})")
+    if dtype.label == "uint64":
+        return Text(f"UINT64_C({number})")
+    if dtype.label == "uint32":
+        return Text(f"{number}u")
+    if number == -(2**31):
+        return Text("INT32_MIN")
+    return Text(str(number), UNARY if number < 0 else ATOM)
+
+
+def _wrap(expr: Expr, text: Text) -> Text:
+    """Bring C's promoted result back to a small integer type."""
+    return Text(f"({expr.dtype.c}){text.at(UNARY)}", UNARY) if expr.dtype.is_integer and expr.dtype.size < 4 else text
+
+
+def _infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
+    def text(expr: Expr, left: Text, right: Text) -> Text:
+        dtype = expr.dtype
+        if dtype.kind == "int" and dtype.size >= 4 and expr.value != "index":  # wraps, as ONNX does; C's would not
+            unsigned = "u" + dtype.c
+            plain = f"(({unsigned}){left.at(UNARY)} {symbol} ({unsigned}){right.at(UNARY)})"
+            return Text(f"({dtype.c}){plain}", UNARY)
+        return _wrap(expr, Text(f"{left.at(level)} {symbol} {right.at(level - 1)}", level))
+
+    return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
+
+
+def _compare(symbol: str, meaning: Callable[..., A]) -> Function:
+    return Function(
+        lambda expr, a, b: meaning(a, b),
+        lambda expr, a, b: Text(f"(uint8_t)({a.at(ADD)} {symbol} {b.at(ADD)})", UNARY),
+    )
+
+
+def _libm(name: str, meaning: Callable[..., A]) -> Function:
+    def text(expr: Expr, *args: Text) -> Text:
+        suffix = "f" if expr.dtype is DType.FLOAT32 else ""
+        return Text(f"{name}{suffix}({', '.join(arg.c for arg in args)})")
+
+    return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
+
+
+def _inline(name: str, meaning: Callable[..., A]) -> Function:
+    """An inline function of mt_math.h, one for each type: mt_max_f32, mt_max_i32."""
+
+    def text(expr: Expr, *args: Text) -> Text:
+        dtype = expr.dtype
+        call = f"{name}_{dtype.kind[0]}{dtype.size * 8}({', '.join(arg.c for arg in args)})"
+        return Text(call)
+
+    return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
+
+
+def _truncated_div(a: A, b: A) -> A:
+    if np.issubdtype(np.asarray(a).dtype, np.floating):
+        return a / b
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient)
+
+
+def _sigmoid(x: A) -> A:
+    wide = np.asarray(x, np.float64)
+    return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide))))
+
+
+def _quantise(expr: Expr, x: A, scale: A, zero_point: A) -> A:
+    low, high = expr.value or expr.dtype.limits
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.float32(x) / np.float32(scale)) + zero_point
+    return np.clip(np.nan_to_num(steps), low, high).astype(expr.dtype.numpy)
+
+
+def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
+    low, high = expr.value or expr.dtype.limits
+    call = f"mt_quantise({x.c}, {scale.c}, {zero_point.c}, {low}, {high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+@dataclass(frozen=True, slots=True)
+class Requantise:
+    """int32 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
+
+    `bounded`: |acc * scale| is known to stay below 2^22, so that the cheap rounding is right.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    bounded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRequantise:
+    """The same without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
+
+    That rounds ties up; `even` rounds them to even, for scales with which exact ties happen.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    shift: int
+    even: bool
+
+    @property
+    def offset(self) -> int:
+        """Zero point and rounding, before the shift."""
+        return (self.zero_point << self.shift) + (1 << (self.shift - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePair:
+    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32."""
+
+    left: int
+    right: int
+    offset: int
+    shift: int
+    low: int
+    high: int
+
+
+def _requantise(expr: Expr, total: A, scale: A) -> A:
+    how: Requantise = expr.value
+    product = np.asarray(total).astype(np.float32) * np.asarray(scale, np.float32)
+    return np.clip(np.rint(product) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
+    how: Requantise = expr.value
+    name = "mt_requantise" if how.bounded else "mt_requantise_wide"
+    call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
+    how: FixedRequantise = expr.value
+    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    if how.even:
+        half = np.int64(1) << (31 + how.shift)
+        steps = (product + half - 1 + ((product >> (32 + how.shift)) & 1)) >> (32 + how.shift)
+        return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+    high_word = product >> 32
+    return np.clip((high_word + how.offset) >> how.shift, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
+    how: FixedRequantise = expr.value
+    name, offset = ("_even", how.zero_point) if how.even else ("", how.offset)
+    call = f"mt_requantise_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
+    return Text(f"({expr.dtype.c}){call}", UNARY)
+
+
+def _rescale_pair(expr: Expr, a: A, b: A) -> A:
+    how: RescalePair = expr.value
+    total = np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset
+    return np.clip(total >> how.shift, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
+    how: RescalePair = expr.value
+    total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
+    return Text(f"({expr.dtype.c})mt_clamp(({total}) >> {how.shift}, {how.low}, {how.high})", UNARY)
+
+
+def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
+    return Text(f"{condition.at(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
+
+
+def _cast_text(expr: Expr, x: Text) -> Text:
+    if expr.dtype is DType.BOOL:
+        return Text(f"(uint8_t)({x.at(ADD)} != 0)", UNARY)
+    return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+def _erf(x: A) -> A:
+    return np.vectorize(math.erf, otypes=[np.float64])(x)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "add": _infix("+", ADD, np.add),
+    "sub": _infix("-", ADD, np.subtract),
+    "mul": _infix("*", MUL, np.multiply),
+    "div": _infix("/", MUL, _truncated_div),
+    "floordiv": _infix("/", MUL, np.floor_divide),  # of index expressions, which are never negative
+    "mod": _infix("%", MUL, np.mod),
+    "neg": Function(lambda expr, a: np.negative(a), lambda expr, a: _wrap(expr, Text(f"-{a.at(ATOM)}", UNARY))),
+    "maximum": _inline("mt_max", np.maximum),
+    "minimum": _inline("mt_min", np.minimum),
+    "abs": _inline("mt_abs", np.abs),
+    "exp": _libm("exp", np.exp),
+    "log": _libm("log", np.log),
+    "sqrt": _libm("sqrt", np.sqrt),
+    "tanh": _libm("tanh", np.tanh),
+    "erf": _libm("erf", _erf),
+    "sin": _libm("sin", np.sin),
+    "cos": _libm("cos", np.cos),
+    "floor": _libm("floor", np.floor),
+    "ceil": _libm("ceil", np.ceil),
+    "rint": _libm("rint", np.rint),
+    "pow": _libm("pow", np.power),
+    "sigmoid": _inline("mt_sigmoid", _sigmoid),
+    "less": _compare("<", np.less),
+    "less_equal": _compare("<=", np.less_equal),
+    "greater": _compare(">", np.greater),
+    "greater_equal": _compare(">=", np.greater_equal),
+    "equal": _compare("==", np.equal),
+    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.at(COMPARE)} && {b.at(COMPARE)}", AND)),
+    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: Text(f"!{a.at(ATOM)}", UNARY)),
+    "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
+    "cast": Function(lambda expr, a: np.asarray(a).astype(expr.dtype.numpy), _cast_text),
+    "quantise": Function(_quantise, _quantise_text),
+    "requantise": Function(_requantise, _requantise_text),
+    "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
+    "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
+}
+
+
+def evaluate(
+    expr: Expr, operands: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...], total: A = None
+) -> np.ndarray[Any, Any]:
+    """Return what an expression means for every element of a tensor of `shape`.
+
+    Args:
+        expr: the expression of one element.
+        operands: the node's inputs, by number.
+        shape: the loop's size along axes 0, 1, …
+        total: what stands for `acc`, an array of `shape`.
+    """
+    sizes = dict(enumerate(shape))
+    for node in expr.walk():
+        if node.op == "reduce":
+            sizes.update(node.value.axes)
+    order = sorted(sizes)
+    rank = len(order)
+
+    def grid(number: int) -> A:
+        view = [1] * rank
+        view[order.index(number)] = sizes[number]
+        return np.arange(sizes[number]).reshape(view)
+
+    def visit(node: Expr) -> A:
+        if node.op == "const":
+            return np.asarray(node.value, node.dtype.numpy)
+        if node.op == "axis":
+            return grid(node.value)
+        if node.op == "acc":
+            return np.asarray(total).reshape([sizes[n] if n < len(shape) else 1 for n in order])
+        args = [visit(arg) for arg in node.args]
+        if node.op == "load":
+            data = operands[node.value]
+            return data[tuple(np.broadcast_arrays(*args))] if args else data
+        if node.op == "reduce":
+            places = tuple(order.index(number) for number, _ in node.value.axes)
+            full = [sizes[n] if i in places else 1 for i, n in enumerate(order)]
+            body = np.broadcast_to(args[0], np.broadcast_shapes(np.shape(args[0]), tuple(full)))
+            return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
+        return FUNCTIONS[node.op].meaning(node, *args)
+
+    result = np.asarray(visit(expr))
+    result = result.reshape((1,) * (rank - result.ndim) + result.shape)
+    full_shape = tuple(shape) + (1,) * (rank - len(shape))
+    return np.ascontiguousarray(np.broadcast_to(result, full_shape).reshape(shape).astype(expr.dtype.numpy))
+
+
+def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:
+    """Return an expression as C; `leaf` gives the text of axes, loads and acc."""
+    if expr.op == "const":
+        return literal(expr.value, expr.dtype)
+    if expr.op in ("axis", "load", "acc", "reduce"):
+        return leaf(expr)
+    return FUNCTIONS[expr.op].text(expr, *(render(arg, leaf) for arg in expr.args))

@@ -1,0 +1,118 @@
+"""Matrix products with constant weights (ai.onnx MatMul, Gemm), float and integer; others as reductions.
+
+Internal form `dense`: inputs x[M,K], w[N,K] (constant, a row an output), bias[N], then what the
+epilogue reads. The output is [M,N].
+"""
+
+import math
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
+from mtool.ir.types import Array
+from mtool.ops.conv2d import constant_value, epilogue_of, float_bias, integer_weights
+from mtool.ops.dense.schedules import SCHEDULES
+from mtool.ops.lowering import Lower, Lowering
+from mtool.ops.schedule import KernelOp
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return "dense"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
+
+
+KERNEL = KernelOp(_label, _macs, SCHEDULES)
+
+
+def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
+    """Append a dense kernel if the weights are constant; `w` is [K,N], or [N,K] if `transposed`."""
+    integer = ctx.integers(x)
+    weights = integer_weights(ctx, w, 0 if transposed else 1)
+    channels = ctx.types[w].shape[0 if transposed else 1]
+    offsets = float_bias(ctx, bias, channels)
+    if offsets is not None and offsets.size != channels:
+        offsets = np.broadcast_to(offsets, (channels,)) if offsets.size == 1 else None
+    data: Array | None
+    if integer is not None and weights is not None and offsets is not None:
+        data, w_scale = weights
+        source = integer.value
+    else:
+        data, w_scale, integer, source = constant_value(ctx, w), None, None, x
+    if data is None or offsets is None:
+        return False
+    rows = np.ascontiguousarray(data if transposed else data.T)
+    epilogue, inputs, extra = epilogue_of(ctx, node, rows, offsets, integer, w_scale, axis_number=1)
+    depth = rows.shape[1]
+    shape = ctx.types[source].shape
+    flat = (math.prod(shape) // depth, depth)
+    source = source if shape == flat else ctx.view(node, source, flat)
+    kind = ctx.types[output]
+    if kind.shape == (flat[0], channels):
+        ctx.node("dense", [source, *inputs], [output], {**extra, "epilogue": epilogue}, like=node)
+    else:
+        made = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
+        ctx.node("dense", [source, *inputs], [made], {**extra, "epilogue": epilogue}, like=node)
+        ctx.view(node, made, kind.shape, output)
+    return True
+
+
+def _matmul(ctx: Lowering, node: Node) -> None:
+    """MatMul 13: constant two-dimensional weights become a dense kernel."""
+    a, b = node.inputs
+    output = node.outputs[0]
+    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
+    dense = (
+        known and len(ctx.types[b].shape) == 2 and len(ctx.types[a].shape) >= 1 and ctx.types[a].dtype is DType.FLOAT32
+    )
+    if dense and ctx.types[a].count and _dense(ctx, node, a, b, False, "", output):
+        return
+    _product(ctx, node, a, b, output)
+
+
+def _product(ctx: Lowering, node: Node, a: str, b: str, output: str) -> None:
+    """Any product, batched and broadcast, as a reduction."""
+    kind, left, right = ctx.types[output], ctx.types[a].shape, ctx.types[b].shape
+    rank = len(kind.shape)
+    k = Expr("axis", DType.INT32, value=rank)
+    columns = len(right) > 1
+    batch = kind.shape[: rank - (len(left) > 1) - columns]
+    row, column = axis(len(batch)), axis(rank - 1)
+    a_index = (*broadcast_index(left[:-2], batch), row, k) if len(left) > 1 else (k,)
+    b_index = (*broadcast_index(right[:-2], batch), k, column) if columns else (k,)
+    body = call("mul", load(0, kind.dtype, a_index), load(1, kind.dtype, b_index))
+    total = Expr("reduce", kind.dtype, (body,), Reduction("add", ((rank, left[-1]),)))
+    ctx.loop(node, total, [a, b], output)
+
+
+def _gemm(ctx: Lowering, node: Node) -> None:
+    """Gemm 13: alpha * A' * B' + beta * C."""
+    a, b = node.inputs[:2]
+    c = node.inputs[2] if len(node.inputs) > 2 else ""
+    alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 1.0)
+    output = node.outputs[0]
+    kind = ctx.types[output]
+    plain = alpha == 1.0 and beta == 1.0 and not node.attrs.get("transA") and kind.dtype is DType.FLOAT32
+    row_bias = not c or (ctx.types[c].count in (1, kind.shape[1]) and ctx.types[c].shape[-1:] != (1,))
+    known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
+    if plain and row_bias and known and _dense(ctx, node, a, b, bool(node.attrs.get("transB")), c, output):
+        return
+    if node.attrs.get("transA"):
+        a = ctx.transpose(node, a, (1, 0))
+    if node.attrs.get("transB"):
+        b = ctx.transpose(node, b, (1, 0))
+    product = ctx.value(f"{output}.product", kind.dtype, kind.shape)
+    _product(ctx, node, a, b, product)
+    inputs = [product, *([c] if c else [])]
+    loads = ctx.operands(inputs, kind.shape)
+    result = call("mul", loads[0], const(alpha, kind.dtype)) if alpha != 1.0 else loads[0]
+    if c:
+        addend = call("mul", loads[1], const(beta, kind.dtype)) if beta != 1.0 else loads[1]
+        result = call("add", result, addend)
+    ctx.loop(node, result, inputs)
+
+
+LOWERINGS: dict[str, Lower] = {"MatMul": _matmul, "Gemm": _gemm}

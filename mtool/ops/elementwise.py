@@ -1,0 +1,169 @@
+"""Elementwise operators of ai.onnx: each a few words of scalar expression, broadcast by NumPy's rule."""
+
+import math
+from collections.abc import Callable
+
+from mtool.ir import DType, Expr, Node
+from mtool.ir.expr import call, const
+from mtool.ops.lowering import Lower, Lowering, moves_integers
+
+Build = Callable[..., Expr]
+
+
+def _number(value: float, like: Expr) -> Expr:
+    return const(value, like.dtype)
+
+
+def _compare(op: str) -> Build:
+    return lambda a, b: call(op, a, b, dtype=DType.BOOL)
+
+
+def _leaky(x: Expr, alpha: float = 0.01) -> Expr:
+    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, _number(alpha, x)), x, dtype=x.dtype)
+
+
+def _prelu(x: Expr, slope: Expr) -> Expr:
+    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
+
+
+def _hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
+    line = call("add", call("mul", x, _number(alpha, x)), _number(beta, x))
+    return call("maximum", call("minimum", line, _number(1, x)), _number(0, x))
+
+
+def _elu(x: Expr, alpha: float = 1.0) -> Expr:
+    curve = call("mul", call("sub", call("exp", x), _number(1, x)), _number(alpha, x))
+    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def _gelu(x: Expr, approximate: str = "none") -> Expr:
+    if approximate == "tanh":
+        cube = call("mul", call("mul", x, x), call("mul", x, _number(0.044715, x)))
+        inner = call("tanh", call("mul", call("add", x, cube), _number(math.sqrt(2 / math.pi), x)))
+    else:
+        inner = call("erf", call("mul", x, _number(math.sqrt(0.5), x)))
+    return call("mul", call("mul", x, _number(0.5, x)), call("add", inner, _number(1, x)))
+
+
+def _softplus(x: Expr) -> Expr:
+    return call("log", call("add", call("exp", x), _number(1, x)))
+
+
+UNARY: dict[str, Build] = {
+    "Relu": lambda x: call("maximum", x, _number(0, x)),
+    "LeakyRelu": _leaky,
+    "Sigmoid": lambda x: call("sigmoid", x),
+    "Tanh": lambda x: call("tanh", x),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
+    "Elu": _elu,
+    "Gelu": _gelu,
+    "Softplus": _softplus,
+    "Softsign": lambda x: call("div", x, call("add", call("abs", x), _number(1, x))),
+    "Exp": lambda x: call("exp", x),
+    "Log": lambda x: call("log", x),
+    "Sqrt": lambda x: call("sqrt", x),
+    "Reciprocal": lambda x: call("div", _number(1, x), x),
+    "Neg": lambda x: call("neg", x),
+    "Abs": lambda x: call("abs", x),
+    "Floor": lambda x: call("floor", x),
+    "Ceil": lambda x: call("ceil", x),
+    "Round": lambda x: call("rint", x),
+    "Erf": lambda x: call("erf", x),
+    "Sin": lambda x: call("sin", x),
+    "Cos": lambda x: call("cos", x),
+    "Not": lambda x: call("not", x),
+}
+
+BINARY: dict[str, Build] = {
+    "Add": lambda a, b: call("add", a, b),
+    "Sub": lambda a, b: call("sub", a, b),
+    "Mul": lambda a, b: call("mul", a, b),
+    "Div": lambda a, b: call("div", a, b),
+    "Pow": lambda a, b: call("pow", a, call("cast", b, dtype=a.dtype)),
+    "PRelu": _prelu,
+    "And": lambda a, b: call("and", a, b),
+    "Less": _compare("less"),
+    "LessOrEqual": _compare("less_equal"),
+    "Greater": _compare("greater"),
+    "GreaterOrEqual": _compare("greater_equal"),
+    "Equal": _compare("equal"),
+}
+
+VARIADIC: dict[str, Build] = {
+    "Max": lambda a, b: call("maximum", a, b),
+    "Min": lambda a, b: call("minimum", a, b),
+    "Sum": lambda a, b: call("add", a, b),
+}
+
+_FLOAT_ONLY = {"Floor", "Ceil", "Round", "Erf", "Sin", "Cos", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Softplus"}
+
+
+def _elementwise(build: Build) -> Lower:
+    def lower(ctx: Lowering, node: Node) -> None:
+        shape = ctx.types[node.outputs[0]].shape
+        ctx.loop(node, build(*ctx.operands(node.inputs, shape), **node.attrs), node.inputs)
+
+    return lower
+
+
+def _variadic(build: Build) -> Lower:
+    def lower(ctx: Lowering, node: Node) -> None:
+        first, *rest = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
+        for other in rest:
+            first = build(first, other)
+        ctx.loop(node, first, node.inputs)
+
+    return lower
+
+
+def _clip(ctx: Lowering, node: Node) -> None:
+    """Clip 13: an absent bound does not bound."""
+    value, low, high = node.inputs
+    given = [name for name in (value, low, high) if name]
+    loads = dict(zip(given, ctx.operands(given, ctx.types[node.outputs[0]].shape), strict=True))
+    result = loads[value]
+    if low:
+        result = call("maximum", result, loads[low])
+    if high:
+        result = call("minimum", result, loads[high])
+    ctx.loop(node, result, given)
+
+
+def _cast(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.outputs[0]]
+    (element,) = ctx.operands(node.inputs, kind.shape)
+    ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs)
+
+
+def _where(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.outputs[0]]
+    ctx.loop(node, call("where", *ctx.operands(node.inputs, kind.shape), dtype=kind.dtype), node.inputs)
+
+
+def _batch_normalization(ctx: Lowering, node: Node) -> None:
+    """BatchNormalization 15 at inference: scale and shift of axis 1."""
+    kind = ctx.types[node.outputs[0]]
+    axis = (Expr("axis", DType.INT32, value=1),)
+    x = ctx.operands(node.inputs[:1], kind.shape)[0]
+    scale, bias, mean, variance = (Expr("load", kind.dtype, axis, number) for number in range(1, 5))
+    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], kind.dtype)))
+    centred = call("div", call("sub", x, mean), deviation)
+    ctx.loop(node, call("add", call("mul", centred, scale), bias), node.inputs)
+
+
+def _expand(ctx: Lowering, node: Node) -> None:
+    ctx.loop(node, ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)[0], node.inputs)
+
+
+LOWERINGS: dict[str, Lower] = {
+    **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
+    **{op: _variadic(build) for op, build in VARIADIC.items()},
+    "Clip": _clip,
+    "Cast": _cast,
+    "Where": _where,
+    "BatchNormalization": _batch_normalization,
+    "Expand": moves_integers(_expand),
+}

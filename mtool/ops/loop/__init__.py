@@ -1,0 +1,16 @@
+"""The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
+
+from mtool.ir import Graph, Node
+from mtool.ops.loop.schedules import LoopNest
+from mtool.ops.schedule import KernelOp
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return str(node.attrs.get("label", "loop"))
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return 0
+
+
+KERNEL = KernelOp(_label, _macs, (LoopNest(),))

@@ -1,0 +1,103 @@
+"""Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
+
+import numpy as np
+
+from mtool.ir import DType, Node
+from mtool.ir.expr import axis, call, const, load
+from mtool.ops.lowering import Lower, Lowering, moves_integers
+
+
+def _reshape(ctx: Lowering, node: Node) -> None:
+    ctx.view(node, node.inputs[0], (), node.outputs[0])
+
+
+def _transpose(ctx: Lowering, node: Node) -> None:
+    ctx.transpose(node, node.inputs[0], node.attrs["perm"], node.outputs[0])
+
+
+def _concat(ctx: Lowering, node: Node) -> None:
+    if len(node.inputs) == 1:
+        ctx.view(node, node.inputs[0], (), node.outputs[0])
+        return
+    ctx.node("concat", node.inputs, node.outputs, {"axis": node.attrs["axis"]}, like=node)
+
+
+def _slice(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.inputs[0]]
+    index = []
+    for place, (first, stride) in enumerate(zip(node.attrs["first"], node.attrs["stride"], strict=True)):
+        step = call("mul", axis(place), const(stride, DType.INT32), value="index")
+        index.append(call("add", step, const(first, DType.INT32), value="index"))
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs[:1])
+
+
+def _pad(ctx: Lowering, node: Node) -> None:
+    """Pad: each mode is a table of source places along each axis; -1 is the constant."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    mode = node.attrs["mode"]
+    inputs, index, inside = [node.inputs[0]], [], []
+    for place, (before, size, total) in enumerate(zip(node.attrs["before"], kind.shape, result.shape, strict=True)):
+        if total == size and before == 0:
+            index.append(axis(place))
+            continue
+        source = np.arange(total) - before
+        if mode == "edge":
+            source = np.clip(source, 0, size - 1)
+        elif mode == "reflect":
+            period = max(2 * (size - 1), 1)
+            source = np.minimum(source % period, period - source % period)
+        elif mode == "wrap":
+            source = source % size
+        outside = (source < 0) | (source >= size)
+        inputs.append(ctx.constant(f"{node.name}/source", np.where(outside, 0, source).astype(np.int32)))
+        index.append(load(len(inputs) - 1, DType.INT32, (axis(place),)))
+        if outside.any():
+            low = call("greater_equal", axis(place), const(before, DType.INT32), dtype=DType.BOOL)
+            high = call("less", axis(place), const(before + size, DType.INT32), dtype=DType.BOOL)
+            inside.append(call("and", low, high))
+    element = load(0, kind.dtype, tuple(index))
+    if inside:
+        condition = inside[0]
+        for other in inside[1:]:
+            condition = call("and", condition, other)
+        # The value of a dequantised input's padding: 0.0 is its zero point.
+        value = node.attrs.get("zero_point", 0) if "zero_point" in node.attrs else node.attrs["value"]
+        element = call("where", condition, element, const(value, kind.dtype), dtype=kind.dtype)
+    ctx.loop(node, element, inputs)
+
+
+def _padded_by_zero(ctx: Lowering, node: Node) -> None:
+    if node.attrs["mode"] == "constant" and node.attrs["value"] != 0:
+        _pad(ctx, node)
+    else:
+        moves_integers(_pad)(ctx, node)
+
+
+def _gather(ctx: Lowering, node: Node) -> None:
+    """Gather 13: a negative index counts from the end."""
+    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    place = node.attrs["axis"]
+    spread = len(indices.shape)
+    chosen = load(1, indices.dtype, tuple(axis(place + number) for number in range(spread)))
+    zero = const(0, indices.dtype)
+    wrapped = call(
+        "where",
+        call("less", chosen, zero, dtype=DType.BOOL),
+        call("add", chosen, const(kind.shape[place], indices.dtype), value="index"),
+        chosen,
+        dtype=indices.dtype,
+    )
+    index = [axis(number) for number in range(place)]
+    index.append(call("cast", wrapped, dtype=DType.INT32))
+    index += [axis(number - 1 + spread) for number in range(place + 1, len(kind.shape))]
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "Reshape": moves_integers(_reshape),
+    "Transpose": moves_integers(_transpose),
+    "Concat": moves_integers(_concat),
+    "Slice": moves_integers(_slice),
+    "Pad": _padded_by_zero,
+    "Gather": _gather,
+}

@@ -1,0 +1,123 @@
+"""The schedule interface: how an operator becomes C on a target, and what the planner may do with it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import jinja2
+
+from mtool.ir import Expr, Graph, Node
+from mtool.ir.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the compile half knows of a board: its core and its features ("fpu", "dsp", "mve")."""
+
+    cpu: str
+    features: frozenset[str]
+
+    @property
+    def has_float(self) -> bool:
+        """Whether float32 arithmetic is done by hardware."""
+        return self.cpu == "host" or "fpu" in self.features
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a generated function: its C name, element type and what is passed for it.
+
+    `source` is "output", "scratch", ("input", number) or ("constant", name).
+    """
+
+    name: str
+    c_type: str
+    source: str | tuple[str, int | str]
+
+    @property
+    def declaration(self) -> str:
+        """The parameter in C; what is only read is const."""
+        written = self.source in ("output", "scratch")
+        return f"{'' if written else 'const '}{self.c_type} *{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A generated function without its name: parameters, body, and the constants it is called with.
+
+    Nodes whose parameters and body are equal share one function.
+    """
+
+    arguments: tuple[Argument, ...]
+    body: str
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    needs_math: bool = False
+
+
+class Schedule(Protocol):
+    """One way to compute an operator. `c99` is always there and is the reference for the others."""
+
+    name: str
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Say whether this schedule can compute the node on the target."""
+        ...
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Return the bytes of working memory that it needs in the arena while it runs."""
+        ...
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Return the numbers of the inputs whose storage the output may take."""
+        ...
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Estimate instructions; the planner takes the schedule with the smallest."""
+        ...
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Return the C."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOp:
+    """An internal operator: how a person calls it, its multiply-accumulates, its schedules (best last)."""
+
+    label: Callable[[Node, Graph], str]
+    macs: Callable[[Node, Graph], int]
+    schedules: tuple[Schedule, ...]
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=False,
+    autoescape=False,
+)
+
+
+def template(name: str, **values: Any) -> str:
+    """Render a C template of this package ("conv2d/c99_patch.c.j2")."""
+    return _ENVIRONMENT.get_template(name).render(**values)
+
+
+def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
+    """Return the inputs that `expr` reads only at the element that it computes, of the output's size.
+
+    An output may be written over such an input, element by element.
+    """
+    out = graph.types[node.outputs[0]]
+    found: dict[int, bool] = {}
+    for load in (part for part in expr.walk() if part.op == "load"):
+        kind = graph.types[node.inputs[load.value]]
+        same = kind.shape == out.shape and kind.dtype.size == out.dtype.size
+        plain = all(
+            (index.op == "axis" and index.value == place) or kind.shape[place] == 1
+            for place, index in enumerate(load.args)
+        )
+        found[load.value] = found.get(load.value, True) and same and plain
+    return tuple(number for number, ok in sorted(found.items()) if ok and node.inputs[number] not in graph.constants)

@@ -1,0 +1,56 @@
+"""Softmax and LogSoftmax (ai.onnx 1, 11, 13), float and integer.
+
+Internal form `softmax`: input x[M,N] along the last axis; acc is the float32 result. For integers,
+exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a constant.
+"""
+
+import math
+
+import numpy as np
+
+from mtool.ir import DType, Graph, Node
+from mtool.ir.expr import acc
+from mtool.ops.lowering import Lower, Lowering
+from mtool.ops.schedule import KernelOp
+from mtool.ops.softmax.schedules import SCHEDULES
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return "log softmax" if node.attrs["log"] else "softmax"
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return 0
+
+
+KERNEL = KernelOp(_label, _macs, SCHEDULES)
+
+
+def _lower(ctx: Lowering, node: Node) -> None:
+    source, output = node.inputs[0], node.outputs[0]
+    axis, log = node.attrs["axis"], node.attrs["log"]
+    kind = ctx.types[output]
+    rank = len(kind.shape)
+    inputs = []
+    quantised = ctx.integers(source) if not log else None
+    if quantised is not None:
+        source = quantised.value
+        steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantised.scale.reshape(-1)[0])
+        inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
+    perm = tuple(place for place in range(rank) if place != axis) + ((axis,) if rank else ())
+    back = tuple(perm.index(place) for place in range(rank))
+    moved = source if perm == tuple(range(rank)) else ctx.transpose(node, source, perm)
+    length = kind.shape[axis] if rank else 1
+    flat = (math.prod(kind.shape) // max(length, 1), length)
+    moved_shape = ctx.types[moved].shape
+    moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
+    made = ctx.value(f"{output}.rows", kind.dtype, flat)
+    ctx.node("softmax", [moved, *inputs], [made], {"log": log, "epilogue": acc(DType.FLOAT32)}, like=node)
+    if moved_shape == kind.shape:
+        ctx.view(node, made, (), output)
+    else:
+        shaped = ctx.view(node, made, moved_shape)
+        ctx.transpose(node, shaped, back, output)
+
+
+LOWERINGS: dict[str, Lower] = {"Softmax": _lower}

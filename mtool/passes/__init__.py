@@ -1,0 +1,5 @@
+"""Graph to graph: pure rewrites, in the order of pipeline.py."""
+
+from mtool.passes.pipeline import run
+
+__all__ = ["run"]

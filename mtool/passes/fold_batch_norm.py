@@ -1,0 +1,39 @@
+"""Fold BatchNormalization into the float convolution before it (both linear a channel)."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.graph import Rewriter
+
+
+def fold_batch_norm(graph: Graph) -> Graph:
+    """Scale the filters and shift the bias; needs constant filters and no other reader of the convolution."""
+    producers, consumers = graph.producers(), graph.consumers()
+    rewriter = Rewriter(graph)
+    folded: dict[str, Node] = {}
+    for node in graph.nodes:
+        conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
+        constant = conv is not None and all(v in graph.constants for v in [*conv.inputs[1:], *node.inputs[1:]] if v)
+        if conv is not None and conv.op == "Conv" and constant and len(consumers[conv.outputs[0]]) == 1:
+            folded[conv.name] = node
+    for node in graph.nodes:
+        if node.name in folded:
+            _append(rewriter, node, folded[node.name])
+        elif node not in folded.values():
+            rewriter.keep(node)
+    return rewriter.finish()
+
+
+def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
+    constants = rewriter.constants
+    scale, shift, mean, variance = (constants[value].astype(np.float64) for value in norm.inputs[1:])
+    factor = scale / np.sqrt(variance + norm.attrs["epsilon"])
+    filters = constants[conv.inputs[1]].astype(np.float64)
+    bias = constants[conv.inputs[2]] if len(conv.inputs) > 2 and conv.inputs[2] else np.zeros(filters.shape[0])
+    scaled = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
+    inputs = [
+        rewriter.resolve(conv.inputs[0]),
+        rewriter.constant(f"{conv.name}/filters", scaled.astype(np.float32)),
+        rewriter.constant(f"{conv.name}/shift", ((bias - mean) * factor + shift).astype(np.float32)),
+    ]
+    rewriter.node("Conv", inputs, norm.outputs, conv.attrs, like=conv, origins=norm.origins)

@@ -1,0 +1,81 @@
+"""Fold a constant a channel that an epilogue adds to the accumulator into the kernel's bias."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.graph import Rewriter
+from mtool.ir.types import Array
+
+NEAR = 1e-3  # how far from a whole number a bias may be, in steps of the accumulator
+
+
+def fold_bias(graph: Graph) -> Graph:
+    """Fold `acc + b` of float kernels, and `acc * s + b` of integer ones where b / s are whole numbers."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if node.op in ("conv2d", "dense"):
+            node = _folded(node, rewriter)
+        rewriter.keep(node)
+    return rewriter.finish()
+
+
+def _folded(node: Node, rewriter: Rewriter) -> Node:
+    changed = node
+
+    def fold(part: Expr) -> Expr:
+        nonlocal changed
+        if part.op != "add":
+            return part
+        for term, other in (part.args, part.args[::-1]):
+            addend = _vector(other, node, rewriter)
+            scale = _scale_of(term, node, rewriter)
+            if addend is None or scale is None:
+                continue
+            bias = rewriter.constants[changed.inputs[2]]
+            if term.op == "acc":
+                data = (bias + addend).astype(np.float32)
+            else:
+                steps = addend.astype(np.float64) / scale
+                if np.abs(steps - np.rint(steps)).max(initial=0) > NEAR or np.abs(steps).max(initial=0) > 2**30:
+                    continue
+                data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(np.int32)
+                attrs = {
+                    **changed.attrs,
+                    "acc_bound": changed.attrs["acc_bound"] + int(np.abs(steps).max(initial=0)) + 1,
+                }
+                changed = replace(changed, attrs=attrs)
+            name = rewriter.constant(f"{node.name}/bias", data)
+            changed = replace(changed, inputs=(*changed.inputs[:2], name, *changed.inputs[3:]))
+            return term
+        return part
+
+    epilogue = node.attrs["epilogue"].rewrite(fold)
+    return replace(changed, attrs={**changed.attrs, "epilogue": epilogue})
+
+
+def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
+    """Return a constant that depends on the channel at most, one number a channel."""
+    channels = rewriter.constants[node.inputs[2]].size
+    if expr.op == "const" and expr.dtype is DType.FLOAT32:
+        return np.full(channels, expr.value, np.float32)
+    data = rewriter.constants.get(node.inputs[expr.value]) if expr.op == "load" else None
+    if data is None or not expr.args:
+        return None
+    last = len(rewriter.types[node.outputs[0]].shape) - 1
+    own = expr.args[-1]
+    lead = all(index.op == "const" for index in expr.args[:-1])
+    if not lead or own.op != "axis" or own.value != last or data.size != channels:
+        return None
+    return data.reshape(-1)
+
+
+def _scale_of(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:
+    """Return what one step of the accumulator is worth in `expr`, if that is acc or acc * scale."""
+    if expr.op == "acc" and expr.dtype is DType.FLOAT32:
+        return np.ones(1)
+    if expr.op == "mul" and expr.args[0].op == "cast" and expr.args[0].args[0].op == "acc":
+        factor = _vector(expr.args[1], node, rewriter)
+        return None if factor is None else factor.astype(np.float64)
+    return None

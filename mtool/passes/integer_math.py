@@ -1,0 +1,219 @@
+"""Float arithmetic between integers becomes integer arithmetic, where that gives the same numbers.
+
+An expression that ends in `quantise` is a function of the small integers and the accumulator that it
+reads. In this order:
+
+  bounds   quantise(max(x, c)) clamps after rounding instead (quantise is monotonic)
+  tables   one 8-bit argument: all of its 256 results, computed here
+  pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
+           for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
+  requant  an int32 accumulator times a scale: `requantise`
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import call, const, load
+from mtool.ir.graph import Rewriter
+from mtool.ir.scalar import Requantise, RescalePair, evaluate
+from mtool.ir.types import Array
+from mtool.ops.schedule import Target
+
+SMALL = (DType.INT8, DType.UINT8)
+FAST_ROUNDING = 2**22
+
+
+def use_integer_math(graph: Graph, target: Target) -> Graph:
+    """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        key = next((key for key in ("epilogue", "expr") if key in node.attrs), None)
+        if key is None:
+            rewriter.keep(node)
+            continue
+        work = _Work(rewriter, rewriter.keep(node), target)
+        rewriter.nodes.pop()
+        expr = node.attrs[key].rewrite(_bounds).rewrite(work.rewritten)
+        if (
+            expr.op == "load"
+            and node.op == "loop"
+            and _is_copy(expr, node, graph)
+            and node.outputs[0] not in graph.outputs
+        ):
+            rewriter.rename(node.outputs[0], rewriter.resolve(node.inputs[expr.value]))
+            continue
+        inputs, expr = _pruned(work.inputs, expr, 0 if node.op == "loop" else 1 if node.op == "pool2d" else 3)
+        rewriter.keep(replace(node, inputs=inputs, attrs={**node.attrs, key: expr}))
+    return rewriter.finish()
+
+
+def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
+    source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
+    plain = all(index.op == "axis" and index.value == place for place, index in enumerate(expr.args))
+    return plain and source == out
+
+
+def _pruned(inputs: list[str], expr: Expr, fixed: int) -> tuple[tuple[str, ...], Expr]:
+    """Drop inputs that the expression no longer reads; the first `fixed` are the kernel's own."""
+    used = expr.operands() | set(range(min(fixed, len(inputs))))
+    kept = [number for number in range(len(inputs)) if number in used]
+    return tuple(inputs[n] for n in kept), expr.with_operands({old: new for new, old in enumerate(kept)})
+
+
+def _bounds(part: Expr) -> Expr:
+    """Pull constant bounds out of a quantise."""
+    if part.op != "quantise" or part.args[1].op != "const" or part.args[2].op != "const":
+        return part
+    low, high = part.value or part.dtype.limits
+    inner, scale, zero_point = part.args
+    while inner.op in ("maximum", "minimum") and inner.args[1].op == "const" and not np.isnan(inner.args[1].value):
+        step = evaluate(call("quantise", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
+        low, high = (max(low, step), high) if inner.op == "maximum" else (low, min(high, step))
+        inner = inner.args[0]
+    return replace(part, args=(inner, scale, zero_point), value=(low, max(low, high)))
+
+
+class _Work:
+    """One node's rewriting: its inputs grow by the constants that the new forms need."""
+
+    def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
+        self.rewriter, self.node, self.target = rewriter, node, target
+        self.inputs = list(node.inputs)
+
+    def rewritten(self, part: Expr) -> Expr:
+        if part.op != "quantise":
+            return part
+        for form in (self._table, self._pair, self._requantise):
+            found: Expr | None = form(part)
+            if found is not None:
+                return found
+        return part
+
+    def _parameter(self, expr: Expr) -> Array | None:
+        """Return a constant's value, or the vector behind a per-channel load."""
+        if expr.op == "const":
+            return np.asarray(expr.value, expr.dtype.numpy)
+        value = self.inputs[expr.value] if expr.op == "load" else ""
+        return self.rewriter.constants.get(value)
+
+    def _table(self, part: Expr) -> Expr | None:
+        atoms = _atoms(part, self._is_activation)
+        if atoms is None or len(atoms) != 1 or part.dtype not in SMALL:
+            return None
+        (atom,) = atoms
+        low, high = atom.dtype.limits
+        values = np.arange(low, high + 1).astype(atom.dtype.numpy)
+        table = _tabulate(part, {atom: 0}, [values], (256,))
+        if part.dtype == atom.dtype and np.array_equal(table, values):
+            return atom
+        self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
+        place = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
+        return load(len(self.inputs) - 1, part.dtype, (place,))
+
+    def _is_activation(self, expr: Expr) -> bool:
+        """Whether an expression is an 8-bit number that only the run knows."""
+        if expr.dtype not in SMALL:
+            return False
+        return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
+
+    def _pair(self, part: Expr) -> Expr | None:
+        terms = _linear_terms(part.args[0])
+        if terms is None or len(terms) != 2 or part.args[1].op != "const" or part.args[2].op != "const":
+            return None
+        (a, a_scale, a_zero), (b, b_scale, b_zero) = terms
+        if a == b:
+            return None
+        out_scale, out_zero = float(part.args[1].value), int(part.args[2].value)
+        low, high = part.value or part.dtype.limits
+        grids = [
+            np.arange(atom.dtype.limits[0], atom.dtype.limits[1] + 1).astype(atom.dtype.numpy).reshape(view)
+            for atom, view in ((a, (-1, 1)), (b, (1, -1)))
+        ]
+        wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
+        ratios = a_scale / out_scale, b_scale / out_scale
+        for shift in range(22, 7, -1):
+            left, right = (round(ratio * 2**shift) for ratio in ratios)
+            offset = round(2**shift * (out_zero + 0.5 - ratios[0] * a_zero - ratios[1] * b_zero))
+            if abs(left) * 255 + abs(right) * 255 + abs(offset) >= 2**31:
+                continue
+            how = RescalePair(left, right, offset, shift, low, high)
+            made = Expr("rescale_pair", part.dtype, (a, b), how)
+            got = _tabulate(made, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
+            off = np.abs(got.astype(np.int32) - wanted.astype(np.int32)).max()
+            if off == 0 or (off == 1 and not self.target.has_float):
+                return made
+            break  # a coarser shift only gets worse
+        return None
+
+    def _requantise(self, part: Expr) -> Expr | None:
+        inner, scale, zero_point = part.args
+        out_scale, zero = self._parameter(scale), self._parameter(zero_point)
+        if inner.op != "mul" or inner.args[0].op != "cast" or out_scale is None or zero is None or zero.size != 1:
+            return None
+        total, factor = inner.args[0].args[0], self._parameter(inner.args[1])
+        if total.dtype != DType.INT32 or factor is None:
+            return None
+        ratio = (factor.astype(np.float32) / out_scale.astype(np.float32)).astype(np.float32)
+        low, high = part.value or part.dtype.limits
+        bound = int(self.node.attrs.get("acc_bound") or 2**31)
+        bounded = bool(bound * np.float64(ratio.max()) < FAST_ROUNDING)
+        value = Requantise(int(zero.reshape(-1)[0]), low, high, bounded)
+        if ratio.size == 1:
+            operand = const(ratio.reshape(-1)[0].item(), DType.FLOAT32)
+        else:
+            vector = inner.args[1] if inner.args[1].op == "load" else scale
+            self.inputs.append(self.rewriter.constant(f"{self.node.name}/scale", ratio))
+            operand = load(len(self.inputs) - 1, DType.FLOAT32, vector.args)
+        return Expr("requantise", part.dtype, (total, operand), value)
+
+
+def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
+    """Return the 8-bit expressions below `part` that everything else in it depends on; None: there is more."""
+    found: set[Expr] = set()
+    for arg in part.args:
+        if is_atom(arg):
+            found.add(arg)
+        elif arg.op in ("load", "acc", "axis", "reduce"):
+            return None
+        else:
+            below = _atoms(arg, is_atom)
+            if below is None:
+                return None
+            found |= below
+    return found
+
+
+def _tabulate(part: Expr, places: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
+    """Evaluate an expression with its atoms replaced by arrays of `shape`."""
+    index = tuple(Expr("axis", DType.INT32, value=number) for number in range(len(shape)))
+
+    def leaf(expr: Expr) -> Expr:
+        return load(places[expr], expr.dtype, index) if expr in places else expr
+
+    def replaced(expr: Expr) -> Expr:
+        if expr in places:
+            return leaf(expr)
+        return replace(expr, args=tuple(replaced(arg) for arg in expr.args))
+
+    return evaluate(replaced(part), values, shape)
+
+
+def _linear_terms(expr: Expr) -> list[tuple[Expr, float, int]] | None:
+    """Return the (8-bit expression, scale, zero point) terms of a sum of two dequantised numbers."""
+    if expr.op not in ("add", "sub"):
+        return None
+    terms = []
+    for arg, sign in zip(expr.args, (1, -1 if expr.op == "sub" else 1), strict=True):
+        if arg.op != "mul" or arg.args[1].op != "const" or arg.args[0].op != "cast":
+            return None
+        inner, zero = arg.args[0].args[0], 0
+        if inner.op == "sub" and inner.args[1].op == "const":
+            inner, zero = inner.args[0], int(inner.args[1].value)
+        atom = inner.args[0] if inner.op == "cast" else inner
+        if atom.dtype not in SMALL:
+            return None
+        terms.append((atom, sign * float(arg.args[1].value), zero))
+    return terms

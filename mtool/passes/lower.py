@@ -1,0 +1,13 @@
+"""Lower every canonical ONNX operator by its own function in `mtool.ops`."""
+
+from mtool import ops
+from mtool.ir import Graph
+from mtool.ops.lowering import Lowering
+
+
+def lower(graph: Graph) -> Graph:
+    """Replace ONNX operators by kernels, loops, views and transpositions."""
+    ctx = Lowering(graph)
+    for node in graph.nodes:
+        ops.LOWERINGS[node.op](ctx, node)
+    return ctx.finish()

@@ -1,0 +1,31 @@
+"""Give each output of the model an operator that writes it."""
+
+from mtool.ir import Graph
+from mtool.ir.expr import identity, load
+from mtool.ir.graph import Rewriter
+
+
+def own_outputs(graph: Graph) -> Graph:
+    """Copy outputs that are an input, a constant, or the same bytes as another output."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        rewriter.keep(node)
+    views = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
+    made = {value for node in graph.nodes if node.op != "view" for value in node.outputs}
+    taken: set[str] = set()
+    outputs = []
+    for output in graph.outputs:
+        root = output
+        while root in views:
+            root = views[root]
+        if root in made and root not in taken:
+            taken.add(root)
+            outputs.append(output)
+            continue
+        kind = graph.types[output]
+        copy = rewriter.value(f"{output}.copy", kind.dtype, kind.shape)
+        attrs = {"expr": load(0, kind.dtype, identity(len(kind.shape))), "label": "copy"}
+        rewriter.node("loop", [output], [copy], attrs)
+        outputs.append(copy)
+    rewriter.outputs = tuple(outputs)
+    return rewriter.finish()

@@ -1,0 +1,45 @@
+"""The passes, in order. Each is a pure function Graph -> Graph; the graph is verified after each."""
+
+import logging
+from collections.abc import Callable
+
+from mtool.ir import Graph
+from mtool.ir.graph import verify
+from mtool.ops.schedule import Target
+from mtool.passes.fixed_point import use_fixed_point
+from mtool.passes.fold_batch_norm import fold_batch_norm
+from mtool.passes.fold_bias import fold_bias
+from mtool.passes.fold_constants import fold_constants
+from mtool.passes.fuse import fuse
+from mtool.passes.integer_math import use_integer_math
+from mtool.passes.layout import settle_layout
+from mtool.passes.lower import lower
+from mtool.passes.name_nodes import name_nodes
+from mtool.passes.own_outputs import own_outputs
+from mtool.passes.transpose_loops import transposes_to_loops
+
+log = logging.getLogger(__name__)
+
+
+def run(graph: Graph, target: Target) -> Graph:
+    """Bring an imported graph to kernels and loops that schedules exist for."""
+    passes: list[Callable[[Graph], Graph]] = [
+        fold_batch_norm,  # BatchNormalization into the convolution before it
+        lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
+        fold_constants,  # whatever has only constant inputs
+        settle_layout,  # transpositions and views cancel, or move to where they cost least
+        fuse,  # elementwise loops into the kernel or loop before them
+        fold_bias,  # constants that an epilogue adds, into the bias
+        lambda g: use_integer_math(g, target),  # float arithmetic on integers to tables and requantisation
+        transposes_to_loops,  # what is left of them
+        fuse,
+        lambda g: use_fixed_point(g, target),  # requantisation without an FPU
+        fold_constants,
+        own_outputs,  # each output is written by an operator of its own
+        name_nodes,  # stable names, in order
+    ]
+    for one in passes:
+        graph = one(graph)
+        verify(graph)
+    log.debug("%s", graph.dump())
+    return graph

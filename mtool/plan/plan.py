@@ -1,0 +1,62 @@
+"""The plan: which schedule computes each operator, in which order, and where its bytes lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mtool import ops
+from mtool.ir import Graph, Node
+from mtool.ops.schedule import KernelOp, Schedule, Target
+from mtool.plan.memory import Storage, lay_out, live_bound, storages
+from mtool.plan.order import order_nodes
+
+Io = Literal["arena", "external"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: its node, its kind, and the schedule that computes it."""
+
+    node: Node
+    op: KernelOp
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that codegen needs.
+
+    `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
+    steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map.
+    """
+
+    graph: Graph
+    target: Target
+    io: Io
+    steps: tuple[Step, ...]
+    offsets: Mapping[str, int]
+    scratch: tuple[int | None, ...]
+    storages: tuple[tuple[Storage, int], ...]
+    arena_bytes: int
+    arena_bound_bytes: int
+
+
+def choose_schedule(node: Node, graph: Graph, target: Target) -> Step:
+    """Return the cheapest schedule that supports the node."""
+    op = ops.KERNELS[node.op]
+    fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
+    return Step(node, op, min(fitting, key=lambda schedule: schedule.cost(node, graph, target)))
+
+
+def make_plan(graph: Graph, target: Target, io: Io = "arena") -> Plan:
+    """Choose schedules and an order, and lay out the arena to the smallest peak that is found."""
+    chosen = {node.name: choose_schedule(node, graph, target) for node in graph.nodes if node.op != "view"}
+    ordered = order_nodes(graph, chosen, io)
+    graph = replace(graph, nodes=ordered)
+    steps = tuple(chosen[node.name] for node in ordered if node.op != "view")
+    pieces, owners, scratch_of = storages(graph, steps, io)
+    placed, arena_bytes = lay_out(pieces)
+    offsets = {value: placed[number] for value, number in owners.items() if number in placed}
+    scratch = tuple(placed[number] if number is not None else None for number in scratch_of)
+    ranked = sorted(((piece, placed[n]) for n, piece in enumerate(pieces)), key=lambda pair: (pair[1], pair[0].first))
+    return Plan(graph, target, io, steps, offsets, scratch, tuple(ranked), arena_bytes, live_bound(pieces))
