@@ -2,15 +2,17 @@
 
 import difflib
 import functools
+import itertools
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from mtool import resources
 from mtool.errors import BoardError, UsageError
 
+ROLES = ("code", "weights", "data", "arena", "stack")
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -39,13 +41,14 @@ class Memory(Record):
 
     base: int
     size: Size
-    holds: tuple[Literal["code", "weights", "arena", "data", "stack"], ...]
+    holds: tuple[Literal["code", "weights", "data", "arena", "stack"], ...]
 
 
 class Emulator(Record):
-    """A QEMU machine that stands for the board: the program and its machine-specific arguments.
+    """An emulated machine that stands for the board: the program and all of its arguments.
 
-    `{elf}` in an argument is replaced by the firmware's path.
+    `{elf}` in an argument stands for the firmware's path. The program's standard input and output
+    carry the bytes between the host and the firmware.
     """
 
     program: str
@@ -53,11 +56,15 @@ class Emulator(Record):
 
 
 class Timer(Record):
-    """The timer that the bare-metal port uses, and what its nanoseconds mean."""
+    """The timer that the port uses, and what its nanoseconds mean.
+
+    `kind` names the driver in the template, `base` is the address of its registers, `hz` the rate
+    at which it counts.
+    """
 
     kind: str
     base: int = 0
-    hz: int = 0
+    hz: int = Field(gt=0)
     unit: Literal["instructions", "ns"] = "ns"
 
 
@@ -66,7 +73,9 @@ class Board(Record):
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
     asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium). `templates`
-    maps a template's name to the framework's own name of the board.
+    maps a template's name to the framework's own name of the board; the first is the default.
+    `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
+    where an operating system places things. `port` is for the template alone.
     """
 
     name: str
@@ -83,9 +92,25 @@ class Board(Record):
     timer: Timer | None = None
     port: dict[str, str | int] = {}
 
-    def memory_for(self, what: str) -> Memory | None:
-        """Return the memory that holds `what` ("code", "weights", "arena", "data", "stack")."""
-        return next((memory for memory in self.memories.values() if what in memory.holds), None)
+    @model_validator(mode="after")
+    def _memories_are_whole(self) -> Self:
+        by_base = sorted(self.memories.items(), key=lambda item: item[1].base)
+        for (low, memory), (high, above) in itertools.pairwise(by_base):
+            if memory.base + memory.size > above.base:
+                raise ValueError(f"the memories {low} and {high} overlap")
+        missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
+        if missing:
+            raise ValueError(f"no memory holds {', '.join(missing)}")
+        return self
+
+    def region_for(self, role: str) -> str | None:
+        """Return the name of the memory that holds `role`, one of ROLES; the first, if several do."""
+        return next((name for name, memory in self.memories.items() if role in memory.holds), None)
+
+    def memory_for(self, role: str) -> Memory | None:
+        """Return the memory that holds `role`, one of ROLES; the first, if several do."""
+        name = self.region_for(role)
+        return None if name is None else self.memories[name]
 
 
 @functools.cache

@@ -1,7 +1,6 @@
 """A set of text or binary files, as pure data: made by one stage, written by one function."""
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -52,11 +51,11 @@ class FileTree:
         return sha.hexdigest()
 
 
-def from_folder(folder: Path) -> FileTree:
-    """Read every file below `folder` into a tree."""
-    return FileTree(
-        {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    )
+def from_folder(folder: Path, *, skip: tuple[str, ...] = ()) -> FileTree:
+    """Read every file below `folder` into a tree, but for the names at its top in `skip` (for instance `build`)."""
+    tops = [top for top in folder.iterdir() if top.name not in skip]
+    paths = [path for top in tops for path in (top.rglob("*") if top.is_dir() else [top]) if path.is_file()]
+    return FileTree({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
 
 def write(tree: FileTree, folder: Path, *, marker: str, keep: tuple[str, ...] = ()) -> bool:
@@ -88,7 +87,7 @@ def write(tree: FileTree, folder: Path, *, marker: str, keep: tuple[str, ...] = 
             aside.chmod(0o755)
             if folder.exists():
                 folder.rmdir()
-            os.replace(aside, folder)
+            aside.replace(folder)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -117,4 +116,4 @@ def _write_file(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.new")
     aside.write_bytes(data)
-    os.replace(aside, path)
+    aside.replace(path)

@@ -1,0 +1,120 @@
+"""Build a project folder with its template's builder, unless nothing has changed since the last time."""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import filetree, manifest
+from mtool.build import cmake, host, toolchains
+from mtool.errors import BuildError, UsageError
+from mtool.manifest import Manifest, Project
+
+log = logging.getLogger(__name__)
+
+BUILD_FOLDER = "build"
+
+# A builder takes the project folder, its manifest and the firmware kinds, and makes project.firmware[kind] of each.
+Builder = Callable[[Path, Manifest, Sequence[str]], None]
+BUILDERS: Mapping[str, tuple[Builder, tuple[str, ...]]] = {
+    "host": (host.build, ()),
+    "cmake": (cmake.build, ("cmake",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A built project.
+
+    Attributes:
+        manifest: the project's.
+        folder: the project's.
+        firmware: the file of each kind that was asked for.
+        toolchain: the compiler and its version ("arm-none-eabi-gcc 12.2.1").
+        seconds: how long it took.
+        up_to_date: nothing had changed since the last build, so that nothing was done.
+    """
+
+    manifest: Manifest
+    folder: Path
+    firmware: dict[str, Path]
+    toolchain: str
+    seconds: float
+    up_to_date: bool
+
+
+def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
+    """Build the firmware of a project.
+
+    A build is skipped where the contents of every file of the project, the compiler's version and the
+    kind are those of the last build that succeeded.
+
+    Args:
+        folder: a project folder, with its mtool.json.
+        kinds: the firmware kinds to build, of those that the project's template has.
+
+    Raises:
+        UsageError: the folder is no project, or has no such kind.
+        BuildError: a toolchain is missing, or the build failed.
+        FitError: the firmware is larger than a memory of the board.
+    """
+    start = time.monotonic()
+    read = manifest.load(folder)
+    project = _project_of(read, folder)
+    for kind in kinds:
+        if kind not in project.firmware:
+            raise UsageError(
+                f"the template {project.template} has no firmware {kind!r}",
+                details=[f"it has: {', '.join(project.firmware)}"],
+            )
+    builder, needs = BUILDERS[project.builder]
+    compiler = toolchains.require(project.board.toolchain)
+    key = _key(folder, compiler)
+    stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
+    if stale:
+        for name in needs:
+            toolchains.require(name)
+        for kind in stale:
+            _stamp(folder, kind).unlink(missing_ok=True)
+        builder(folder, read, stale)
+        for kind in stale:
+            if not (folder / project.firmware[kind]).is_file():
+                raise BuildError(
+                    f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
+                )
+            _stamp(folder, kind).write_text(key)
+    built = Built(
+        manifest=read,
+        folder=folder,
+        firmware={kind: folder / project.firmware[kind] for kind in kinds},
+        toolchain=f"{compiler.toolchain.name} {compiler.version}",
+        seconds=time.monotonic() - start,
+        up_to_date=not stale,
+    )
+    log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
+    return built
+
+
+def _project_of(read: Manifest, folder: Path) -> Project:
+    if read.project is None:
+        raise UsageError(f"{folder} holds a compiled model, not a project", details=["its mtool.json has no project"])
+    return read.project
+
+
+def _key(folder: Path, compiler: toolchains.Found) -> str:
+    """Return a hash over all that a build reads."""
+    sha = hashlib.sha256(f"{compiler.toolchain.name} {compiler.version}\n".encode())
+    sha.update(filetree.from_folder(folder, skip=(BUILD_FOLDER,)).digest().encode())
+    return sha.hexdigest()
+
+
+def _stamp(folder: Path, kind: str) -> Path:
+    """Return the file that holds the key of a kind's last build."""
+    return folder / BUILD_FOLDER / f"{kind}.key"
+
+
+def _is_current(folder: Path, project: Project, kind: str, key: str) -> bool:
+    stamp = _stamp(folder, kind)
+    return (folder / project.firmware[kind]).is_file() and stamp.is_file() and stamp.read_text() == key

@@ -1,0 +1,32 @@
+"""Build a program for this computer: one call of the C compiler, with the arguments in `<kind>.args`.
+
+Tools: the board's compiler (boards.yaml, `toolchain`). Overrides: none; the file is the template's.
+Products: `build/<kind>`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mtool import proc
+from mtool.manifest import Manifest
+
+_TIMEOUT_S = 600.0
+
+
+def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
+    """Build firmware kinds of a project of the builder "host".
+
+    Raises:
+        BuildError: the compiler failed.
+    """
+    assert manifest.project is not None
+    for kind in kinds:
+        target = folder / manifest.project.firmware[kind]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        arguments = [f"@{kind}.args", "-o", manifest.project.firmware[kind]]
+        proc.run(
+            [manifest.project.board.toolchain, *arguments],
+            what=f"build of the {kind} firmware",
+            timeout_s=_TIMEOUT_S,
+            cwd=folder,
+        )

@@ -1,0 +1,146 @@
+"""What a firmware takes of flash and RAM, read from its ELF file.
+
+On a board with memories the whole image is counted: startup, model, libraries. Where an operating
+system places things (`memories` is empty) only the model's own symbols are, since the rest of the
+program says nothing about a microcontroller.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from mtool.errors import BuildError
+from mtool.manifest import Manifest
+
+STACK_SECTION = ".stack"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes that a firmware takes.
+
+    Attributes:
+        flash_code_bytes: all that lies in flash (code, vectors, read-only data, the load image of .data) but for the
+            model's constants.
+        flash_const_bytes: the model's constants: weights, biases, scales, tables.
+        ram_static_bytes: .data and .bss, without the arena and the stack.
+        arena_bytes: the arena.
+        stack_bytes: what is set aside for the stack; 0 where an operating system does it.
+        functions: bytes of code by function, the largest first.
+    """
+
+    flash_code_bytes: int
+    flash_const_bytes: int
+    ram_static_bytes: int
+    arena_bytes: int
+    stack_bytes: int
+    functions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    kind: str
+    address: int
+    bytes: int
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    bytes: int
+    writable: bool
+    in_file: bool
+
+
+def measure(elf: Path, manifest: Manifest) -> Size:
+    """Return the sizes of a firmware of a model.
+
+    Args:
+        elf: what the build made; the standalone kind for the sizes of the model alone.
+        manifest: the project's, which names the model's constants and its arena.
+
+    Raises:
+        BuildError: the file is not an ELF file, or holds no symbols.
+    """
+    sections, symbols = _read(elf)
+    board = manifest.project.board if manifest.project is not None else None
+    constants = set(manifest.constants)
+    flash_const_bytes = _sum(symbols, lambda symbol: symbol.name in constants)
+    arena_bytes = _sum(symbols, lambda symbol: symbol.name == manifest.symbols.get("arena"))
+    functions = _functions(symbols)
+    if board is not None and board.memories:
+        stack_bytes = sum(section.bytes for section in sections if section.name == STACK_SECTION)
+        flash_bytes = sum(section.bytes for section in sections if section.in_file)
+        flash_code_bytes = flash_bytes - flash_const_bytes
+        ram_bytes = sum(section.bytes for section in sections if section.writable)
+        ram_static_bytes = ram_bytes - arena_bytes - stack_bytes
+    else:
+        own = [symbol for symbol in symbols if symbol.name.startswith(f"{manifest.model}_")]
+        functions = {name: count for name, count in functions.items() if name.startswith(f"{manifest.model}_")}
+        stack_bytes = 0
+        flash_code_bytes = sum(functions.values())
+        ram_static_bytes = _sum(own, lambda symbol: symbol.writable) - arena_bytes
+    return Size(
+        flash_code_bytes=flash_code_bytes,
+        flash_const_bytes=flash_const_bytes,
+        ram_static_bytes=ram_static_bytes,
+        arena_bytes=arena_bytes,
+        stack_bytes=stack_bytes,
+        functions=dict(sorted(functions.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _sum(symbols: Iterable[_Symbol], wanted: Callable[[_Symbol], bool]) -> int:
+    return sum(symbol.bytes for symbol in symbols if wanted(symbol))
+
+
+def _functions(symbols: Iterable[_Symbol]) -> dict[str, int]:
+    """Return the bytes of each function. One with several entry points (libgcc's float routines) is counted once."""
+    functions = {}
+    end = 0
+    code = (symbol for symbol in symbols if symbol.kind == "STT_FUNC" and symbol.bytes > 0)
+    for symbol in sorted(code, key=lambda symbol: (symbol.address, -symbol.bytes, symbol.name)):
+        if symbol.address >= end:
+            functions[symbol.name] = symbol.bytes
+            end = symbol.address + symbol.bytes
+    return functions
+
+
+def _read(elf: Path) -> tuple[list[_Section], list[_Symbol]]:
+    """Return the sections that take memory and the functions and objects in them, each address once."""
+    try:
+        with elf.open("rb") as file:
+            parsed = ELFFile(file)
+            flags = [section["sh_flags"] for section in parsed.iter_sections()]
+            table = parsed.get_section_by_name(".symtab")
+            if not isinstance(table, SymbolTableSection):
+                raise BuildError(f"{elf} holds no symbols", hint="build it again; nothing should strip it")
+            sections = [
+                _Section(
+                    section.name,
+                    section["sh_size"],
+                    bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),
+                    section["sh_type"] != "SHT_NOBITS",
+                )
+                for section in parsed.iter_sections()
+                if section["sh_flags"] & SH_FLAGS.SHF_ALLOC
+            ]
+            symbols = {}
+            for symbol in table.iter_symbols():
+                kind, index = symbol["st_info"]["type"], symbol["st_shndx"]
+                if kind in ("STT_FUNC", "STT_OBJECT") and isinstance(index, int):
+                    writable = bool(flags[index] & SH_FLAGS.SHF_WRITE)
+                    at = (symbol["st_value"], kind, symbol["st_size"])
+                    symbols[at] = _Symbol(symbol.name, kind, symbol["st_value"], symbol["st_size"], writable)
+            return sections, list(symbols.values())
+    except FileNotFoundError:
+        raise BuildError(f"{elf} is not there", hint="build it first") from None
+    except ELFError:
+        raise BuildError(f"{elf} is not an ELF file", details=["sizes are read from ELF files only"]) from None

@@ -1,0 +1,118 @@
+"""The programs that builds and emulators need, and the exact command that installs each.
+
+Names of packages are Debian's and Ubuntu's; the commands work on both.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import proc
+from mtool.errors import BuildError
+
+_VERSION_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A set of programs that are installed together.
+
+    Attributes:
+        name: what boards.yaml and messages call it; its first program.
+        purpose: what it is needed for.
+        programs: looked for on PATH, all of them.
+        install: the command that installs it.
+        needs: a file that the compiler must find ("picolibc.specs"), or "".
+    """
+
+    name: str
+    purpose: str
+    programs: tuple[str, ...]
+    install: str
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is there of a toolchain: its version ("12.2.1"; "" if missing) and what is missing of it."""
+
+    toolchain: Toolchain
+    version: str
+    missing: tuple[str, ...]
+
+
+ALL = {
+    toolchain.name: toolchain
+    for toolchain in (
+        Toolchain("cc", "programs for this computer", ("cc",), "sudo apt-get install gcc libc6-dev"),
+        Toolchain("cmake", "bare-metal projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"),
+        Toolchain(
+            "arm-none-eabi-gcc",
+            "Arm Cortex-M boards",
+            ("arm-none-eabi-gcc",),
+            "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
+            needs="libc.a",
+        ),
+        Toolchain(
+            "riscv64-unknown-elf-gcc",
+            "RISC-V boards",
+            ("riscv64-unknown-elf-gcc",),
+            "sudo apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
+            needs="picolibc.specs",
+        ),
+        Toolchain(
+            "qemu-system-arm", "emulated Arm boards", ("qemu-system-arm",), "sudo apt-get install qemu-system-arm"
+        ),
+        Toolchain(
+            "qemu-system-riscv32",
+            "emulated RISC-V boards",
+            ("qemu-system-riscv32",),
+            "sudo apt-get install qemu-system-misc",
+        ),
+    )
+}
+
+
+def check(toolchain: Toolchain) -> Found:
+    """Return what is installed of a toolchain. Runs its first program for the version."""
+    missing = [program for program in toolchain.programs if shutil.which(program) is None]
+    program = toolchain.programs[0]
+    if program in missing:
+        return Found(toolchain, "", tuple(missing))
+    if toolchain.needs:
+        path = _output([program, f"-print-file-name={toolchain.needs}"])
+        if not Path(path).is_absolute():  # GCC answers with the bare name if it does not find the file
+            missing.append(toolchain.needs)
+    return Found(toolchain, _version(_output([program, "--version"])), tuple(missing))
+
+
+def require(name: str) -> Found:
+    """Return a toolchain that is complete.
+
+    Args:
+        name: a key of ALL, or any other program (a user's own compiler), of which nothing is known.
+
+    Raises:
+        BuildError: something of it is missing; the hint is the command that installs it.
+    """
+    toolchain = ALL.get(name, Toolchain(name, "", (name,), f"install {name} and put it on PATH"))
+    found = check(toolchain)
+    if found.missing:
+        raise BuildError(
+            f"{' and '.join(found.missing)} is not installed",
+            details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
+            hint=toolchain.install,
+        )
+    return found
+
+
+def _version(text: str) -> str:
+    """Return the version in the first line of what `--version` prints; what is in brackets there is the packager's."""
+    first_line = re.sub(r"\([^)]*\)", "", text.partition("\n")[0])
+    match = re.search(r"\d+(?:\.\d+)+", first_line)
+    return match[0] if match else first_line.strip()
+
+
+def _output(argv: list[str]) -> str:
+    return proc.run(argv, what=f"{argv[0]} {argv[1]}", timeout_s=_VERSION_TIMEOUT_S).output.strip()

@@ -1,0 +1,144 @@
+"""Render a template with a compiled model and the runtime into a project, as a FileTree."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from cookiecutter.exceptions import NonTemplatedInputDirException
+from cookiecutter.find import find_template
+from cookiecutter.generate import is_copy_only_path
+from cookiecutter.utils import create_env_with_context
+
+from mtool import resources
+from mtool.boards import ROLES, Board
+from mtool.errors import UsageError
+from mtool.filetree import FileTree, from_folder
+from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.project.template import Template, load
+
+log = logging.getLogger(__name__)
+
+
+def render(
+    files: FileTree, manifest: Manifest, board: Board, *, template: str = "", options: Mapping[str, str] | None = None
+) -> FileTree:
+    """Return the project folder of a compiled model on a board, `mtool.json` included.
+
+    Args:
+        files: what codegen made: `<model>.h`, `<model>.c`, `<model>_rpc.c`, ...
+        manifest: what the compile half says of it, without `project`.
+        board: the board to build for.
+        template: a template's name, or the path of a user's own; default: the board's first.
+        options: values of the template's options, as text.
+
+    Raises:
+        UsageError: the template or an option is unknown, or the template needs what the board does not say.
+    """
+    start = time.monotonic()
+    chosen = load(template or _first_template(board))
+    values = chosen.read_options(options or {})
+    crt = FileTree()
+    for part in ("include", "src"):
+        crt = crt.merged(from_folder(resources.path("crt") / part), f"crt/{part}")
+    model = FileTree().merged(files, "model")
+    context = _context(manifest, board, values, model, crt)
+    tree = _render_folder(chosen, context).merged(model).merged(crt)
+    build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
+    project = Project(
+        template=chosen.name,
+        builder=chosen.builder,
+        transport=chosen.transport,
+        board=board,
+        build_hash=build_hash,
+        options={name: _text(value) for name, value in values.items()},
+        firmware=chosen.firmware,
+    )
+    complete = FileTree(
+        {
+            **tree.files,
+            "include/mt_build.h": _build_header(build_hash),
+            FILE_NAME: manifest.model_copy(update={"project": project}).to_json(),
+        }
+    )
+    log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, chosen.name, board.name, len([*complete]))
+    return complete
+
+
+def _first_template(board: Board) -> str:
+    if not board.templates:
+        raise UsageError(f"{board.name} has no template", hint="give one: --template PATH")
+    return next(iter(board.templates))
+
+
+def _context(
+    manifest: Manifest, board: Board, options: Mapping[str, str | int | bool], model: FileTree, crt: FileTree
+) -> dict[str, Any]:
+    """Return what a template can use, below the name `cookiecutter`; docs/add-a-template.md lists it."""
+    sources = [path for path in model if path.endswith((".c", ".S"))]
+    return {
+        "folder": "project",
+        "model": manifest.model,
+        "manifest": manifest.model_dump(mode="json"),
+        "board": board.model_dump(mode="json"),
+        "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
+        "options": dict(options),
+        "sources": {
+            "model": [path for path in sources if not path.endswith("_rpc.c")],
+            "rpc": [path for path in sources if path.endswith("_rpc.c")],
+            "crt": [path for path in crt if path.endswith(".c")],
+        },
+    }
+
+
+def _render_folder(template: Template, context: Mapping[str, Any]) -> FileTree:
+    """Render every file name and every text of a template's folder.
+
+    cookiecutter's own environment, extensions and rules do it, but in memory: its generate_files changes the
+    process's working folder. A template may include what lies in its `templates` folder, as with cookiecutter,
+    and what lies in mtool's `project_templates` ("shared/standalone.c").
+    """
+    defaults = template.folder / "cookiecutter.json"
+    own = json.loads(defaults.read_text()) if defaults.is_file() else {}
+    variables = {"cookiecutter": {**own, **context}}
+    try:
+        env = create_env_with_context(variables)
+        root = Path(find_template(template.folder, env))
+        env.loader = jinja2.FileSystemLoader([root, template.folder / "templates", resources.path("project_templates")])
+        files = {}
+        for path, data in from_folder(root).files.items():
+            name = env.from_string(path).render(variables)
+            copied = is_copy_only_path(path, variables)
+            files[name] = data if copied else env.get_template(path).render(variables).encode()
+        return FileTree(files)
+    except NonTemplatedInputDirException:
+        raise UsageError(
+            f"the template {template.folder} has no folder to render",
+            details=["expected: a folder named {{cookiecutter.folder}}"],
+        ) from None
+    except jinja2.TemplateNotFound as missing:
+        found = sorted(path.relative_to(template.folder).as_posix() for path in template.folder.glob("templates/*/*"))
+        raise UsageError(
+            f"the template {template.name} has no {missing.name}, which the board asks for", details=found
+        ) from None
+    except jinja2.UndefinedError as undefined:
+        raise UsageError(
+            f"the template {template.name} needs something that the board does not say",
+            details=[f"{undefined.message}"],
+            hint="see the board's entry in boards.yaml",
+        ) from None
+
+
+def _build_header(build_hash: str) -> bytes:
+    return (
+        "/* Generated by mtool: over every file of this project. The host compares it with its own. */\n"
+        "#ifndef MT_BUILD_H\n#define MT_BUILD_H\n\n"
+        f'#define MT_BUILD_HASH "{build_hash}"\n\n#endif\n'
+    ).encode()
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,120 @@
+"""A template: a cookiecutter folder and the `template.yaml` that describes it."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mtool import resources
+from mtool.errors import UsageError
+
+FILE_NAME = "template.yaml"
+
+
+class Option(BaseModel):
+    """One option of a template: its type, its default, what it may be and a line of help.
+
+    `choices` are those of a "choice", `minimum` is the least that an "int" may be.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    type: Literal["choice", "int", "bool", "text"]
+    default: str | int | bool
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+
+    def read(self, text: str) -> str | int | bool:
+        """Return the value that `text` stands for.
+
+        Raises:
+            ValueError: it is none of this type; the message says what would be.
+        """
+        if self.type == "choice" and text not in self.choices:
+            raise ValueError(f"one of {', '.join(self.choices)}")
+        if self.type == "int":
+            if re.fullmatch(r"-?\d+", text) is None or (self.minimum is not None and int(text) < self.minimum):
+                raise ValueError("a number" + ("" if self.minimum is None else f" of at least {self.minimum}"))
+            return int(text)
+        if self.type == "bool":
+            if text not in ("true", "false"):
+                raise ValueError("true or false")
+            return text == "true"
+        return text
+
+
+class Template(BaseModel):
+    """What `template.yaml` says, and where it lies.
+
+    `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
+    maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
+    project folder and below `build/`, where all that a build makes lies.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    folder: Path
+    description: str
+    builder: Literal["host", "cmake"]
+    transport: Literal["process", "emulator"]
+    firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
+    options: dict[str, Option] = {}
+
+    def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
+        """Return the value of every option: what is given, else its default.
+
+        Raises:
+            UsageError: an option is unknown or its value is wrong; the message lists the choices.
+        """
+        for name in given:
+            if name not in self.options:
+                raise UsageError(
+                    f"the template {self.name} has no option {name!r}",
+                    details=[f"{known}: {option.help}" for known, option in sorted(self.options.items())],
+                )
+        values: dict[str, str | int | bool] = {}
+        for name, option in sorted(self.options.items()):
+            try:
+                values[name] = option.read(given[name]) if name in given else option.default
+            except ValueError as expected:
+                raise UsageError(
+                    f"option {name} of the template {self.name} can't be {given[name]!r}",
+                    details=[f"expected: {expected}", f"it is {option.help}"],
+                ) from None
+        return values
+
+
+def names() -> list[str]:
+    """Return the names of mtool's own templates."""
+    return sorted(path.parent.name for path in resources.path("project_templates").glob(f"*/{FILE_NAME}"))
+
+
+def load(template: str) -> Template:
+    """Read a template: one of mtool's own by its name, or a user's by the path of its folder.
+
+    Raises:
+        UsageError: there is none, or its template.yaml breaks the schema; the message names the choices or the key.
+    """
+    own = template in names()
+    folder = (resources.path("project_templates") / template if own else Path(template)).resolve()
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise UsageError(
+            f"there is no template {template!r}",
+            details=[f"mtool's own: {', '.join(names())}", f"as a folder: {path} is not there"],
+        )
+    try:
+        entry = yaml.safe_load(path.read_text())
+        if not isinstance(entry, dict):
+            raise UsageError(f"{path} is not a mapping", details=["expected: builder, transport, firmware, options"])
+        return Template.model_validate({"name": template if own else folder.name, "folder": folder, **entry})
+    except yaml.YAMLError as invalid:
+        raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None
+    except ValidationError as invalid:
+        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
+        raise UsageError(f"{path} breaks the schema", details=details) from None

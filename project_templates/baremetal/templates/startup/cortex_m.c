@@ -1,0 +1,60 @@
+/* Reset, faults and the semihosting instruction of a Cortex-M. The linker script has the symbols. */
+#include <stdint.h>
+
+#include "platform.h"
+
+#define CPACR (*(volatile uint32_t *)0xE000ED88u) /* coprocessor access; Armv7-M ARM, B3.2.20 */
+
+extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[], mt_stack_top[];
+
+int main(void);
+int *__errno(void);
+void mt_reset(void);
+
+int32_t platform_semihosting(int32_t operation, const void *parameters)
+{
+    register int32_t r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = parameters;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+    return r0;
+}
+
+/* newlib's libm reports range errors here. Its own __errno would link 1 KB of per-thread state. */
+int *__errno(void)
+{
+    static int number;
+    return &number;
+}
+
+/* Every exception ends the firmware; its status tells which one (IPSR: 3 is HardFault). */
+static void fault(void)
+{
+    int32_t exception;
+    __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
+    platform_exit(PLATFORM_FAULT + exception);
+}
+
+void mt_reset(void)
+{
+#if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
+    CPACR |= 0xFu << 20; /* full access to CP10 and CP11: the FPU and Helium */
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+#endif
+    const volatile uint32_t *load = mt_data_load;
+    for (volatile uint32_t *word = mt_data_start; word < mt_data_end; ++word) {
+        *word = *load++;
+    }
+    for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
+        *word = 0;
+    }
+    platform_exit(main());
+}
+
+/* The exceptions 1 to 15. No interrupt is ever enabled. */
+__attribute__((section(".vectors"), used)) static const struct {
+    uint32_t *stack;
+    void (*handlers[15])(void);
+} vectors = {
+    mt_stack_top,
+    {mt_reset, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault},
+};

@@ -1,0 +1,60 @@
+/* Reset, traps and the semihosting instruction of a RISC-V core in machine mode. The linker script has the symbols. */
+#include <stdint.h>
+
+#include "platform.h"
+
+/* GCC's -march=rv32imc finds its libraries, with _zicsr it does not; so the assembler is told here. */
+__asm__(".option arch, +zicsr");
+
+extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[];
+
+int main(void);
+void mt_reset(void);
+void mt_start(void);
+void mt_trap(void);
+
+/* The three instructions that mark a semihosting call; they must be uncompressed and in one page
+ * (RISC-V Semihosting 0.3, section 2). */
+__attribute__((noinline, aligned(16))) int32_t platform_semihosting(int32_t operation, const void *parameters)
+{
+    register int32_t a0 __asm__("a0") = operation;
+    register const void *a1 __asm__("a1") = parameters;
+    __asm__ volatile(".option push\n\t"
+                     ".option norvc\n\t"
+                     "slli x0, x0, 0x1f\n\t"
+                     "ebreak\n\t"
+                     "srai x0, x0, 7\n\t"
+                     ".option pop"
+                     : "+r"(a0)
+                     : "r"(a1)
+                     : "memory");
+    return a0;
+}
+
+/* Every trap ends the firmware; its status tells which one (mcause: 2 is an illegal instruction). */
+__attribute__((aligned(4))) void mt_trap(void)
+{
+    uint32_t cause;
+    __asm__ volatile("csrr %0, mcause" : "=r"(cause));
+    platform_exit(PLATFORM_FAULT + (int32_t)(cause & 31u));
+}
+
+__attribute__((section(".vectors"), naked, used)) void mt_reset(void)
+{
+    __asm__ volatile("la sp, mt_stack_top\n\t"
+                     "la t0, mt_trap\n\t"
+                     "csrw mtvec, t0\n\t"
+                     "j mt_start");
+}
+
+void mt_start(void)
+{
+    const volatile uint32_t *load = mt_data_load;
+    for (volatile uint32_t *word = mt_data_start; word < mt_data_end; ++word) {
+        *word = *load++;
+    }
+    for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
+        *word = 0;
+    }
+    platform_exit(main());
+}

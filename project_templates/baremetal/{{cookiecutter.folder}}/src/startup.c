@@ -1,0 +1,1 @@
+{% include "startup/" ~ cookiecutter.board.port.startup ~ ".c" %}

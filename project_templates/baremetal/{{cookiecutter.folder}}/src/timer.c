@@ -1,0 +1,1 @@
+{% include "timer/" ~ cookiecutter.board.timer.kind ~ ".c" %}

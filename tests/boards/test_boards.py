@@ -1,0 +1,75 @@
+import shutil
+import subprocess
+
+import pytest
+from pydantic import ValidationError
+
+from mtool import boards
+from mtool.errors import BoardError
+
+MEMORIES = {
+    "flash": {"base": 0, "size": "1 MiB", "holds": ["code", "weights"]},
+    "ram": {"base": 0x20000000, "size": "64 KiB", "holds": ["arena", "data", "stack"]},
+}
+ENTRY = {
+    "name": "b",
+    "description": "d",
+    "source": "s",
+    "cpu": "cortex-m0",
+    "toolchain": "cc",
+    "templates": {"baremetal": "b"},
+    "memories": MEMORIES,
+}
+
+# What GCC's flags for the core turn on, against what the entry says of it.
+MACROS = {"fpu": "__ARM_FP ", "dsp": "__ARM_FEATURE_DSP ", "mve": "__ARM_FEATURE_MVE "}
+
+
+def test_every_board_has_a_template_and_a_source() -> None:
+    assert len(boards.load_all()) >= 6
+    for board in boards.load_all().values():
+        assert board.source, board.name
+        assert board.templates, board.name
+
+
+def test_sizes_are_read_with_their_units() -> None:
+    board = boards.Board.model_validate(ENTRY)
+    assert board.memories["flash"].size == 1024 * 1024
+    memory = board.memory_for("arena")
+    assert memory is not None
+    assert memory.size == 65536
+    assert board.region_for("weights") == "flash"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"colour": "green"}, "colour"),
+        ({"memories": {**MEMORIES, "more": {"base": 4096, "size": 16, "holds": ["arena"]}}}, "flash and more overlap"),
+        ({"memories": {"flash": MEMORIES["flash"]}}, "no memory holds data, arena, stack"),
+        ({"memories": {"flash": {**MEMORIES["flash"], "size": "1 MB"}}}, "is not a size"),
+        ({"memories": {"flash": {**MEMORIES["flash"], "holds": ["cache"]}}}, "holds"),
+        ({"timer": {"kind": "t", "hz": 0}}, "timer.hz"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_its_key(change: dict[str, object], says: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        boards.Board.model_validate({**ENTRY, **change})
+    assert says in str(caught.value)
+
+
+def test_an_unknown_board_names_those_that_come_near() -> None:
+    with pytest.raises(BoardError, match="mps2_an387") as caught:
+        boards.get("mps2_an387")
+    assert "mps2_an386" in caught.value.details[0]
+
+
+@pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)
+def test_the_features_are_those_of_the_compilers_flags(board: boards.Board) -> None:
+    if "arm" not in board.toolchain:
+        pytest.skip("the features of this core have no Arm macros")
+    if shutil.which(board.toolchain) is None:
+        pytest.skip(f"{board.toolchain} is not installed")
+    argv = [board.toolchain, *board.cflags, "-dM", "-E", "-x", "c", "-"]
+    macros = subprocess.run(argv, input=b"", capture_output=True, check=True).stdout.decode()
+    assert board.features == {name for name, macro in MACROS.items() if macro in macros}

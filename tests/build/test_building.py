@@ -1,0 +1,147 @@
+"""What a build does besides making a firmware: nothing if nothing changed, and clear errors."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mtool import boards, build, filetree, manifest, project
+from mtool.build import fit, toolchains
+from mtool.errors import BuildError, FitError, UsageError
+from mtool.filetree import FileTree
+
+TOY = Path(__file__).parents[1] / "project" / "toy"
+MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
+MANIFEST = manifest.load(TOY)
+HOST = boards.get("host")
+
+
+def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
+    files = FileTree({**MODEL.files, **{name.replace("_c", ".c"): text.encode() for name, text in changed.items()}})
+    filetree.write(project.render(files, MANIFEST, board), folder, marker="mtool.json", keep=("build",))
+    return folder
+
+
+def test_a_build_with_nothing_changed_does_nothing(tmp_path: Path) -> None:
+    first = build.build(write(tmp_path), kinds=["standalone"])
+    made = first.firmware["standalone"].stat().st_mtime_ns
+    assert not first.up_to_date
+    again = build.build(write(tmp_path), kinds=["standalone"])
+    assert again.up_to_date
+    assert again.firmware["standalone"].stat().st_mtime_ns == made
+    write(tmp_path, toy_c=MODEL.text("toy.c") + "\n/* changed */\n")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+    first.firmware["standalone"].unlink()
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+
+
+def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
+    build.build(write(tmp_path), kinds=["standalone"])
+    write(tmp_path, toy_c="int toy_run = x;\n")
+    for _ in range(2):
+        with pytest.raises(BuildError, match="build of the standalone firmware failed with exit code 1") as caught:
+            build.build(tmp_path, kinds=["standalone"])
+        assert any("undeclared" in line for line in caught.value.details)
+
+
+def test_a_warning_fails_the_build(tmp_path: Path) -> None:
+    text = MODEL.text("toy.c") + "int8_t toy_narrow(int32_t wide);\nint8_t toy_narrow(int32_t wide) { return wide; }\n"
+    with pytest.raises(BuildError) as caught:
+        build.build(write(tmp_path, toy_c=text), kinds=["standalone"])
+    assert "-Werror=conversion" in str(caught.value)
+
+
+@pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)
+def test_a_missing_compiler_is_told_with_its_command(
+    board: boards.Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("cmake", "ninja"):
+        (programs / name).write_text("#!/bin/sh\necho version 1.2.3\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(BuildError, match=f"^{board.toolchain} is not installed") as caught:
+        build.build(write(tmp_path / "project", board), kinds=["standalone"])
+    assert caught.value.hint == toolchains.ALL[board.toolchain].install
+    assert caught.value.hint.startswith("sudo apt-get install ")
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ("cc (Debian 12.2.0-14+deb12u1) 12.2.0", "12.2.0"),
+        ("arm-none-eabi-gcc (15:12.2.rel1-1) 12.2.1 20221205", "12.2.1"),
+        ("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)", "7.2.22"),
+        ("cmake version 3.25.1", "3.25.1"),
+        ("Apple clang version 15.0.0 (clang-1500.3.9.4)", "15.0.0"),
+    ],
+)
+def test_a_version_is_read(says: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "cc"
+    fake.write_text(f"#!/bin/sh\necho '{says}'\necho 'Copyright 1.2.3'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert toolchains.check(toolchains.ALL["cc"]).version == version
+
+
+def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "riscv64-unknown-elf-gcc"
+    answer = 'case "$1" in --version) echo "gcc (x) 12.2.0";; *) echo picolibc.specs;; esac'
+    fake.write_text(f"#!/bin/sh\n{answer}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = toolchains.check(toolchains.ALL["riscv64-unknown-elf-gcc"])
+    assert found.version == "12.2.0"
+    assert found.missing == ("picolibc.specs",)
+
+
+def test_a_model_folder_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds a compiled model, not a project"):
+        build.build(TOY)
+    with pytest.raises(UsageError, match="has no firmware 'bootloader'") as caught:
+        build.build(write(tmp_path), kinds=["bootloader"])
+    assert "host_driven, standalone" in caught.value.details[0]
+
+
+def test_a_folder_that_moved_or_changed_its_board_is_configured_again(tmp_path: Path) -> None:
+    first, second = boards.get("mps2_an386"), boards.get("qemu_riscv32")
+    for program in (first.toolchain, second.toolchain, "cmake", "ninja"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    build.build(write(tmp_path / "a", first), kinds=["standalone"])
+    (tmp_path / "a").rename(tmp_path / "b")
+    for board in (second, first):
+        built = build.build(write(tmp_path / "b", board), kinds=["standalone"])
+        assert not built.up_to_date
+        assert built.toolchain.startswith(board.toolchain)
+
+
+def test_an_overflow_says_what_takes_the_space(tmp_path: Path) -> None:
+    board = boards.get("mps2_an386")
+    if shutil.which(board.toolchain) is None or shutil.which("cmake") is None or shutil.which("ninja") is None:
+        pytest.skip("arm-none-eabi-gcc, cmake or ninja is not installed")
+    memories = board.memories
+    small = {
+        "ssram1": memories["ssram1"].model_copy(update={"size": 512}),
+        "ssram23": memories["ssram23"].model_copy(update={"size": 4100}),
+    }
+    with pytest.raises(FitError, match=r"toy\.onnx does not fit mps2_an386") as caught:
+        build.build(write(tmp_path, board.model_copy(update={"memories": small})), kinds=["standalone"])
+    assert caught.value.exit_code == 4
+    flash, ram = caught.value.details
+    assert flash.startswith("ssram1   needs ") and "of 512 B" in flash and "weights 16 B" in flash
+    assert ram.startswith("ssram23  needs ") and "of 4,100 B" in ram and "arena 32 B" in ram
+
+
+def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
+    read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
+    assert fit.explain("undefined reference to `toy_run'", read) is None
+
+
+def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:
+    (tmp_path / "not.elf").write_text("text")
+    with pytest.raises(BuildError, match="is not an ELF file"):
+        build.measure(tmp_path / "not.elf", MANIFEST)
+    with pytest.raises(BuildError, match="is not there"):
+        build.measure(tmp_path / "gone.elf", MANIFEST)

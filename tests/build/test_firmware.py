@@ -1,0 +1,117 @@
+"""The firmware of every board is built, and run where it can be: as a process or in an emulator."""
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mtool import boards, build, filetree, manifest, project
+from mtool.build import toolchains
+from mtool.filetree import FileTree
+
+TOY = Path(__file__).parents[1] / "project" / "toy"
+MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
+MANIFEST = manifest.load(TOY)
+PORT_CHECK = (Path(__file__).parent / "port_check.c").read_text()
+TIMER_NOT_STARTED, TIMER_RUNNING, TIMER_OVERFLOW = 8, 9, 10
+RAN_WELL = 42
+FAULT = 100
+
+every_board = pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)
+
+
+def make(board: boards.Board, folder: Path, *, kind: str, replace: dict[str, str] | None = None) -> build.Built:
+    needs = [board.toolchain, *([board.emulator.program] if board.emulator else [])]
+    if board.emulator:
+        needs += ["cmake", "ninja"]
+    for program in needs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    tree = project.render(MODEL, MANIFEST, board)
+    changed = {path: text.encode() for path, text in (replace or {}).items()}
+    filetree.write(FileTree({**tree.files, **changed}), folder, marker="mtool.json", keep=("build",))
+    return build.build(folder, kinds=[kind])
+
+
+def run(board: boards.Board, firmware: Path, sent: bytes = b"") -> tuple[int, bytes]:
+    argv = [str(firmware)]
+    if board.emulator:
+        argv = [board.emulator.program, *(text.replace("{elf}", argv[0]) for text in board.emulator.arguments)]
+    done = subprocess.run(argv, input=sent, capture_output=True, timeout=20, check=False)
+    return done.returncode, done.stdout
+
+
+@every_board
+def test_a_standalone_firmware_runs_the_model(board: boards.Board, tmp_path: Path) -> None:
+    built = make(board, tmp_path, kind="standalone")
+    assert run(board, built.firmware["standalone"]) == (RAN_WELL, b"")
+    size = build.measure(built.firmware["standalone"], built.manifest)
+    assert size.flash_const_bytes == 16
+    assert size.arena_bytes == 32
+    assert size.stack_bytes == (4096 if board.memories else 0)
+    assert 4 <= size.ram_static_bytes <= 64
+    assert 50 < size.flash_code_bytes < 8000
+    assert sum(size.functions.values()) <= size.flash_code_bytes
+    assert "toy_run" in size.functions
+
+
+@every_board
+def test_a_port_keeps_its_contract(board: boards.Board, tmp_path: Path) -> None:
+    counter = board.timer.base + 4 if board.timer and board.timer.kind == "cmsdk_timer" else 0
+    main = f"#define DOWN_COUNTER {counter:#x}\n{PORT_CHECK}"
+    built = make(board, tmp_path, kind="host_driven", replace={"src/main.c": main})
+    sent = bytes(range(256)) * 300
+    nonces = set()
+    times = set()
+    for _ in range(2):
+        status, received = run(board, built.firmware["host_driven"], sent)
+        assert status == RAN_WELL
+        numbers = struct.unpack("<12Q", received[:96])
+        init, nonce, granularity, too_early, started, twice, stopped, once, double, fourfold, late, late_ns = numbers
+        assert received[96:] == sent
+        assert (init, too_early, started, twice, stopped) == (0, TIMER_NOT_STARTED, 0, TIMER_RUNNING, 0)
+        assert (late, late_ns == 0) == ((TIMER_OVERFLOW, True) if counter else (0, False))
+        assert granularity >= 1
+        assert min(once, double, fourfold) > 0
+        nonces.add(nonce)
+        times.add((once, double, fourfold))
+        if board.timer and board.timer.unit == "instructions":
+            # An emulated instruction is a nanosecond, so a loop of twice the turns takes twice as many.
+            assert abs((fourfold - double) - 2 * (double - once)) <= 3 * granularity
+            assert 4 <= (fourfold - double) / 200_000 <= 12
+    assert len(nonces) == 2
+    assert len(times) == 1 or (board.timer and board.timer.unit == "ns")
+
+
+@pytest.mark.parametrize("name", ["mps2_an385", "mps3_an547", "qemu_riscv32"])
+def test_a_fault_ends_the_firmware(name: str, tmp_path: Path) -> None:
+    fault = "int main(void);\nint main(void)\n{\n    __builtin_trap();\n}\n"
+    built = make(boards.get(name), tmp_path, kind="standalone", replace={"src/standalone.c": fault})
+    assert run(boards.get(name), built.firmware["standalone"])[0] == FAULT + 3  # HardFault; breakpoint
+
+
+@every_board
+def test_a_readme_says_how_to_build_by_hand(board: boards.Board, tmp_path: Path) -> None:
+    make(board, tmp_path, kind="standalone")
+    shutil.rmtree(tmp_path / "build")
+    lines = [line.strip() for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("    ")]
+    for line in lines:
+        if "standalone.elf" not in line:  # but for the line that runs it
+            for command in line.split(" && "):
+                subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    assert build.build(tmp_path, kinds=["standalone"]).firmware["standalone"].is_file()
+    assert all((tmp_path / path).is_file() for path in built_files(tmp_path))
+
+
+def built_files(folder: Path) -> list[str]:
+    written = manifest.load(folder).project
+    assert written is not None
+    return [*written.firmware.values()]
+
+
+def test_every_toolchain_of_a_board_is_known() -> None:
+    for board in boards.load_all().values():
+        assert board.toolchain in toolchains.ALL, board.name
+        assert board.emulator is None or board.emulator.program in toolchains.ALL, board.name

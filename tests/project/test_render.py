@@ -1,0 +1,129 @@
+import ast
+from pathlib import Path
+
+import pytest
+
+from mtool import boards, filetree, manifest, project, resources
+from mtool.errors import UsageError
+from mtool.filetree import FileTree
+
+TOY = Path(__file__).parent / "toy"
+MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
+MANIFEST = manifest.load(TOY)
+PAIRS = [(board, template) for board in boards.load_all().values() for template in board.templates]
+
+
+@pytest.mark.parametrize(("board", "template"), PAIRS, ids=lambda value: getattr(value, "name", value))
+def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template: str) -> None:
+    first = project.render(MODEL, MANIFEST, board, template=template)
+    again = project.render(MODEL, MANIFEST, board, template=template)
+    assert first.files == again.files
+    assert {"mtool.json", "README.md", "src/main.c", "src/port.c", "include/mt_build.h", "model/toy.c"} <= set(first)
+    written = manifest.Manifest.model_validate_json(first["mtool.json"]).project
+    assert written is not None
+    assert written.board == board
+    assert written.template == template
+    assert f'"{written.build_hash}"' in first.text("include/mt_build.h")
+    assert set(written.firmware) == {"host_driven", "standalone"}
+    for path in first:
+        assert "cookiecutter" not in first.text(path), path
+
+
+def test_mains_and_ports_are_short() -> None:
+    for board, template in PAIRS:
+        tree = project.render(MODEL, MANIFEST, board, template=template)
+        assert len((tree.text("src/main.c") + tree.text("src/port.c")).splitlines()) <= 150, template
+
+
+def test_no_board_is_named_in_a_template_or_compared_with_in_the_code() -> None:
+    names = set(boards.load_all()) - {"host"}  # "host" is a template and a builder too
+    for path in resources.path("project_templates").rglob("*"):
+        assert not path.is_file() or not [name for name in names if name in path.read_text()], path
+    for path in resources.path("mtool").rglob("*.py"):
+        conditions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Compare)]
+        assert not [name for name in names for node in conditions if name in ast.unparse(node)], path
+
+
+def test_the_build_hash_is_over_model_and_options() -> None:
+    board = boards.get("host")
+
+    def build_hash(files: FileTree, **options: str) -> str:
+        tree = project.render(files, MANIFEST, board, options=options)
+        written = manifest.Manifest.model_validate_json(tree["mtool.json"]).project
+        assert written is not None
+        return written.build_hash
+
+    other = FileTree({**MODEL.files, "toy.c": MODEL["toy.c"] + b"\n"})
+    hashes = {build_hash(MODEL), build_hash(other), build_hash(MODEL, opt="-O3"), build_hash(MODEL, opt="-Os")}
+    assert len(hashes) == 4
+    assert build_hash(MODEL, opt="-O2") == build_hash(MODEL)
+
+
+def test_an_option_reaches_the_project_and_the_manifest() -> None:
+    tree = project.render(MODEL, MANIFEST, boards.get("mps2_an386"), options={"stack_bytes": "1024", "opt": "-O3"})
+    assert ". += 1024;" in tree.text("src/linker.ld")
+    assert "-O3" in tree.text("CMakeLists.txt")
+    written = manifest.Manifest.model_validate_json(tree["mtool.json"]).project
+    assert written is not None
+    assert written.options == {"opt": "-O3", "stack_bytes": "1024", "rpc_buffer_bytes": "4096"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"optimise": "-O3"}, "has no option 'optimise'"),
+        ({"opt": "-O9"}, "one of -O2, -O3, -Os"),
+        ({"rpc_buffer_bytes": "16"}, "a number of at least"),
+        ({"rpc_buffer_bytes": "many"}, "a number of at least"),
+    ],
+)
+def test_a_wrong_option_names_what_would_be_right(options: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        project.render(MODEL, MANIFEST, boards.get("host"), options=options)
+    assert says in str(caught.value)
+
+
+def test_an_unknown_template_names_those_that_are_there() -> None:
+    with pytest.raises(UsageError, match="no template 'yocto'") as caught:
+        project.render(MODEL, MANIFEST, boards.get("host"), template="yocto")
+    assert "baremetal, host" in str(caught.value)
+
+
+def test_a_template_says_what_the_board_does_not_have() -> None:
+    board = boards.get("mps2_an386").model_copy(update={"timer": None})
+    with pytest.raises(UsageError, match="needs something that the board does not say"):
+        project.render(MODEL, MANIFEST, board)
+    board = boards.get("mps2_an386").model_copy(update={"port": {"startup": "z80"}})
+    with pytest.raises(UsageError, match=r"no startup/z80\.c") as caught:
+        project.render(MODEL, MANIFEST, board)
+    assert "templates/startup/cortex_m.c" in caught.value.details
+
+
+def test_a_users_own_folder_is_a_template(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    (folder / "{{cookiecutter.folder}}").mkdir(parents=True)
+    entry = "description: d\nbuilder: host\ntransport: process\nfirmware: {standalone: build/app}\n"
+    (folder / "template.yaml").write_text(entry)
+    name = "{{cookiecutter.folder}}/{{cookiecutter.model}}_app.c"
+    (folder / name).write_text('// {{ cookiecutter.sources.model | join(" ") }}\n{% include "shared/standalone.c" %}')
+    tree = project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
+    assert tree.text("toy_app.c").startswith("// model/toy.c model/toy_weights.c\n")
+    assert "toy_run(&toy_arena_inputs" in tree.text("toy_app.c")
+    (folder / "template.yaml").write_text(entry + "speed: fast\n")
+    with pytest.raises(UsageError, match="breaks the schema") as caught:
+        project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
+    assert "speed" in caught.value.details[0]
+    (folder / "template.yaml").write_text(entry.replace("build/app", "out/app"))
+    with pytest.raises(UsageError, match="breaks the schema") as caught:
+        project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
+    assert "firmware.standalone" in caught.value.details[0]
+
+
+def test_external_tensors_are_the_standalone_programs_own() -> None:
+    outside = {
+        "io": "external",
+        "inputs": tuple(tensor.model_copy(update={"arena_offset": None}) for tensor in MANIFEST.inputs),
+    }
+    tree = project.render(MODEL, MANIFEST.model_copy(update=outside), boards.get("host"))
+    assert "static uint32_t output_1[4];" in tree.text("src/standalone.c")
+    assert "toy_run(&inputs, &outputs)" in tree.text("src/standalone.c")
