@@ -26,7 +26,13 @@ def _size(text: Any) -> Any:
     return text
 
 
+def _settings(flash: Any) -> Any:
+    """Read flash runners without settings as a list: [west, openocd]."""
+    return {name: {} for name in flash} if isinstance(flash, list) else flash
+
+
 Size = Annotated[int, BeforeValidator(_size)]
+Settings = dict[str, str | int]
 Names = Annotated[frozenset[str], PlainSerializer(sorted)]
 
 
@@ -45,14 +51,19 @@ class Memory(Record):
 
 
 class Emulator(Record):
-    """An emulated machine that stands for the board: the program and all of its arguments.
+    """An emulated machine that stands for the board: the program and its arguments.
 
-    `{elf}` in an argument stands for the firmware's path. The program's standard input and output
-    carry the bytes between the host and the firmware.
+    The program's standard input and output carry the bytes between the host and the firmware:
+    `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
+    arguments, `{elf}` stands for the firmware's path and `{folder}` for the folder that it lies in.
+    Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
     """
 
     program: str
     arguments: tuple[str, ...]
+    semihosting: tuple[str, ...] = ()
+    uart: tuple[str, ...] = ()
+    announces: str = ""
 
 
 class Timer(Record):
@@ -68,14 +79,27 @@ class Timer(Record):
     unit: Literal["instructions", "ns"] = "ns"
 
 
+class Usb(Record):
+    """How the board shows up on USB: its ids ("0483:374b", vendor and product), and the baud rate of its UART there.
+
+    The first id is that of the board as it is sold; others are those of its boot loader or of older ones.
+    """
+
+    ids: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")], ...] = ()
+    uart: int = Field(default=115200, gt=0)
+
+
 class Board(Record):
     """One entry of boards.yaml. A board's name never stands in the code; these facts do.
 
     `cpu` is GCC's name of the core ("cortex-m4"), or "host". `features` are what the compile half
     asks for: `fpu` (float32 in hardware), `dsp` (SIMD32: SMLAD), `mve` (Helium). `templates`
-    maps a template's name to the framework's own name of the board; the first is the default.
+    maps a template's name to the framework's own name of the board; the first is the default. `status` says of each
+    of them what was done with it: the firmware has `run`, on the board or in its emulator; it was `built`; or a
+    project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
-    where an operating system places things. `port` is for the template alone.
+    where an operating system places things. `port` is for the template alone. `flash` maps the flash runners that
+    work with the board to their settings (mtool/flash has a file for each); the first is the default.
     """
 
     name: str
@@ -86,7 +110,10 @@ class Board(Record):
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
     templates: dict[str, str]
-    toolchain: str
+    status: dict[str, Literal["run", "built", "generated"]] = {}
+    usb: Usb | None = None
+    flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = {}
+    toolchain: str = ""
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
     timer: Timer | None = None

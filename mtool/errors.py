@@ -3,6 +3,7 @@
     MtoolError                    1   a bug in mtool, or an error that fits nowhere else
     ├── UsageError                2   a wrong option, a missing file, a wrong input
     ├── ModelError                3   the model is malformed, or something in it is unsupported
+    │   └── NeedsValues           3   values of inputs have to be known when it is compiled
     ├── FitError                  4   the model does not fit the board's memory
     ├── BuildError                5   a toolchain is missing, or a build failed
     ├── BoardError                6   no board, an unknown board, or several that match
@@ -46,6 +47,14 @@ class ModelError(MtoolError):
     """The model is malformed, or holds something that can't be compiled."""
 
     exit_code = 3
+
+
+class NeedsValues(ModelError):
+    """The model can be compiled once the values of some inputs are known; `inputs` names them."""
+
+    def __init__(self, what: str, *, details: Sequence[str] = (), hint: str = "", inputs: Sequence[str] = ()) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.inputs = tuple(inputs)
 
 
 class FitError(MtoolError):

@@ -64,8 +64,8 @@ class Project(Strict):
     """
 
     template: str
-    builder: Literal["host", "cmake"]
-    transport: Literal["process", "emulator"]
+    builder: Literal["host", "cmake", "west"]
+    transport: Literal["process", "emulator", "serial"]
     board: Board
     build_hash: str
     options: dict[str, str]

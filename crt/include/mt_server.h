@@ -6,15 +6,26 @@
 
 #include "mt_model.h"
 
+/* Least size of the server's buffer. Half of it receives, half sends; a frame is a little smaller than
+ * a half, so that larger buffers make for fewer and larger frames. */
+#define MT_SERVER_MIN_BUFFER 256u
+
 struct mt_server_config {
     const struct mt_model *model;
     const char *build_hash;     /* 64 hex digits; the host compares it with its own */
     uint8_t *buffer;            /* the server's receive and send buffers; it uses no other memory of this size */
     uint32_t buffer_bytes;      /* at least MT_SERVER_MIN_BUFFER */
     uint8_t *stack_low;         /* lowest address of the stack, for the watermark; NULL: not measured */
+    uint32_t window_bytes;      /* how many bytes the port holds while nobody calls mt_port_read (the size of its
+                                 * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
 };
 
-/* Serve until the port says that the channel is closed (MT_IO) or the host asks for a reset. */
+/* Serve until the port says that the channel is closed (returns MT_IO or another status of the port), or
+ * the host asks for a reset (returns MT_OK). MT_TOO_LARGE: the buffer is smaller than MT_SERVER_MIN_BUFFER. */
 int32_t mt_server_run(const struct mt_server_config *config);
+
+/* Send a line of text to the host, cut to what fits into a frame; for instance from within the model.
+ * Nothing is sent while no session is open. */
+void mt_server_log(const char *text);
 
 #endif

@@ -1,0 +1,45 @@
+/* Frames over the port's byte channel: finds them, checks them, sends them. */
+#ifndef MT_LINK_H
+#define MT_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A received frame. `payload` lies in the link's receive buffer until the next mt_link_receive. */
+struct mt_frame {
+    const uint8_t *payload;
+    size_t count;       /* bytes of the payload */
+    uint16_t session;
+    uint16_t sequence;
+    uint8_t type;
+};
+
+struct mt_link {
+    uint8_t *received;      /* encoded bytes: half of the buffer */
+    uint8_t *to_send;       /* the other half */
+    size_t half;            /* bytes of each */
+    size_t packet;          /* most bytes of a frame before encoding, CRC included */
+    size_t begin;           /* received bytes before this are done with */
+    size_t end;             /* bytes in `received` */
+    size_t scanned;         /* no delimiter lies between `begin` and this */
+    uint8_t overlong;       /* the frame that is being received was too large; skip the rest of it */
+};
+
+/* Lay a link over `count` bytes of memory, which it keeps. */
+void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count);
+
+/* Wait for the next frame.
+ * MT_BAD_FRAME, MT_TOO_LARGE: something that is no frame was skipped. Any other status is the port's. */
+int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame);
+
+/* Where to put the payload of the next frame to send. */
+uint8_t *mt_link_payload(const struct mt_link *link);
+
+/* Most bytes of a payload. */
+size_t mt_link_payload_bytes(const struct mt_link *link);
+
+/* Send a frame with the first `count` bytes at mt_link_payload, which are lost. A status other than
+ * MT_OK is the port's. */
+int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count);
+
+#endif

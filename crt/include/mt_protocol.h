@@ -1,0 +1,50 @@
+/* Numbers of the protocol; crt/PROTOCOL.md has their meaning, mtool/rpc/protocol.py the other side. */
+#ifndef MT_PROTOCOL_H
+#define MT_PROTOCOL_H
+
+#define MT_PROTOCOL_VERSION 1
+
+/* The lower half goes from the host to the device; a reply has the request's number plus MT_REPLY.
+ * The others the device sends by itself. */
+/* clang-format off */
+#define MT_MESSAGE_LIST(X)                                                             \
+    X(MT_HELLO,    0x01, "open a session")                                             \
+    X(MT_INFO,     0x02, "describe the timer and the tensors")                         \
+    X(MT_WRITE,    0x03, "write bytes into a tensor")                                  \
+    X(MT_READ,     0x04, "read bytes from a tensor")                                   \
+    X(MT_CALL,     0x05, "run the model once")                                         \
+    X(MT_TIME,     0x06, "run the model several times, under the timer")               \
+    X(MT_STACK,    0x07, "tell how much stack the last run of the model used")           \
+    X(MT_RESET,    0x08, "leave the server")                                           \
+    X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
+    X(MT_RUNNING,  0xF1, "an MT_CALL or MT_TIME has begun")                            \
+    X(MT_LOG,      0xF2, "text for a person")
+/* clang-format on */
+
+enum {
+#define MT_MESSAGE_ENUM(name, code, meaning) name = (code),
+    MT_MESSAGE_LIST(MT_MESSAGE_ENUM)
+#undef MT_MESSAGE_ENUM
+};
+
+#define MT_REPLY 0x80u
+
+/* A frame before encoding: type, session, sequence, payload, CRC-32. Offsets and sizes in bytes. */
+#define MT_FRAME_SESSION 1u
+#define MT_FRAME_SEQUENCE 3u
+#define MT_FRAME_PAYLOAD 5u
+#define MT_FRAME_CRC_BYTES 4u
+#define MT_FRAME_MIN_BYTES (MT_FRAME_PAYLOAD + MT_FRAME_CRC_BYTES)
+
+/* Frames that the host may have sent without a reply. A power of two, so that it divides 65536. */
+#define MT_WINDOW_FRAMES 16u
+
+/* Hexadecimal digits of the build and of the model hash, and most bytes of the model's name, in HELLO's reply. */
+#define MT_HASH_DIGITS 16u
+#define MT_NAME_BYTES 31u
+
+/* Which tensors an index counts. */
+#define MT_INPUTS 0u
+#define MT_OUTPUTS 1u
+
+#endif

@@ -1,0 +1,15 @@
+/* How deep the stack went: paint what is free of it, run, look how much of the paint is left. */
+#ifndef MT_STACK_H
+#define MT_STACK_H
+
+#include <stdint.h>
+
+/* Paint the stack from `low`, its lowest address, up to the caller's frame. Wants a stack that grows down.
+ * `low` may be NULL: nothing is painted. */
+void mt_stack_paint(uint8_t *low);
+
+/* Return how many bytes below `top` have been used since then; 0 if `low` is NULL. `top` is the address of
+ * a local variable of the function that called mt_stack_paint. */
+uint32_t mt_stack_used(const uint8_t *low, const volatile uint8_t *top);
+
+#endif

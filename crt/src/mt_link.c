@@ -1,0 +1,114 @@
+#include "mt_link.h"
+
+#include <string.h>
+
+#include "mt_bytes.h"
+#include "mt_cobs.h"
+#include "mt_crc32.h"
+#include "mt_port.h"
+#include "mt_protocol.h"
+#include "mt_status.h"
+
+void mt_link_open(struct mt_link *link, uint8_t *bytes, size_t count)
+{
+    memset(link, 0, sizeof *link);
+    link->half = count / 2u;
+    link->received = bytes;
+    link->to_send = bytes + link->half;
+    link->packet = link->half - MT_COBS_OVERHEAD(link->half) - 2u; /* a delimiter on both sides */
+}
+
+/* Check the encoded frame at `bytes` and take it apart. */
+static int32_t open_frame(uint8_t *bytes, size_t count, struct mt_frame *frame)
+{
+    size_t decoded = 0;
+    if (mt_cobs_decode(bytes, count, &decoded) != MT_OK || decoded < MT_FRAME_MIN_BYTES) {
+        return MT_BAD_FRAME;
+    }
+    decoded -= MT_FRAME_CRC_BYTES;
+    if (mt_get_u32(bytes + decoded) != mt_crc32(bytes, decoded)) {
+        return MT_BAD_FRAME;
+    }
+    frame->type = bytes[0];
+    frame->session = mt_get_u16(bytes + MT_FRAME_SESSION);
+    frame->sequence = mt_get_u16(bytes + MT_FRAME_SEQUENCE);
+    frame->payload = bytes + MT_FRAME_PAYLOAD;
+    frame->count = decoded - MT_FRAME_PAYLOAD;
+    return MT_OK;
+}
+
+/* Wait for more bytes and append them. */
+static int32_t fill(struct mt_link *link)
+{
+    if (link->begin > 0) {
+        link->end -= link->begin;
+        memmove(link->received, link->received + link->begin, link->end);
+        link->begin = 0;
+    }
+    if (link->end == link->half) {
+        link->overlong = 1;
+        link->end = 0;
+    }
+    link->scanned = link->end;
+    size_t count = 0;
+    const int32_t status = mt_port_read(link->received + link->end, link->half - link->end, &count);
+    if (status == MT_OK && count == 0) {
+        mt_port_idle();
+    }
+    link->end += count;
+    return status;
+}
+
+int32_t mt_link_receive(struct mt_link *link, struct mt_frame *frame)
+{
+    for (;;) {
+        uint8_t *const delimiter = memchr(link->received + link->scanned, 0, link->end - link->scanned);
+        if (delimiter == NULL) {
+            const int32_t status = fill(link);
+            if (status != MT_OK) {
+                return status;
+            }
+            continue;
+        }
+        uint8_t *const bytes = link->received + link->begin;
+        link->begin = (size_t)(delimiter - link->received) + 1u;
+        link->scanned = link->begin;
+        if (link->overlong) {
+            link->overlong = 0;
+            return MT_TOO_LARGE;
+        }
+        if (delimiter > bytes) { /* nothing between two delimiters is no frame */
+            return open_frame(bytes, (size_t)(delimiter - bytes), frame);
+        }
+    }
+}
+
+/* The frame is laid out so far above the buffer's start that it can be encoded in place. */
+static uint8_t *frame_of(const struct mt_link *link)
+{
+    return link->to_send + 1u + MT_COBS_OVERHEAD(link->packet);
+}
+
+uint8_t *mt_link_payload(const struct mt_link *link)
+{
+    return frame_of(link) + MT_FRAME_PAYLOAD;
+}
+
+size_t mt_link_payload_bytes(const struct mt_link *link)
+{
+    return link->packet - MT_FRAME_MIN_BYTES;
+}
+
+int32_t mt_link_send(struct mt_link *link, uint8_t type, uint16_t session, uint16_t sequence, size_t count)
+{
+    uint8_t *const frame = frame_of(link);
+    const size_t checked = MT_FRAME_PAYLOAD + count;
+    frame[0] = type;
+    mt_put_u16(frame + MT_FRAME_SESSION, session);
+    mt_put_u16(frame + MT_FRAME_SEQUENCE, sequence);
+    mt_put_u32(frame + checked, mt_crc32(frame, checked));
+    const size_t encoded = mt_cobs_encode(link->to_send + 1, frame, checked + MT_FRAME_CRC_BYTES);
+    link->to_send[0] = 0;
+    link->to_send[1u + encoded] = 0;
+    return mt_port_write(link->to_send, encoded + 2u);
+}

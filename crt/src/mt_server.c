@@ -1,0 +1,310 @@
+#include "mt_server.h"
+
+#include <string.h>
+
+#include "mt_bytes.h"
+#include "mt_link.h"
+#include "mt_port.h"
+#include "mt_protocol.h"
+#include "mt_status.h"
+#include "mt_work.h"
+
+#define WORK_BYTES 12u /* a reply to CALL or TIME, without its status */
+
+static struct {
+    const struct mt_server_config *config;
+    struct mt_link link;
+    uint32_t nonce;                     /* the host's, which names the session */
+    uint32_t stack_bytes;               /* used by the last CALL or TIME */
+    uint16_t session;                   /* the lower half of `nonce`, in every frame */
+    uint16_t expected;                  /* sequence number of the next frame to execute */
+    uint16_t work_sequence;             /* of the last CALL or TIME */
+    uint8_t work[WORK_BYTES];           /* its reply */
+    uint8_t work_count;
+    uint8_t statuses[MT_WINDOW_FRAMES]; /* of the frames before `expected`, by sequence number */
+    uint8_t is_open;
+    uint8_t is_rejecting;               /* RESEND was sent, and no frame in order has come since */
+    uint8_t is_done;                    /* the host asked for a reset */
+} server;
+
+/* A handler reads the request, writes its reply's bytes (after the status) and sets *count to their number. */
+typedef int32_t handler(const struct mt_frame *request, uint8_t *reply, size_t *count);
+
+static int32_t send(uint8_t type, uint16_t sequence, size_t count)
+{
+    return mt_link_send(&server.link, type, server.session, sequence, count);
+}
+
+static size_t put_text(uint8_t *bytes, const char *text, size_t capacity)
+{
+    size_t count = 0;
+    for (; count < capacity && text[count] != '\0'; ++count) {
+        bytes[count] = (uint8_t)text[count];
+    }
+    return count;
+}
+
+static void put_hash(uint8_t *bytes, const char *digits)
+{
+    const size_t count = put_text(bytes, digits, MT_HASH_DIGITS);
+    memset(bytes + count, '0', MT_HASH_DIGITS - count);
+}
+
+static int32_t on_hello(const struct mt_frame *request)
+{
+    uint8_t *reply = mt_link_payload(&server.link);
+    if (request->count < 5) {
+        return MT_OK; /* nobody to answer: without a nonce it is no HELLO of any version */
+    }
+    const uint32_t nonce = mt_get_u32(request->payload + 1);
+    if (!server.is_open || nonce != server.nonce) { /* else it is a repetition, and the session goes on */
+        server.nonce = nonce;
+        server.session = (uint16_t)nonce;
+        server.expected = 0;
+        server.work_count = 0;
+        server.is_open = 1;
+        server.is_rejecting = 0;
+    }
+    *reply++ = MT_OK;
+    *reply++ = MT_PROTOCOL_VERSION;
+    mt_put_u32(reply, server.nonce);
+    mt_put_u16(reply + 4, (uint16_t)(server.link.packet < 0xFFFFu ? server.link.packet : 0xFFFFu));
+    mt_put_u32(reply + 6, server.config->window_bytes);
+    reply[10] = MT_WINDOW_FRAMES;
+    reply += 11;
+    put_hash(reply, server.config->build_hash);
+    put_hash(reply + MT_HASH_DIGITS, server.config->model->model_hash);
+    reply += 2u * MT_HASH_DIGITS;
+    reply += put_text(reply, server.config->model->name, MT_NAME_BYTES);
+    return send(MT_HELLO | MT_REPLY, request->sequence, (size_t)(reply - mt_link_payload(&server.link)));
+}
+
+static int32_t on_info(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    const struct mt_model *const model = server.config->model;
+    const size_t capacity = mt_link_payload_bytes(&server.link) - 1u;
+    (void)request;
+    mt_put_u32(reply, mt_port_timer_granularity_ns());
+    reply[4] = model->input_count;
+    reply[5] = model->output_count;
+    *count = 6;
+    for (uint16_t i = 0; i < model->input_count + model->output_count && *count + 4u <= capacity; ++i) {
+        const int is_input = i < model->input_count;
+        mt_put_u32(reply + *count, is_input ? model->inputs[i].bytes : model->outputs[i - model->input_count].bytes);
+        *count += 4u;
+    }
+    return MT_OK;
+}
+
+/* Find the `length` bytes that the tensor's kind, its index and the offset at the start of a WRITE or READ name. */
+static int32_t find_bytes(const struct mt_frame *request, uint32_t length, uint8_t **bytes)
+{
+    const struct mt_model *const model = server.config->model;
+    const uint8_t kind = request->payload[0];
+    const uint8_t index = request->payload[1];
+    const uint32_t offset = mt_get_u32(request->payload + 2);
+    if (kind > MT_OUTPUTS || index >= (kind == MT_INPUTS ? model->input_count : model->output_count)) {
+        return MT_BAD_INDEX;
+    }
+    const struct mt_tensor *const tensor = (kind == MT_INPUTS ? model->inputs : model->outputs) + index;
+    if (offset > tensor->bytes || length > tensor->bytes - offset) {
+        return MT_BAD_RANGE;
+    }
+    *bytes = (uint8_t *)tensor->data + (size_t)offset;
+    return MT_OK;
+}
+
+static int32_t on_write(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    uint8_t *bytes = NULL;
+    (void)reply;
+    (void)count;
+    if (request->count < 6) {
+        return MT_BAD_MESSAGE;
+    }
+    const size_t length = request->count - 6u;
+    const int32_t status = find_bytes(request, (uint32_t)length, &bytes);
+    if (status == MT_OK) {
+        memcpy(bytes, request->payload + 6, length);
+    }
+    return status;
+}
+
+static int32_t on_read(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    uint8_t *bytes = NULL;
+    if (request->count != 8) {
+        return MT_BAD_MESSAGE;
+    }
+    const uint16_t length = mt_get_u16(request->payload + 6);
+    if (length > mt_link_payload_bytes(&server.link) - 1u) {
+        return MT_TOO_LARGE;
+    }
+    const int32_t status = find_bytes(request, length, &bytes);
+    if (status == MT_OK) {
+        memcpy(reply, bytes, length);
+        *count = length;
+    }
+    return status;
+}
+
+/* Tell the host that the frame has come, as its reply takes as long as the model. */
+static int32_t begin_work(const struct mt_frame *request)
+{
+    server.work_sequence = request->sequence;
+    server.work_count = 0;
+    return send(MT_RUNNING, request->sequence, 0);
+}
+
+/* Keep the reply, for when the host asks again: the model must not run twice. */
+static void keep_work(const uint8_t *reply, size_t count)
+{
+    memcpy(server.work, reply, count);
+    server.work_count = (uint8_t)count;
+}
+
+static int32_t on_call(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    int32_t result = 0;
+    int32_t status = begin_work(request);
+    if (status != MT_OK) {
+        return status;
+    }
+    status = mt_work_call(server.config->model, server.config->stack_low, &result, &server.stack_bytes);
+    mt_put_u32(reply, (uint32_t)result);
+    *count = 4;
+    keep_work(reply, *count);
+    return status;
+}
+
+static int32_t on_time(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    int32_t result = 0;
+    uint64_t elapsed_ns = 0;
+    if (request->count != 4) {
+        return MT_BAD_MESSAGE;
+    }
+    const uint32_t number = mt_get_u32(request->payload);
+    int32_t status = begin_work(request);
+    if (status != MT_OK) {
+        return status;
+    }
+    status = mt_work_time(server.config->model, number, server.config->stack_low, &result, &server.stack_bytes,
+                          &elapsed_ns);
+    mt_put_u32(reply, (uint32_t)result);
+    mt_put_u64(reply + 4, elapsed_ns);
+    *count = 12;
+    keep_work(reply, *count);
+    return status;
+}
+
+static int32_t on_stack(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    (void)request;
+    mt_put_u32(reply, server.stack_bytes);
+    *count = 4;
+    return server.config->stack_low != NULL ? MT_OK : MT_NOT_SUPPORTED;
+}
+
+static int32_t on_reset(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    (void)request;
+    (void)reply;
+    (void)count;
+    server.is_done = 1;
+    return MT_OK;
+}
+
+static handler *handler_of(uint8_t type)
+{
+    static handler *const handlers[] = {on_info, on_write, on_read, on_call, on_time, on_stack, on_reset};
+    return type >= MT_INFO && type <= MT_RESET ? handlers[type - MT_INFO] : NULL;
+}
+
+/* Ask for the frames from `expected` on, unless that has been asked. */
+static int32_t reject(int32_t why)
+{
+    if (server.is_rejecting) {
+        return MT_OK;
+    }
+    server.is_rejecting = 1;
+    *mt_link_payload(&server.link) = (uint8_t)why;
+    return send(MT_RESEND, server.expected, 1);
+}
+
+/* Answer a frame once more. What only looks is done again, what changes something is not. */
+static int32_t repeat(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    const uint8_t status = server.statuses[request->sequence % MT_WINDOW_FRAMES];
+    switch (request->type) {
+    case MT_INFO:
+    case MT_READ:
+    case MT_STACK:
+        return handler_of(request->type)(request, reply, count);
+    case MT_CALL:
+    case MT_TIME:
+        if (request->sequence == server.work_sequence) {
+            memcpy(reply, server.work, server.work_count);
+            *count = server.work_count;
+        }
+        return status;
+    default:
+        return status;
+    }
+}
+
+static int32_t on_frame(const struct mt_frame *request)
+{
+    uint8_t *const reply = mt_link_payload(&server.link);
+    const uint16_t behind = (uint16_t)(server.expected - request->sequence); /* 0: it is the expected one */
+    size_t count = 0;
+    int32_t status;
+    if (!server.is_open || request->session != server.session) {
+        *reply = MT_NO_SESSION; /* of an earlier session, or from before a reset */
+        return mt_link_send(&server.link, MT_RESEND, request->session, request->sequence, 1);
+    }
+    if (behind > MT_WINDOW_FRAMES) {
+        return reject(MT_BAD_FRAME); /* one before it was lost */
+    }
+    server.is_rejecting = 0;
+    if (behind > 0) {
+        status = repeat(request, reply + 1, &count);
+    } else {
+        handler *const handle = handler_of(request->type);
+        status = handle != NULL ? handle(request, reply + 1, &count) : MT_UNKNOWN_MESSAGE;
+        server.statuses[request->sequence % MT_WINDOW_FRAMES] = (uint8_t)status;
+        ++server.expected;
+    }
+    *reply = (uint8_t)status;
+    return send((uint8_t)(request->type | MT_REPLY), request->sequence, 1u + count);
+}
+
+int32_t mt_server_run(const struct mt_server_config *config)
+{
+    if (config->buffer_bytes < MT_SERVER_MIN_BUFFER) {
+        return MT_TOO_LARGE;
+    }
+    memset(&server, 0, sizeof server);
+    server.config = config;
+    mt_link_open(&server.link, config->buffer, (size_t)config->buffer_bytes);
+    while (!server.is_done) {
+        struct mt_frame frame;
+        int32_t status = mt_link_receive(&server.link, &frame);
+        if (status == MT_BAD_FRAME || status == MT_TOO_LARGE) {
+            status = server.is_open ? reject(status) : MT_OK;
+        } else if (status == MT_OK) {
+            status = frame.type == MT_HELLO ? on_hello(&frame) : on_frame(&frame);
+        }
+        if (status != MT_OK) {
+            return status;
+        }
+    }
+    return MT_OK;
+}
+
+void mt_server_log(const char *text)
+{
+    if (server.is_open) {
+        (void)send(MT_LOG, 0, put_text(mt_link_payload(&server.link), text, mt_link_payload_bytes(&server.link)));
+    }
+}

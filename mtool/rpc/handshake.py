@@ -1,0 +1,112 @@
+"""Open a session, and say what is wrong if that does not work."""
+
+import secrets
+import struct
+import time
+from dataclasses import dataclass
+
+from mtool.errors import CommunicationError
+from mtool.rpc import protocol
+from mtool.rpc.framing import Decoder, Frame, encode
+from mtool.rpc.protocol import Hello, Message
+from mtool.transport import Transport
+
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 1.0
+_SHOWN_LINES = 5
+_HASH_DIGITS = 16  # of those that HELLO's reply has
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The firmware that should be at the other end: the model's name, its hash and the build's, in hex."""
+
+    model: str
+    model_hash: str
+    build_hash: str
+
+
+def shake_hands(transport: Transport, *, expected: Expected | None, timeout_s: float) -> tuple[int, Hello]:
+    """Open a session.
+
+    Args:
+        transport: the channel; what has arrived on it before is thrown away.
+        expected: the firmware that should answer; None: any.
+        timeout_s: how long the device may take to start and to answer.
+
+    Returns:
+        The session's number, and what the device says of itself.
+
+    Raises:
+        CommunicationError: nothing answers, something else does, or another firmware; the message says which.
+    """
+    nonce = secrets.randbits(32)
+    session = nonce & 0xFFFF
+    request = encode(Frame(Message.MT_HELLO, session, 0, protocol.hello(nonce)))
+    decoder = Decoder()
+    deadline = time.monotonic() + timeout_s
+    wait_s = _FIRST_WAIT_S
+    while (left := deadline - time.monotonic()) > 0:
+        transport.write(request, timeout_s=left)
+        wait_until = time.monotonic() + min(wait_s, left)
+        wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        while (left := wait_until - time.monotonic()) > 0:
+            for frame in decoder.feed(transport.read(timeout_s=left)):
+                if frame is not None and _answers(frame, nonce):
+                    return session, _check(frame.payload, transport.name, expected)
+    raise _no_answer(transport.name, decoder.tail, timeout_s)
+
+
+def _answers(frame: Frame, nonce: int) -> bool:
+    at = protocol.NONCE_AT
+    return frame.type == Message.MT_HELLO | protocol.REPLY and frame.payload[at : at + 4] == struct.pack("<I", nonce)
+
+
+def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
+    version = payload[protocol.VERSION_AT]
+    if version != protocol.VERSION:
+        raise CommunicationError(
+            f"{name} speaks another version of the protocol",
+            details=[f"here    version {protocol.VERSION}", f"device  version {version}"],
+            hint="build the firmware with this mtool and flash it again",
+        )
+    hello = protocol.read_hello(payload)
+    if expected is None:
+        return hello
+    rows = [
+        ("here", expected.model, expected.model_hash, expected.build_hash),
+        ("device", hello.model, hello.model_hash, hello.build_hash),
+    ]
+    width = max(len(expected.model), len(hello.model))
+    details = [f"{who:<7} {model:<{width}}  model {of[:8]}  build {build[:8]}" for who, model, of, build in rows]
+    if hello.model_hash != expected.model_hash[:_HASH_DIGITS]:
+        raise CommunicationError(
+            f"{name} runs another model", details=details, hint="build the project of this model and flash it first"
+        )
+    if hello.build_hash != expected.build_hash[:_HASH_DIGITS]:
+        raise CommunicationError(
+            f"{name} runs a stale build of this model", details=details, hint="build it again and flash it first"
+        )
+    return hello
+
+
+def _no_answer(name: str, tail: bytes, timeout_s: float) -> CommunicationError:
+    if not tail:
+        return CommunicationError(
+            f"nothing answers: {name} sent no byte within {timeout_s:.3g} s",
+            hint="is a firmware of mtool running there, and is this its port?",
+        )
+    text = tail.decode("latin-1")
+    readable = sum(character.isprintable() or character in "\r\n\t\x1b" for character in text if ord(character) < 128)
+    if readable >= 0.9 * len(text):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return CommunicationError(
+            f"{name} prints text, but answers with no frame",
+            details=["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])],
+            hint="is it the firmware with the RPC server, and is the log on another port than the RPC?",
+        )
+    return CommunicationError(
+        f"{name} sends bytes, but no frames",
+        details=[f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}"],
+        hint="is the baud rate that of the firmware?",
+    )

@@ -1,0 +1,180 @@
+"""Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test holds the numbers together."""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from mtool.errors import CommunicationError
+
+VERSION = 1
+REPLY = 0x80
+INPUTS = 0
+OUTPUTS = 1
+
+_WRITE = struct.Struct("<BBI")
+_READ = struct.Struct("<BBIH")
+_HELLO = struct.Struct("<BI")
+_HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
+_INFO_REPLY = struct.Struct("<IBB")
+_TIME_REPLY = struct.Struct("<iQ")
+_STACK_REPLY = struct.Struct("<I")
+
+WRITE_BYTES = _WRITE.size
+"""Bytes of a WRITE's payload before the data."""
+
+VERSION_AT = 1
+NONCE_AT = 2
+"""Where the version and the nonce stand in HELLO's reply, in every version of the protocol."""
+
+
+class Message(IntEnum):
+    """What a frame is. The host sends those up to RESET, the device their replies (plus REPLY) and the rest."""
+
+    MT_HELLO = 0x01
+    MT_INFO = 0x02
+    MT_WRITE = 0x03
+    MT_READ = 0x04
+    MT_CALL = 0x05
+    MT_TIME = 0x06
+    MT_STACK = 0x07
+    MT_RESET = 0x08
+    MT_RESEND = 0xF0
+    MT_RUNNING = 0xF1
+    MT_LOG = 0xF2
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message to the device.
+
+    Attributes:
+        type: what it is.
+        payload: its bytes.
+        reply_bytes: how many bytes the reply's payload will have, about.
+        work_s: seconds that the device may work on it.
+    """
+
+    type: Message
+    payload: bytes = b""
+    reply_bytes: int = 1
+    work_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The device's answer to a request: a status of mtool.rpc.status, and bytes."""
+
+    request: Request
+    status: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a device says of itself.
+
+    Attributes:
+        version: of the protocol.
+        packet_bytes: largest frame that it takes or sends, before encoding.
+        window_bytes: encoded bytes that may be on their way to it without a reply; 0: any number.
+        window_frames: frames that may be on their way without a reply.
+        build_hash: the first 16 hex digits.
+        model_hash: the first 16 hex digits.
+        model: the model's name, its first 31 bytes.
+    """
+
+    version: int
+    packet_bytes: int
+    window_bytes: int
+    window_frames: int
+    build_hash: str
+    model_hash: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """The timer's smallest step in nanoseconds, and the tensors' sizes in bytes (as many as went into the reply)."""
+
+    granularity_ns: int
+    inputs: int
+    outputs: int
+    tensor_bytes: tuple[int, ...]
+
+
+def hello(nonce: int) -> bytes:
+    """Return the payload that opens a session named by 32 random bits."""
+    return _HELLO.pack(VERSION, nonce)
+
+
+def read_hello(payload: bytes) -> Hello:
+    """Read the reply to HELLO, of this version of the protocol.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    _, version, _, packet, window, frames, build, model = _unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
+    name = payload[_HELLO_REPLY.size :].decode(errors="replace")
+    return Hello(
+        version, packet, window, frames, build.decode("ascii", "replace"), model.decode("ascii", "replace"), name
+    )
+
+
+def read_info(payload: bytes) -> Info:
+    """Read the reply to INFO.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    granularity, inputs, outputs = _unpack(_INFO_REPLY, payload, Message.MT_INFO)
+    rest = payload[_INFO_REPLY.size :]
+    return Info(granularity, inputs, outputs, struct.unpack(f"<{len(rest) // 4}I", rest[: len(rest) // 4 * 4]))
+
+
+def read_time(payload: bytes) -> int:
+    """Read the reply to TIME: the nanoseconds of all runs.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(_unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
+
+
+def read_stack(payload: bytes) -> int:
+    """Read the reply to STACK: bytes.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(_unpack(_STACK_REPLY, payload, Message.MT_STACK)[0])
+
+
+def write(kind: int, index: int, offset: int, data: bytes) -> Request:
+    """Write `data` into a tensor: the `index`-th of INPUTS or OUTPUTS, from the byte `offset` on."""
+    return Request(Message.MT_WRITE, _WRITE.pack(kind, index, offset) + data)
+
+
+def read(kind: int, index: int, offset: int, length: int) -> Request:
+    """Read `length` bytes (up to 65,535) of a tensor."""
+    return Request(Message.MT_READ, _READ.pack(kind, index, offset, length), reply_bytes=1 + length)
+
+
+def call(work_s: float) -> Request:
+    """Run the model once, which may take `work_s` seconds."""
+    return Request(Message.MT_CALL, reply_bytes=5, work_s=work_s)
+
+
+def time(number: int, work_s: float) -> Request:
+    """Run the model `number` times under the timer, which may take `work_s` seconds."""
+    return Request(Message.MT_TIME, struct.pack("<I", number), reply_bytes=13, work_s=work_s)
+
+
+def _unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:
+    if len(payload) < layout.size:
+        raise CommunicationError(
+            f"the device answered {message.name.removeprefix('MT_')} in another layout than this mtool knows",
+            details=[f"expected  {layout.size} bytes or more", f"found     {len(payload)}"],
+            hint="build the firmware with this mtool and flash it again",
+        )
+    return layout.unpack_from(payload)

@@ -1,0 +1,49 @@
+"""Status codes of the runtime, as in crt/include/mt_status.h; a test holds the two together."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """What a function of the runtime, or a reply, says."""
+
+    MT_OK = 0
+    MT_BAD_FRAME = 1
+    MT_BAD_MESSAGE = 2
+    MT_UNKNOWN_MESSAGE = 3
+    MT_BAD_INDEX = 4
+    MT_BAD_RANGE = 5
+    MT_NO_SESSION = 6
+    MT_TOO_LARGE = 7
+    MT_TIMER_NOT_STARTED = 8
+    MT_TIMER_RUNNING = 9
+    MT_TIMER_OVERFLOW = 10
+    MT_NOT_SUPPORTED = 11
+    MT_IO = 12
+    MT_MODEL = 13
+
+
+MEANINGS = {
+    Status.MT_OK: "success",
+    Status.MT_BAD_FRAME: "a frame is malformed or its checksum is wrong",
+    Status.MT_BAD_MESSAGE: "a message is too short or its fields make no sense",
+    Status.MT_UNKNOWN_MESSAGE: "the message type is unknown to this firmware",
+    Status.MT_BAD_INDEX: "there is no tensor with that index",
+    Status.MT_BAD_RANGE: "the range lies outside the tensor",
+    Status.MT_NO_SESSION: "no session is open",
+    Status.MT_TOO_LARGE: "the frame is larger than the receive buffer",
+    Status.MT_TIMER_NOT_STARTED: "the timer was stopped before it was started",
+    Status.MT_TIMER_RUNNING: "the timer was started while it was running",
+    Status.MT_TIMER_OVERFLOW: "the timer ran over its range",
+    Status.MT_NOT_SUPPORTED: "the platform has no such function",
+    Status.MT_IO: "the platform could not read or write",
+    Status.MT_MODEL: "the model's entry point failed",
+}
+
+
+def describe(code: int) -> str:
+    """Return a status code's name and meaning; a code of newer firmware is told by its number."""
+    try:
+        status = Status(code)
+    except ValueError:
+        return f"status {code}, which this mtool does not know"
+    return f"{status.name}: {MEANINGS[status]}"

@@ -1,0 +1,32 @@
+"""How fast an inference is on a device, and how deep its stack grows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from mtool.session.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """One inference: the median in `unit` ("instructions" or "ns"), and the stack it used, if that is measured."""
+
+    median: float
+    unit: str
+    stack_bytes: int | None
+
+
+def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], *, number: int, repeat: int) -> Speed:
+    """Run an inference, read the stack's watermark, then time inferences.
+
+    Args:
+        device: an open session.
+        inputs: what to run on.
+        number: inferences between two readings of the timer.
+        repeat: readings, of which the median counts.
+    """
+    device.run(inputs)
+    stack_bytes = device.stack_bytes()
+    timing = device.time(number, repeat, inputs=inputs)
+    return Speed(timing.median, timing.unit, stack_bytes)

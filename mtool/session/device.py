@@ -1,0 +1,174 @@
+"""A device on which a model runs."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from mtool.errors import UsageError
+from mtool.manifest import Manifest
+from mtool.rpc import Client, Expected
+from mtool.session.tensors import Array, from_bytes, to_bytes
+from mtool.session.timing import Timing
+from mtool.transport import Transport
+
+log = logging.getLogger(__name__)
+
+# How long an inference may take, generously: the slowest soft-float core needs some 200 cycles a multiply-accumulate,
+# an emulator runs some 20 M instructions a second.
+_CYCLES_PER_MAC = 200
+_SLOWEST_HZ = 16e6
+_LEAST_WORK_S = 10.0
+_MOST_RUNS = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a device says of itself.
+
+    Attributes:
+        model: the model's name.
+        model_hash: first 16 hex digits of the hash of the model's file.
+        build_hash: the same of everything that went into the firmware.
+        protocol_version: of the RPC.
+        packet_bytes: largest frame of the RPC.
+        window_bytes: what may be on its way to the device; 0: any amount.
+        timer_granularity_ns: smallest step of the timer.
+    """
+
+    model: str
+    model_hash: str
+    build_hash: str
+    protocol_version: int
+    packet_bytes: int
+    window_bytes: int
+    timer_granularity_ns: int
+
+
+class Device:
+    """A session with a device that runs a model; use it in a `with` statement. `mtool.session.open` makes one.
+
+    Args:
+        manifest: of the project, with its `project`.
+        transport: the channel to the firmware; closed with the device.
+        timeout_s: how long the firmware may take to start and to answer.
+
+    Raises:
+        CommunicationError: nothing answers, or another firmware; the transport is closed then.
+    """
+
+    def __init__(self, manifest: Manifest, transport: Transport, *, timeout_s: float) -> None:
+        assert manifest.project is not None
+        self.manifest = manifest
+        self._transport = transport
+        self._last_inputs: list[bytes] | None = None
+        self._work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
+        start = time.monotonic()
+        try:
+            expected = Expected(manifest.model, manifest.model_hash, manifest.project.build_hash)
+            self._client = Client(transport, expected=expected, timeout_s=timeout_s)
+            self._granularity_ns = self._client.info().granularity_ns
+        except BaseException:
+            transport.close()
+            raise
+        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, transport.name, manifest.model)
+
+    def run(self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None) -> dict[str, Array]:
+        """Run the model once.
+
+        Args:
+            inputs: an array for each input, of the model's own shape and type.
+            timeout_s: how long the inference may take; default: generously by its multiply-accumulates.
+
+        Returns:
+            An array for each output.
+
+        Raises:
+            UsageError: an input is missing or unknown, or has another shape or type.
+            DeviceError: the model failed on the device.
+            CommunicationError: the device stopped answering.
+        """
+        data = to_bytes(self.manifest.inputs, inputs)
+        self._last_inputs = data
+        sizes = [tensor.bytes for tensor in self.manifest.outputs]
+        return from_bytes(self.manifest.outputs, self._client.run(data, sizes, work_s=timeout_s or self._work_s))
+
+    def time(
+        self,
+        number: int = 1,
+        repeat: int = 3,
+        *,
+        inputs: Mapping[str, ArrayLike] | None = None,
+        timeout_s: float | None = None,
+    ) -> Timing:
+        """Time the model with the device's timer.
+
+        Each repeat starts with the inputs; where they share the arena with what is computed, the 2nd and later of its
+        `number` inferences work on what the first has left there.
+
+        Args:
+            number: inferences under the timer in each repeat.
+            repeat: how many times to measure.
+            inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
+            timeout_s: how long an inference may take; default: generously by its multiply-accumulates.
+
+        Raises:
+            UsageError: `number` or `repeat` is no positive number, or an input is wrong.
+            DeviceError: the timer ran over its range, or the model failed.
+            CommunicationError: the device stopped answering.
+        """
+        if not 1 <= number <= _MOST_RUNS or repeat < 1:
+            raise UsageError(
+                "number and repeat have to be positive", details=[f"found number={number}, repeat={repeat}"]
+            )
+        data = self._last_inputs if inputs is None else to_bytes(self.manifest.inputs, inputs)
+        self._last_inputs = data or [bytes(tensor.bytes) for tensor in self.manifest.inputs]
+        runs = []
+        for _ in range(repeat):
+            self._client.write(self._last_inputs)
+            runs.append(self._client.time(number, work_s=number * (timeout_s or self._work_s)) / number)
+        return Timing(tuple(runs), number, self._unit, self._granularity_ns)
+
+    def stack_bytes(self) -> int | None:
+        """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""
+        return self._client.stack_bytes()
+
+    def info(self) -> DeviceInfo:
+        """Return what the device says of itself."""
+        hello = self._client.hello
+        return DeviceInfo(
+            model=hello.model,
+            model_hash=hello.model_hash,
+            build_hash=hello.build_hash,
+            protocol_version=hello.version,
+            packet_bytes=hello.packet_bytes,
+            window_bytes=hello.window_bytes,
+            timer_granularity_ns=self._granularity_ns,
+        )
+
+    def reset(self) -> None:
+        """Reset the device, which ends the session; a process or an emulator ends."""
+        self._client.reset()
+        self.close()
+
+    def close(self) -> None:
+        """End the session and let go of the device. May be called again."""
+        self._transport.close()
+
+    @property
+    def _unit(self) -> str:
+        project: Any = self.manifest.project
+        timer = project.board.timer
+        return "ns" if timer is None else str(timer.unit)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

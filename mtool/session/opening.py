@@ -1,0 +1,64 @@
+"""From a built project folder to a device."""
+
+from pathlib import Path
+
+from mtool import manifest
+from mtool.boards import Usb
+from mtool.errors import UsageError
+from mtool.manifest import Project
+from mtool.session.device import Device
+from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
+from mtool.transport.emulator import Channel
+
+_KIND = "host_driven"
+_TIMEOUT_S = 10.0
+
+
+def open(folder: str | Path, *, port: str = "", timeout_s: float = _TIMEOUT_S) -> Device:
+    """Start the firmware of a built project and open a session with it; use it in a `with` statement.
+
+    Args:
+        folder: a project folder that is built, with its mtool.json.
+        port: the serial port of a board that runs the firmware; default: the board's emulator.
+        timeout_s: how long the firmware may take to start and to answer.
+
+    Raises:
+        UsageError: the folder is no project, or its firmware is not built.
+        BuildError: the board's emulator is not installed.
+        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+    """
+    path = Path(folder)
+    described = manifest.load(path)
+    project = described.project
+    if project is None:
+        raise UsageError(
+            f"{path} holds a compiled model, not a project",
+            details=[f"its {manifest.FILE_NAME} has no project"],
+            hint="make one with: mtool build",
+        )
+    if _KIND not in project.firmware:
+        raise UsageError(
+            f"the template {project.template} has no {_KIND} firmware",
+            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
+        )
+    firmware = path / project.firmware[_KIND]
+    if not firmware.is_file():
+        raise UsageError(
+            f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"
+        )
+    return Device(described, _transport(project, firmware.absolute(), port), timeout_s=timeout_s)
+
+
+def _transport(project: Project, firmware: Path, port: str) -> Transport:
+    if port:
+        return SerialTransport(port, baud=(project.board.usb or Usb()).uart)
+    if project.transport == "process":
+        return ProcessTransport([str(firmware)], name=f"the process {firmware.name}")
+    if project.board.emulator is None:
+        raise UsageError(
+            f"{project.board.name} has no emulator",
+            details=[f"the template {project.template} drives the firmware in one, or over a serial port"],
+            hint="name the port, or choose another template: --template NAME",
+        )
+    channel: Channel = "uart" if project.transport == "serial" else "semihosting"
+    return open_emulator(project.board.emulator, firmware, channel=channel)

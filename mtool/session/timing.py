@@ -1,0 +1,35 @@
+"""What the device's timer measured."""
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of an inference.
+
+    Attributes:
+        runs: time of one inference for each repeat, the mean over `number` of them.
+        number: inferences that were run under the timer in each repeat.
+        unit: "ns", or "instructions" where the timer counts those.
+        granularity: smallest step of the timer, in `unit`; the error of a repeat is this divided by `number`.
+    """
+
+    runs: tuple[float, ...]
+    number: int
+    unit: str
+    granularity: int
+
+    @property
+    def median(self) -> float:
+        """Return the median over the repeats."""
+        return statistics.median(self.runs)
+
+    @property
+    def spread(self) -> float:
+        """Return the largest less the smallest of the repeats."""
+        return max(self.runs) - min(self.runs)
+
+    def __str__(self) -> str:
+        what = f"{len(self.runs)} x {self.number} inferences"
+        return f"{self.median:,.0f} {self.unit} (median of {what}, spread {self.spread:,.0f})"

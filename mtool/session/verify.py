@@ -1,0 +1,199 @@
+"""Compare a device's outputs with a reference, tensor by tensor, and say by how much they differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mtool.errors import MismatchError
+from mtool.manifest import Tensor
+
+Array = NDArray[Any]
+
+EQUAL = "equal"
+
+_LSB_BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128), (129, 255))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """By how much an output may differ.
+
+    lsb: steps of a quantised integer output.
+    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given.
+    atol: absolute difference of a float output, times max(1, largest magnitude of the reference).
+    rtol: difference of a float output relative to the reference.
+    """
+
+    lsb: int = 0
+    grid_steps: int = 1
+    atol: float = 1e-5
+    rtol: float = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one output compares over all samples.
+
+    `differing` of `elements` are not equal; `max_abs` is the largest difference (None: not finite),
+    `max_lsb` the same in steps of the output's grid, if it has one. `histogram` counts elements by their difference.
+    `worst` says where the largest is. `within` tells whether all are within what `allowed` says.
+    """
+
+    name: str
+    dtype: str
+    elements: int
+    differing: int
+    max_abs: float | None
+    max_lsb: int | None
+    allowed: str
+    within: bool
+    histogram: tuple[tuple[str, int], ...]
+    worst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How all outputs compare over `samples` samples."""
+
+    samples: int
+    reference: str
+    outputs: tuple[Difference, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every output is within its tolerance."""
+        return all(output.within for output in self.outputs)
+
+    def check(self) -> None:
+        """Raise unless every output is within its tolerance.
+
+        Raises:
+            MismatchError: with the histogram of each output that is not.
+        """
+        wrong = [output for output in self.outputs if not output.within]
+        if not wrong:
+            return
+        details = []
+        for output in wrong:
+            counts = ", ".join(
+                f"{count:,} {label}" if label == EQUAL else f"{count:,} by {label}" for label, count in output.histogram
+            )
+            differing = f"{output.differing:,} of {output.elements:,} elements differ"
+            details += [f"{output.name}: {differing}, allowed: {output.allowed}", f"  {counts}", f"  {output.worst}"]
+        raise MismatchError(f"the outputs differ from {self.reference}", details=details)
+
+
+def compare(
+    tensors: Sequence[Tensor],
+    expected: Sequence[Mapping[str, Array]],
+    actual: Sequence[Mapping[str, Array]],
+    *,
+    tolerance: Tolerance,
+    reference: str,
+) -> Report:
+    """Compare the outputs `tensors` over samples.
+
+    Args:
+        tensors: the outputs, with their quantisation.
+        expected: the reference's outputs by name, a sample each.
+        actual: the device's, in the same order.
+        tolerance: what is allowed.
+        reference: what the device is compared with, for the report.
+    """
+    outputs = tuple(
+        _difference(
+            tensor,
+            np.stack([np.asarray(sample[tensor.name]) for sample in expected]),
+            np.stack([np.asarray(sample[tensor.name]) for sample in actual]),
+            tolerance,
+        )
+        for tensor in tensors
+    )
+    return Report(len(expected), reference, outputs)
+
+
+def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Tolerance) -> Difference:
+    wide_expected, wide_actual = expected.astype(np.float64), actual.astype(np.float64)
+    same = (expected == actual) | (np.isnan(wide_expected) & np.isnan(wide_actual))
+    with np.errstate(invalid="ignore"):
+        distance = np.where(same, 0.0, np.abs(wide_actual - wide_expected))
+    distance = np.where(np.isnan(distance), np.inf, distance)  # one of them is not a number
+    step = _step(tensor, expected.ndim)
+    steps = None if step is None else distance / step
+    if steps is not None:
+        lsb = tolerance.grid_steps if expected.dtype.kind == "f" else tolerance.lsb
+        within = steps <= lsb + 1e-3
+        allowed = f"{lsb} LSB"
+    elif expected.dtype.kind == "f":
+        finite = np.abs(wide_expected[np.isfinite(wide_expected)])
+        atol = tolerance.atol * max(1.0, float(finite.max(initial=0.0)))
+        with np.errstate(invalid="ignore"):
+            within = same | (distance <= atol + tolerance.rtol * np.abs(wide_expected))
+        allowed = f"{atol:.3g} + {tolerance.rtol:g} x |reference|"
+    else:
+        within = same
+        allowed = "no difference"
+    finite_steps = None if steps is None or not steps.size or not np.isfinite(steps).all() else steps
+    return Difference(
+        name=tensor.name,
+        dtype=tensor.dtype,
+        elements=int(same.size),
+        differing=int(np.count_nonzero(~same)),
+        max_abs=float(distance.max(initial=0.0)) if np.isfinite(distance).all() else None,
+        max_lsb=None if finite_steps is None else round(float(finite_steps.max())),
+        allowed=allowed,
+        within=bool(within.all()),
+        histogram=_decades(distance) if finite_steps is None else _lsb_histogram(finite_steps),
+        worst=_worst(distance, expected, actual),
+    )
+
+
+def _step(tensor: Tensor, rank: int) -> Array | None:
+    """Return the grid's step, to divide a difference by: 1 for integers, the scale for floats; None: no grid."""
+    kind = np.dtype(tensor.dtype).kind
+    if kind == "f" and tensor.scale is not None:
+        scale = np.asarray(tensor.scale, dtype=np.float64)
+        if scale.size == 1 or tensor.axis is None:
+            return scale[:1]
+        shape = [1] * rank
+        shape[tensor.axis + 1] = scale.size
+        return scale.reshape(shape)
+    if kind in "iu" and (tensor.scale is not None or np.dtype(tensor.dtype).itemsize == 1):
+        return np.ones(1)
+    return None
+
+
+def _lsb_histogram(steps: Array) -> tuple[tuple[str, int], ...]:
+    rounded = np.rint(steps)
+    rows = []
+    for low, high in _LSB_BINS:
+        count = int(np.count_nonzero((rounded >= low) & (rounded <= high)))
+        if count:
+            rows.append((EQUAL if high == 0 else f"{low} LSB" if low == high else f"{low} to {high} LSB", count))
+    beyond = int(np.count_nonzero(rounded > _LSB_BINS[-1][1]))
+    return (*rows, *([(f"over {_LSB_BINS[-1][1]} LSB", beyond)] if beyond else []))
+
+
+def _decades(distance: Array) -> tuple[tuple[str, int], ...]:
+    """Count the elements by the power of ten of their difference."""
+    rows = []
+    equal = int(np.count_nonzero(distance == 0))
+    if equal:
+        rows.append((EQUAL, equal))
+    unequal = distance[(distance > 0) & np.isfinite(distance)]
+    powers = np.floor(np.log10(unequal)).astype(int)
+    for power in sorted(set(powers.tolist())):
+        rows.append((f"1e{power} to 1e{power + 1}", int(np.count_nonzero(powers == power))))
+    infinite = int(np.count_nonzero(np.isinf(distance)))
+    return (*rows, *([("not finite", infinite)] if infinite else []))
+
+
+def _worst(distance: Array, expected: Array, actual: Array) -> str:
+    if not distance.size or not distance.any():
+        return "all elements are equal"
+    index = tuple(map(int, np.unravel_index(int(distance.argmax()), distance.shape)))
+    place = f"sample {index[0]}" + (f", element [{','.join(map(str, index[1:]))}]" if index[1:] else "")
+    return f"largest difference: {place}: expected {expected[index]}, found {actual[index]}"

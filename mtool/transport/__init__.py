@@ -1,0 +1,9 @@
+"""Transports: bytes to and from a device, in order, perhaps lost or damaged."""
+
+from mtool.transport.base import Transport
+from mtool.transport.emulator import open_emulator
+from mtool.transport.process import ProcessTransport
+from mtool.transport.recorder import Recorder
+from mtool.transport.serial import SerialTransport
+
+__all__ = ["ProcessTransport", "Recorder", "SerialTransport", "Transport", "open_emulator"]

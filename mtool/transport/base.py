@@ -1,0 +1,47 @@
+"""What a transport is."""
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Transport(ABC):
+    """A byte channel to a device: bytes arrive in order, or not at all, or damaged.
+
+    Attributes:
+        name: what it leads to, for messages ("the emulator qemu-system-arm").
+        bytes_per_second: the least that it moves in each direction; deadlines follow from it.
+        is_lossless: nothing is ever lost or damaged, so that frames may be as large as the device takes.
+    """
+
+    name: str
+    bytes_per_second: float
+    is_lossless: bool
+
+    @abstractmethod
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`. What arrives meanwhile is kept for `read`.
+
+        Raises:
+            CommunicationError: the channel was closed, or has not taken the bytes within `timeout_s`.
+        """
+
+    @abstractmethod
+    def read(self, *, timeout_s: float) -> bytes:
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte.
+
+        Raises:
+            CommunicationError: the channel was closed; the message says why, as far as it can be told.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the channel and of what was started for it. May be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,56 @@
+"""An emulated board: the firmware's bytes travel through the emulator's standard input and output."""
+
+from pathlib import Path
+from typing import Literal
+
+from mtool import proc
+from mtool.boards import Emulator
+from mtool.transport.base import Transport
+from mtool.transport.process import ProcessTransport
+from mtool.transport.pty import PtyTransport
+
+Channel = Literal["semihosting", "uart"]
+
+# What an emulated UART moves at the least; a pipe moves what the default of ProcessTransport says.
+_UART_BYTES_PER_SECOND = 2e3
+_PTY_BAUD = 115200
+
+
+def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> list[str]:
+    """Return the emulator's argv for a firmware.
+
+    Args:
+        emulator: the program and its arguments, from the board's entry.
+        elf: the firmware.
+        channel: what of the machine is connected to standard input and output.
+    """
+    connected = emulator.uart if channel == "uart" else emulator.semihosting
+    places = {"{elf}": str(elf), "{folder}": str(elf.parent)}
+    argv = []
+    for argument in (emulator.program, *emulator.arguments, *connected):
+        for name, place in places.items():
+            argument = argument.replace(name, place)
+        argv.append(argument)
+    return argv
+
+
+def open_emulator(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> Transport:
+    """Start an emulator with a firmware.
+
+    Args:
+        emulator: the program and its arguments, from the board's entry.
+        elf: the firmware.
+        channel: what of the machine is connected to standard input and output.
+
+    Raises:
+        BuildError: the emulator is not installed.
+        CommunicationError: it can't be started.
+    """
+    argv = command(emulator, elf, channel=channel)
+    proc.find(argv[0], hint="see what installs it: mtool doctor")
+    name = f"the emulator {Path(argv[0]).name}"
+    if channel == "uart" and emulator.announces:
+        return PtyTransport(argv, name=name, announces=emulator.announces, baud=_PTY_BAUD)
+    if channel == "uart":
+        return ProcessTransport(argv, name=name, bytes_per_second=_UART_BYTES_PER_SECOND)
+    return ProcessTransport(argv, name=name)

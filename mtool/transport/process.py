@@ -1,0 +1,147 @@
+"""A program that is the device, over its standard input and output."""
+
+import contextlib
+import os
+import selectors
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from typing import IO
+
+from mtool.errors import CommunicationError
+from mtool.transport.base import Transport
+
+_CHUNK = 1 << 16
+_STDERR_LINES = 10
+_GRACE_S = 0.5
+
+
+class ProcessTransport(Transport):
+    """Start a program and speak to it through pipes.
+
+    Its standard error goes to a file, the last lines of which stand in the message if the program
+    ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit.
+
+    Args:
+        argv: the program and its arguments.
+        name: what it is, for messages ("the firmware's process").
+        bytes_per_second: the least that it moves in each direction.
+
+    Raises:
+        CommunicationError: it can't be started.
+    """
+
+    is_lossless = True
+
+    def __init__(self, argv: Sequence[str], *, name: str, bytes_per_second: float = 1e6) -> None:
+        self.name = name
+        self.bytes_per_second = bytes_per_second
+        self._argv = tuple(argv)
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+            )
+        except OSError as failed:
+            self._errors.close()
+            raise CommunicationError(
+                f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
+            ) from None
+        self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input = self._process.stdin.fileno()
+        self._output = self._process.stdout.fileno()
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
+        self._arrived: list[bytes] = []
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        """Send all of `data`; reads what arrives meanwhile, so that full pipes never block both ends."""
+        deadline = time.monotonic() + timeout_s
+        if not self._finalizer.alive:
+            raise self._closed()
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._input, left) :]
+            except BlockingIOError:
+                if not self._wait(deadline - time.monotonic(), to_write=True):
+                    raise CommunicationError(
+                        f"{self.name} took no more bytes within {timeout_s:.3g} s", details=[_command(self._argv)]
+                    ) from None
+                with contextlib.suppress(BlockingIOError):
+                    self._arrived.append(self._receive())
+            except OSError:
+                raise self._closed() from None
+
+    def read(self, *, timeout_s: float) -> bytes:
+        """Return what has arrived, once there is something; empty after `timeout_s` without a byte."""
+        if self._arrived:
+            data = b"".join(self._arrived)
+            self._arrived.clear()
+            return data
+        try:
+            return self._receive()
+        except BlockingIOError:
+            pass
+        if not self._wait(timeout_s, to_write=False):
+            return b""
+        return self._receive()
+
+    def close(self) -> None:
+        """End the program: by closing its input, else by a signal, else by force."""
+        self._finalizer()
+
+    def _receive(self) -> bytes:
+        data = os.read(self._output, _CHUNK) if self._finalizer.alive else b""
+        if not data:
+            raise self._closed()
+        return data
+
+    def _wait(self, timeout_s: float, *, to_write: bool) -> bool:
+        """Wait until there are bytes to read, or room to write; False after `timeout_s`."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            if to_write:
+                selector.register(self._input, selectors.EVENT_WRITE)
+            return bool(selector.select(max(timeout_s, 0.0)))
+
+    def _closed(self) -> CommunicationError:
+        if not self._finalizer.alive:
+            return CommunicationError(f"{self.name} was closed")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_S)
+        status = self._process.poll()
+        if status is None:
+            ended = "closed its output"
+        elif status < 0:
+            ended = f"was killed by signal {-status}"
+        else:
+            ended = f"ended with exit code {status}"
+        return CommunicationError(f"{self.name} {ended}", details=[_command(self._argv), *self._last_errors()])
+
+    def _last_errors(self) -> list[str]:
+        # The file's position belongs to the program too, so it is left alone.
+        size = os.fstat(self._errors.fileno()).st_size
+        last = os.pread(self._errors.fileno(), _CHUNK, max(0, size - _CHUNK))
+        return last.decode(errors="replace").rstrip().splitlines()[-_STDERR_LINES:]
+
+
+def _command(argv: Sequence[str]) -> str:
+    return "$ " + " ".join(argv)
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    for stop in (process.terminate, process.kill):
+        try:
+            process.wait(_GRACE_S)
+            break
+        except subprocess.TimeoutExpired:
+            stop()
+    process.wait()
+    process.stdout.close()
+    errors.close()

@@ -1,0 +1,64 @@
+"""The test firmware: the runtime, a model written by hand (crt/tests/mt_test_model.c) and a pipe for a port."""
+
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from mtool.manifest import Manifest, Tensor
+
+CRT = Path(__file__).parents[2] / "crt"
+SOURCES = sorted((CRT / "src").glob("*.c"))
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", f"-I{CRT / 'include'}"]
+SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+MODEL_HASH = "00112233445566778899aabbccddeeff" * 2
+BUILD_HASH = "feed" * 16
+HANG, LEAVE, GO_DEEP, LOG, FAIL = 123, 124, 125, 126, 127
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mtool-test-")
+
+
+@functools.cache
+def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
+    """Build the runtime with files of crt/tests, under the sanitizers; by default the server and its model."""
+    names = sources or ("mt_test_main.c", "mt_test_model.c")
+    target = Path(_folder().name) / f"firmware{abs(hash((names, defines)))}"
+    runtime = [path for path in SOURCES if not sources or path.stem in ("mt_cobs", "mt_crc32", "mt_link")]
+    files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
+    subprocess.run(["gcc", *STRICT, *SANITIZED, *(f"-D{name}" for name in defines), *files, "-o", target], check=True)
+    return target
+
+
+def _tensor(name: str, dtype: str, *shape: int) -> Tensor:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return Tensor(name=name, c_name=name, dtype=dtype, shape=shape, bytes=size, arena_offset=None)
+
+
+MANIFEST = Manifest(
+    mtool_version="0",
+    model="test_model",
+    model_file="test_model.onnx",
+    model_hash=MODEL_HASH,
+    io="arena",
+    inputs=(_tensor("x0", "int8", 3, 100), _tensor("x1", "float32", 5), _tensor("x2", "uint8", 200, 200)),
+    outputs=(
+        _tensor("y0", "int32", 3, 100),
+        _tensor("y1", "float32", 5),
+        _tensor("y2", "uint32", 1),
+        _tensor("y3", "uint8", 200, 200),
+    ),
+    macs=1000,
+    parameters=0,
+    arena_bytes=0,
+    arena_bound_bytes=0,
+    constant_bytes=0,
+    constants=(),
+    symbols={},
+    operators=(),
+)

@@ -1,0 +1,51 @@
+"""The runtime compiles without a warning for every kind of core, and the server stays small."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.crt import firmware
+
+CORES = {
+    "x86-64": ["gcc", "-O2"],
+    "cortex-m0plus": ["arm-none-eabi-gcc", "-mcpu=cortex-m0plus", "-mthumb", "-Os"],
+    "cortex-m4": ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-Os"],
+    "rv32imc": ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs", "-Os"],
+    "avr": ["avr-gcc", "-mmcu=atmega2560", "-Os"],
+}
+MOST_FLASH_BYTES = 6 * 1024
+MOST_RAM_BYTES = 1024
+
+
+def compiled(core: str, folder: Path) -> tuple[int, int]:
+    """Compile the runtime; bytes of text and data, of data and bss."""
+    compiler, *flags = CORES[core]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    sources = [str(path) for path in firmware.SOURCES]
+    subprocess.run([compiler, *firmware.STRICT, *flags, "-c", *sources], cwd=folder, check=True)
+    size = shutil.which(compiler.replace("gcc", "size")) or "size"
+    objects = sorted(str(path) for path in folder.glob("*.o"))
+    listing = subprocess.run([size, "-t", *objects], capture_output=True, text=True, check=True).stdout
+    total = re.search(r"^\s*(\d+)\s+(\d+)\s+(\d+).*TOTALS", listing, re.MULTILINE)
+    assert total is not None
+    text, data, bss = map(int, total.groups())
+    return text + data, data + bss
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_the_server_compiles_and_is_small(core: str, tmp_path: Path) -> None:
+    flash_bytes, ram_bytes = compiled(core, tmp_path)
+    assert 1000 < flash_bytes <= MOST_FLASH_BYTES
+    assert 50 < ram_bytes <= MOST_RAM_BYTES
+
+
+@pytest.mark.parametrize("path", sorted((firmware.CRT / "include").glob("*.h")), ids=lambda path: path.name)
+def test_a_header_stands_alone(path: Path, tmp_path: Path) -> None:
+    source = tmp_path / "alone.c"
+    source.write_text(f'#include "{path.name}"\n#include "{path.name}"\n')
+    flags = [flag for flag in firmware.STRICT if flag != "-Wpedantic"]  # a file without a declaration
+    subprocess.run(["gcc", *flags, "-fsyntax-only", str(source)], check=True)

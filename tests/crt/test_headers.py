@@ -1,0 +1,41 @@
+"""The numbers and names of the runtime and of its Python side are the same."""
+
+import re
+
+from mtool.rpc import protocol, status
+from mtool.rpc.protocol import Message
+from mtool.rpc.status import MEANINGS, Status
+from tests.crt.firmware import CRT
+
+ROW = re.compile(r'X\((\w+),\s*(\w+),\s*"([^"]+)"\)')
+
+
+def rows(header: str) -> list[tuple[str, int, str]]:
+    found = ROW.findall((CRT / "include" / header).read_text())
+    return [(name, int(code, 0), meaning) for name, code, meaning in found]
+
+
+def test_statuses() -> None:
+    assert rows("mt_status.h") == [(code.name, code.value, MEANINGS[code]) for code in Status]
+    assert status.describe(13) == "MT_MODEL: the model's entry point failed"
+    assert "77" in status.describe(77)
+
+
+def test_messages() -> None:
+    assert [(name, code) for name, code, _ in rows("mt_protocol.h")] == [(kind.name, kind.value) for kind in Message]
+
+
+def test_constants() -> None:
+    text = (CRT / "include" / "mt_protocol.h").read_text()
+    defines = {name: int(value, 0) for name, value in re.findall(r"#define (\w+) (\w+?)u?\n", text)}
+    assert defines["MT_PROTOCOL_VERSION"] == protocol.VERSION
+    assert defines["MT_REPLY"] == protocol.REPLY
+    assert (defines["MT_INPUTS"], defines["MT_OUTPUTS"]) == (protocol.INPUTS, protocol.OUTPUTS)
+
+
+def test_the_specification_has_every_number() -> None:
+    text = (CRT / "PROTOCOL.md").read_text()
+    for kind in Message:
+        assert re.search(rf"^\| `0x{kind.value:02X}` \| {kind.name.removeprefix('MT_')} ", text, re.MULTILINE), kind
+    for code in Status:
+        assert re.search(rf"^\| {code.value} \| `{code.name}` ", text, re.MULTILINE), code

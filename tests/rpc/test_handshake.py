@@ -1,0 +1,80 @@
+"""What a person is told when the other end is not the firmware that it should be."""
+
+import struct
+
+import pytest
+
+from mtool.errors import CommunicationError
+from mtool.rpc import Client, Expected
+from mtool.rpc.framing import Frame, encode
+from mtool.rpc.protocol import REPLY, Message
+from tests.rpc.channels import Scripted
+
+HERE = Expected("kws", "8a21" * 16, "3f9c" * 16)
+
+
+def reply_to(
+    frame: Frame, *, version: int = 1, model: str = "kws", of: str = "8a21" * 4, build: str = "3f9c" * 4
+) -> bytes:
+    head = struct.pack("<BB4sHIB", 0, version, frame.payload[1:5], 1000, 0, 16)
+    payload = head + build.encode() + of.encode() + model.encode()
+    return encode(Frame(Message.MT_HELLO | REPLY, frame.session, frame.sequence, payload))
+
+
+def refused(transport: Scripted) -> CommunicationError:
+    with pytest.raises(CommunicationError) as caught:
+        Client(transport, expected=HERE, timeout_s=0.25)
+    return caught.value
+
+
+def test_the_right_firmware() -> None:
+    device = Scripted(reply_to, before=b"*** Booting ***\r\n")
+    hello = Client(device, expected=HERE, timeout_s=1).hello
+    assert (hello.model, hello.packet_bytes, hello.window_bytes, hello.window_frames) == ("kws", 1000, 0, 16)
+    assert len(device.seen) == 1
+
+
+def test_another_model() -> None:
+    error = refused(Scripted(lambda frame: reply_to(frame, model="person", of="11d0" * 4, build="77ab" * 4)))
+    assert str(error).splitlines()[:3] == [
+        "the scripted device runs another model",
+        "  here    kws     model 8a218a21  build 3f9c3f9c",
+        "  device  person  model 11d011d0  build 77ab77ab",
+    ]
+    assert error.exit_code == 8
+
+
+def test_a_stale_build() -> None:
+    error = refused(Scripted(lambda frame: reply_to(frame, build="3f9c3f9c3f9c3f9d")))
+    assert error.what == "the scripted device runs a stale build of this model"
+
+
+def test_another_protocol() -> None:
+    error = refused(Scripted(lambda frame: reply_to(frame, version=2)[:-1] + b"\0"))
+    assert error.what == "the scripted device speaks another version of the protocol"
+    assert error.details == ("here    version 1", "device  version 2")
+
+
+def test_nothing_answers() -> None:
+    device = Scripted(lambda frame: b"")
+    assert refused(device).what == "nothing answers: the scripted device sent no byte within 0.25 s"
+    assert len(device.seen) >= 2
+
+
+def test_text_and_no_frames() -> None:
+    error = refused(Scripted(lambda frame: b"hello world\r\ntemperature: 21.5 \xc2\xb0C\r\n"))
+    assert error.what == "the scripted device prints text, but answers with no frame"
+    assert error.details[-1] == "  temperature: 21.5 \xc2\xb0C"
+
+
+def test_bytes_that_are_neither() -> None:
+    error = refused(Scripted(lambda frame: bytes(range(128, 256))))
+    assert error.what == "the scripted device sends bytes, but no frames"
+    assert "baud" in error.hint
+
+
+def test_the_answer_to_an_earlier_host_is_not_taken() -> None:
+    def late(frame: Frame) -> bytes:
+        return reply_to(Frame(frame.type, frame.session, 0, b"\1late"))
+
+    assert refused(Scripted(late)).what.startswith(("the scripted device sends", "nothing answers"))

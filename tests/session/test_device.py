@@ -1,0 +1,168 @@
+"""A session with the test firmware as a process: what goes in, what comes out, what is told."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mtool import session
+from mtool.errors import CommunicationError, DeviceError, UsageError
+from mtool.session import Device, Timing
+from mtool.transport import ProcessTransport
+from tests.crt import firmware
+from tests.session import projects
+
+Arrays = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return projects.write(tmp_path_factory.mktemp("session") / "project")
+
+
+@pytest.fixture
+def device(folder: Path) -> Iterator[Device]:
+    with session.open(folder) as opened:
+        yield opened
+
+
+def inputs(seed: int = 0, **changes: Any) -> Arrays:
+    random = np.random.default_rng(seed)
+    drawn = {
+        "x0": random.integers(-128, 100, (3, 100)).astype(np.int8),
+        "x1": random.standard_normal(5).astype(np.float32),
+        "x2": random.integers(0, 256, (200, 200)).astype(np.uint8),
+    }
+    return {**drawn, **changes}
+
+
+def expected(given: Arrays, *, run: int) -> Arrays:
+    return {
+        "y0": (3 * given["x0"].astype(np.int32) + np.arange(300, dtype=np.int32).reshape(3, 100)),
+        "y1": given["x1"] * np.float32(2),
+        "y2": np.array([run], np.uint32),
+        "y3": given["x2"] ^ np.uint8(0x5A),
+    }
+
+
+def first(value: int) -> Arrays:
+    """Return inputs whose first element makes the test model do something else."""
+    x0 = np.zeros((3, 100), np.int8)
+    x0[0, 0] = value
+    return inputs(x0=x0)
+
+
+def check(found: Arrays, wanted: Arrays) -> None:
+    assert list(found) == list(wanted)
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array), name
+
+
+def test_samples_run_in_one_process(device: Device) -> None:
+    for run in range(1, 11):
+        given = inputs(run)
+        check(device.run(given), expected(given, run=run))
+
+
+def test_the_memory_order_of_an_input_does_not_matter(device: Device) -> None:
+    given = inputs(x2=np.asfortranarray(inputs()["x2"]))
+    check(device.run(given), expected(given, run=1))
+
+
+def test_outputs_can_be_written_to(device: Device) -> None:
+    outputs = device.run(inputs())
+    outputs["y0"][0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "details"),
+    [
+        (
+            {"x0": inputs()["x0"], "x9": 1},
+            "these are not the model's inputs",
+            ("expected  x0 (int8[3,100]), x1 (float32[5]), x2 (uint8[200,200])", "found     x0, x9"),
+        ),
+        ({}, "these are not the model's inputs", None),
+        (
+            inputs(x1=np.zeros(5)),
+            "the input x1 has another type than the model's",
+            ("expected  float32[5]", "found     float64[5]"),
+        ),
+        (
+            inputs(x0=np.zeros(300, np.int8)),
+            "the input x0 has another shape than the model's",
+            ("expected  int8[3,100]", "found     int8[300]"),
+        ),
+    ],
+)
+def test_a_wrong_input_is_told(device: Device, given: Arrays, what: str, details: tuple[str, str] | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        device.run(given)
+    assert caught.value.what == what
+    assert details is None or caught.value.details == details
+    check(device.run(inputs()), expected(inputs(), run=1))
+
+
+def test_time(device: Device) -> None:
+    timing = device.time(number=10, repeat=3, inputs=inputs())
+    assert timing == Timing(runs=(100.0, 200.0, 300.0), number=10, unit="ns", granularity=7)
+    assert (timing.median, timing.spread) == (200.0, 200.0)
+    assert str(timing) == "200 ns (median of 3 x 10 inferences, spread 200)"
+    check(device.run(inputs()), expected(inputs(), run=31))
+
+
+def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
+    """The model overwrites its inputs; the outputs after a repeat are those of the last run's inputs."""
+    device.run(inputs(3))
+    device.time(number=1, repeat=3)
+    y3 = device._client.read(1, [0, 0, 0, 40_000])[3]
+    assert np.array_equal(np.frombuffer(y3, np.uint8).reshape(200, 200), expected(inputs(3), run=0)["y3"])
+
+
+@pytest.mark.parametrize(("number", "repeat"), [(0, 1), (1, 0), (1 << 32, 1)])
+def test_time_wants_positive_numbers(device: Device, number: int, repeat: int) -> None:
+    with pytest.raises(UsageError, match="have to be positive"):
+        device.time(number=number, repeat=repeat)
+
+
+def test_info(device: Device) -> None:
+    info = device.info()
+    assert (info.model, info.model_hash, info.build_hash) == (
+        "test_model",
+        firmware.MODEL_HASH[:16],
+        firmware.BUILD_HASH[:16],
+    )
+    assert (info.protocol_version, info.packet_bytes, info.window_bytes, info.timer_granularity_ns) == (1, 2037, 0, 7)
+    assert device.stack_bytes() is None
+
+
+def test_a_model_that_fails(device: Device) -> None:
+    with pytest.raises(DeviceError, match="with code 42"):
+        device.run(first(firmware.FAIL))
+    check(device.run(inputs()), expected(inputs(), run=2))
+
+
+def test_a_killed_process(device: Device) -> None:
+    transport = device._transport
+    assert isinstance(transport, ProcessTransport)
+    os.kill(transport._process.pid, signal.SIGKILL)
+    with pytest.raises(CommunicationError, match="the process host_driven was killed by signal 9"):
+        device.run(inputs())
+
+
+def test_a_closed_device(device: Device) -> None:
+    device.close()
+    device.close()
+    with pytest.raises(CommunicationError, match="was closed"):
+        device.run(inputs())
+
+
+def test_reset_ends_the_session(device: Device) -> None:
+    device.reset()
+    with pytest.raises(CommunicationError):
+        device.run(inputs())

@@ -1,0 +1,112 @@
+import gc
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mtool.errors import CommunicationError
+from mtool.transport import ProcessTransport
+
+
+def python(program: str) -> ProcessTransport:
+    return ProcessTransport([sys.executable, "-c", program], name="the program")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_bytes_go_both_ways() -> None:
+    with ProcessTransport(["cat"], name="cat") as transport:
+        transport.write(b"\0\xff bytes", timeout_s=5)
+        assert transport.read(timeout_s=5) == b"\0\xff bytes"
+        assert transport.read(timeout_s=0) == b""
+
+
+def test_more_than_the_pipes_hold() -> None:
+    data = os.urandom(1 << 20)
+    with ProcessTransport(["cat"], name="cat") as transport:
+        transport.write(data, timeout_s=10)
+        back = b""
+        while len(back) < len(data):
+            piece = transport.read(timeout_s=10)
+            assert piece
+            back += piece
+    assert back == data
+
+
+def test_a_read_waits_no_longer_than_told() -> None:
+    with ProcessTransport(["cat"], name="cat") as transport:
+        start = time.monotonic()
+        assert transport.read(timeout_s=0.1) == b""
+        assert 0.09 < time.monotonic() - start < 2
+
+
+def test_a_write_that_nobody_takes() -> None:
+    with (
+        python("import time; time.sleep(60)") as transport,
+        pytest.raises(CommunicationError, match="the program took no more bytes"),
+    ):
+        transport.write(bytes(1 << 20), timeout_s=0.2)
+
+
+def test_the_end_of_a_program_is_told_with_its_last_words() -> None:
+    program = "import sys; print('\\n'.join(f'line {i}' for i in range(30)), file=sys.stderr); sys.exit(3)"
+    with python(program) as transport, pytest.raises(CommunicationError) as caught:
+        transport.read(timeout_s=10)
+    assert caught.value.what == "the program ended with exit code 3"
+    assert caught.value.details[0].startswith(f"$ {sys.executable} -c ")
+    assert caught.value.details[1:] == tuple(f"line {i}" for i in range(20, 30))
+
+
+def test_a_killed_program_is_told() -> None:
+    with ProcessTransport(["cat"], name="cat") as transport:
+        os.kill(transport._process.pid, signal.SIGKILL)
+        with pytest.raises(CommunicationError, match="cat was killed by signal 9"):
+            transport.read(timeout_s=10)
+        with pytest.raises(CommunicationError, match="cat was killed by signal 9"):
+            transport.write(bytes(1 << 20), timeout_s=10)
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CommunicationError, match="the firmware can't be started") as caught:
+        ProcessTransport([str(tmp_path / "nothing")], name="the firmware")
+    assert "No such file" in caught.value.details[1]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys; sys.stdin.read()",
+        "import time; time.sleep(60)",  # ignores the end of its input
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)",
+    ],
+)
+def test_close_ends_the_program(program: str) -> None:
+    transport = python(program)
+    if "SIG_IGN" in program:
+        transport.read(timeout_s=10)
+    pid = transport._process.pid
+    assert is_alive(pid)
+    transport.close()
+    assert not is_alive(pid)
+    transport.close()
+    with pytest.raises(CommunicationError, match="was closed"):
+        transport.read(timeout_s=0)
+    with pytest.raises(CommunicationError, match="was closed"):
+        transport.write(b"x", timeout_s=0)
+
+
+def test_a_forgotten_transport_ends_its_program() -> None:
+    transport = ProcessTransport(["cat"], name="cat")
+    pid = transport._process.pid
+    del transport
+    gc.collect()
+    assert not is_alive(pid)
