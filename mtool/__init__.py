@@ -1,3 +1,37 @@
-"""mtool puts a machine-learning model (ONNX) on a microcontroller."""
+"""mtool puts a machine-learning model (ONNX) on a microcontroller.
+
+    model = mtool.compile("model.onnx", board="mps2_an386")
+    with mtool.open(model) as device:
+        outputs = device.run({"input": x})
+        print(device.time(number=10, repeat=5))
+
+`prepare`, `run`, `verify`, `bench` and `check` do what the commands of those names do (`prepare` is `mtool build`).
+Errors are of the classes in mtool.errors.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mtool.compiler import check_model as check
+    from mtool.workflow import Options, bench, compile, open, prepare, run, verify
 
 __version__ = "0.1.0"
+
+__all__ = ["Options", "__version__", "bench", "check", "compile", "open", "prepare", "run", "verify"]
+
+# Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
+_EXPORTS = {
+    **dict.fromkeys(("Options", "bench", "compile", "open", "prepare", "run", "verify"), "mtool.workflow"),
+    "check": "mtool.compiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'mtool' has no attribute {name!r}")
+    return getattr(importlib.import_module(_EXPORTS[name]), "check_model" if name == "check" else name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

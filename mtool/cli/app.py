@@ -1,0 +1,173 @@
+"""The application: its commands, the options that all have, and how a command ends."""
+
+import functools
+import inspect
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+import mtool
+from mtool.cli import INTERRUPTED
+from mtool.cli.bench import bench
+from mtool.cli.boards import boards
+from mtool.cli.build import build
+from mtool.cli.check import check
+from mtool.cli.compile import compile
+from mtool.cli.demo import demo
+from mtool.cli.doctor import doctor
+from mtool.cli.flash import flash
+from mtool.cli.output import Output
+from mtool.cli.run import run
+from mtool.cli.verify import verify
+from mtool.errors import MtoolError, UsageError
+
+COMMANDS: Sequence[Callable[..., None]] = (doctor, boards, check, compile, build, flash, run, verify, bench, demo)
+
+_HELP = """Put an ONNX model on a microcontroller.
+
+Results go to stdout, progress to stderr.
+
+Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit, 5 toolchain or build,
+6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C.
+"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `mtool` with the arguments (default: the process's) and end the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no "█" gets "?"
+    sys.exit(invoke(sys.argv[1:] if arguments is None else arguments))
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run `mtool` with the arguments and return its exit code."""
+    before = Output("mtool", as_json="--json" in arguments)  # until the command has read its own options
+    try:
+        code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except TyperException as wrong:
+        before.error(UsageError(_sentence(wrong.format_message()), hint=_help_hint(wrong)))
+        return UsageError.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, for instance `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _application() -> typer.Typer:
+    app = typer.Typer(
+        help=_HELP,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True, help=_HELP)(_global_options)
+    for command in COMMANDS:
+        app.command()(_with_output(command))
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """The options that stand before the command or after it."""
+
+    as_json: bool
+    verbose: int
+    quiet: bool
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"mtool {mtool.__version__}\n")
+        raise typer.Exit
+
+
+def _global_options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    context.obj = _Common(as_json, verbose, quiet)
+    if context.invoked_subcommand is None:
+        sys.stderr.write(context.get_help() + "\n")
+        raise typer.Exit(UsageError.exit_code)
+
+
+def _with_output(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options --json, -v and -q in place of its first parameter, an Output."""
+    first, *own = inspect.signature(command).parameters.values()
+    assert first.annotation is Output, f"{command.__name__} must take an Output first"
+    common: dict[str, tuple[Any, Any]] = {
+        "context": (typer.Context, inspect.Parameter.empty),
+        "as_json": (AsJson, False),
+        "verbose": (Verbose, 0),
+        "quiet": (Quiet, False),
+    }
+
+    @functools.wraps(command)
+    def wrapped(*, context: typer.Context, as_json: bool, verbose: int, quiet: bool, **values: Any) -> None:
+        before: _Common = context.obj
+        verbosity = -1 if quiet or before.quiet else verbose + before.verbose
+        output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
+        raise typer.Exit(_end(output, functools.partial(command, output, **values)))
+
+    parameters = [
+        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+            for name, (annotation, default) in common.items()
+        ),
+    ]
+    # typer reads a command's options from its signature.
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapped
+
+
+def _end(output: Output, action: Callable[[], None]) -> int:
+    """Run a command's action and return its exit code; an error is told in one form."""
+    with output.logging():
+        try:
+            action()
+            return 0
+        except MtoolError as error:
+            output.trace()
+            output.error(error)
+            return error.exit_code
+        except (KeyboardInterrupt, BrokenPipeError, typer.Exit):
+            raise
+        except Exception as bug:
+            output.trace()
+            hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
+            output.error(MtoolError(f"internal error: {type(bug).__name__}: {bug}", hint=hint))
+            return MtoolError.exit_code
+
+
+def _sentence(message: str) -> str:
+    """Return a message in the form of ours: lower case, no full stop."""
+    text = message.strip().removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
+def _help_hint(wrong: TyperException) -> str:
+    context = getattr(wrong, "ctx", None)
+    path = context.command_path if context is not None else "mtool"
+    return f"see: {path} --help"

@@ -1,0 +1,67 @@
+"""`mtool boards`: what can be built for."""
+
+from typing import Annotated
+
+import typer
+
+from mtool import boards as known
+from mtool.boards import Board
+from mtool.cli.output import Output, table
+from mtool.workflow.wording import kilobytes
+
+FLASH = frozenset({"code", "weights"})
+RAM = frozenset({"arena", "data", "stack"})
+
+
+def boards(
+    out: Output,
+    name: Annotated[str, typer.Argument(metavar="[BOARD]", help="Show this one in full.", show_default=False)] = "",
+) -> None:
+    """List the boards, or show one in full."""
+    if name:
+        _show(out, known.get(name))
+        return
+    listed = list(known.load_all().values())
+    out.result({"boards": [board.model_dump(mode="json") for board in listed]})
+    rows = [
+        [
+            board.name,
+            board.cpu,
+            " ".join(sorted(board.features)),
+            capacity(board, FLASH),
+            capacity(board, RAM),
+            ", ".join(board.templates),
+            board.description,
+        ]
+        for board in listed
+    ]
+    headings = ("board", "cpu", "features", "flash", "ram", "templates", "")
+    out.text(table(headings, rows, right=(3, 4)))
+
+
+def capacity(board: Board, roles: frozenset[str]) -> str:
+    """Return the size of the memories that hold any of `roles`; empty where an operating system places things."""
+    total = sum(memory.size for memory in board.memories.values() if roles & set(memory.holds))
+    return kilobytes(total) if total else ""
+
+
+def _show(out: Output, board: Board) -> None:
+    out.result({"board": board.model_dump(mode="json")})
+    facts = [
+        ["description", board.description],
+        ["cpu", " ".join([board.cpu, *sorted(board.features)])],
+        ["clock", f"{board.clock_hz / 1e6:g} MHz" if board.clock_hz else ""],
+        *(
+            [name, f"0x{memory.base:08x}  {kilobytes(memory.size)}  {', '.join(memory.holds)}"]
+            for name, memory in board.memories.items()
+        ),
+        ["toolchain", " ".join([board.toolchain, *board.cflags])],
+        ["templates", ", ".join(f"{name} ({own})" for name, own in board.templates.items())],
+        ["emulator", board.emulator.program if board.emulator else ""],
+        ["timer", f"{board.timer.kind}, counts {board.timer.unit}" if board.timer else ""],
+        ["source", board.source],
+    ]
+    out.text(board.name)
+    for label, fact in facts:
+        if fact:
+            out.text(f"  {label:<12} {fact}")

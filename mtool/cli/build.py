@@ -1,0 +1,31 @@
+"""`mtool build`: a model's project, built."""
+
+from mtool import workflow
+from mtool.cli import parameters
+from mtool.cli.output import Output
+
+
+def build(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    output_dir: parameters.OutputDir = None,
+    io: parameters.Io = "arena",
+    dim: parameters.Dims = None,
+    template: parameters.TemplateName = "",
+    option: parameters.TemplateOptions = None,
+) -> None:
+    """Compile a model and build its firmware."""
+    compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, template, option))
+    prepared = workflow.build_model(compiled, output_dir, kinds=workflow.ALL_KINDS)
+    firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
+    out.result(
+        {
+            "folder": str(prepared.folder),
+            "firmware": firmware,
+            "toolchain": prepared.built.toolchain,
+            "up_to_date": prepared.built.up_to_date,
+        }
+    )
+    for kind, path in firmware.items():
+        out.text(f"{kind:<12} {path}")

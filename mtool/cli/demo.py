@@ -1,0 +1,121 @@
+"""`mtool demo`: handwritten digits, read on this computer and on an emulated Cortex-M4."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from mtool import boards, resources, workflow
+from mtool.build import toolchains
+from mtool.cli.doctor import needs
+from mtool.cli.output import Output, table
+from mtool.errors import MismatchError
+from mtool.workflow import Cost
+
+LEAST_ACCURACY = 0.95
+BOARDS = ("host", "mps2_an386")
+
+_PICTURES = 8
+_ACROSS = 4
+_GAP = "    "
+_LEVELS = " ░▒▓█"
+_INK = 16  # the darkest pixel
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a board read: a digit for each image."""
+
+    cost: Cost
+    digits: NDArray[Any]
+
+
+def demo(
+    out: Output,
+    board: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help=f"May be repeated; default: {BOARDS[0]}, and {BOARDS[1]} if its tools are here.",
+            show_default=False,
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", "-d", metavar="DIR", help="The projects go below it.")
+    ] = Path("build"),
+) -> None:
+    """Read handwritten digits; show what it costs.
+
+    Ends with exit code 9 if less than 95% of the images are read correctly.
+    """
+    example = resources.path("examples/digits")
+    with np.load(example / "test_data.npz") as data:
+        images, labels = data["x"], data["y"]
+    names = list(board) if board else _available(out)
+    read = {name: _read(example, name, output_dir) for name in names}
+    accuracy = {name: float(np.mean(result.digits == labels)) for name, result in read.items()}
+    out.result(
+        {
+            "images": len(images),
+            "boards": {name: {"accuracy": accuracy[name], **result.cost.as_json()} for name, result in read.items()},
+        }
+    )
+    first = read[names[0]]
+    out.text()
+    for line in pictures(images, labels, first.digits):
+        out.text(f"  {line}")
+    columns = [[name, f"{accuracy[name]:.1%} of {len(images)} images"] for name in names]
+    rows = [["read correctly", *(text for _, text in columns)], *workflow.comparison([r.cost for r in read.values()])]
+    out.text(table((first.cost.model, *names), rows))
+    wrong = [f"{name}: {share:.1%}" for name, share in accuracy.items() if share < LEAST_ACCURACY]
+    if wrong:
+        raise MismatchError(f"less than {LEAST_ACCURACY:.0%} of the images were read correctly", details=wrong)
+
+
+def _available(out: Output) -> list[str]:
+    """Return the boards whose tools are here; the first one whether they are or not."""
+    chosen = [BOARDS[0]]
+    for name in BOARDS[1:]:
+        lacking = [tool for tool in sorted(needs(boards.get(name))) if toolchains.check(toolchains.ALL[tool]).missing]
+        if lacking:
+            out.note(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
+        else:
+            chosen.append(name)
+    return chosen
+
+
+def _read(example: Path, board: str, below: Path) -> Read:
+    ran = workflow.run(
+        example / "digits_int8.onnx",
+        board=board,
+        inputs=example / "test_data.npz",
+        folder=below / f"digits-{board}",
+    )
+    scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
+    return Read(ran.cost, scores.argmax(axis=1))
+
+
+def pictures(images: NDArray[Any], labels: NDArray[Any], digits: NDArray[Any]) -> list[str]:
+    """Draw some images, two characters a pixel, with what was read; the last is a wrong one, if there is any."""
+    wrong = np.flatnonzero(digits != labels)
+    shown = [*range(_PICTURES - 1), int(wrong[0]) if len(wrong) else _PICTURES - 1]
+    lines = []
+    for start in range(0, _PICTURES, _ACROSS):
+        row = shown[start : start + _ACROSS]
+        drawn = [images[index].reshape(8, 8) for index in row]
+        lines += [_GAP.join("".join(map(_shade, image[y])) for image in drawn) for y in range(8)]
+        lines += [_GAP.join(f"{_caption(digits[index], labels[index]):^16}" for index in row), ""]
+    return lines
+
+
+def _caption(digit: int, label: int) -> str:
+    return str(digit) if digit == label else f"{digit}, but it is {label}"
+
+
+def _shade(pixel: int) -> str:
+    return 2 * _LEVELS[min(len(_LEVELS) - 1, pixel * len(_LEVELS) // (_INK + 1))]

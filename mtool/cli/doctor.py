@@ -1,0 +1,77 @@
+"""`mtool doctor`: what is missing here, and the command that installs it."""
+
+from typing import Annotated
+
+import typer
+
+from mtool import boards, project
+from mtool.boards import Board
+from mtool.build import toolchains
+from mtool.build.build import BUILDERS
+from mtool.cli.output import Output, table
+from mtool.errors import BuildError
+from mtool.workflow import reference
+
+
+def doctor(
+    out: Output,
+    board: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--board", "-b", metavar="BOARD", help="Only what this board needs; may be repeated.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Tell what is missing here and how to install it.
+
+    Ends with exit code 5 if a board that was named, or else the host board, can't be used.
+    """
+    named = [boards.get(name) for name in board or ()]
+    wanted = {name for one in named for name in needs(one)} if named else set(toolchains.ALL)
+    found = [toolchains.check(tool) for name, tool in toolchains.ALL.items() if name in wanted]
+    rows = [
+        [
+            f.toolchain.name,
+            "missing" if f.missing else f.version,
+            f.toolchain.purpose,
+            f.toolchain.install if f.missing else "",
+        ]
+        for f in found
+    ]
+    version = reference.version()
+    rows.append(
+        [
+            "onnxruntime",
+            version or "missing",
+            "mtool verify without a golden file",
+            "" if version else reference.INSTALL,
+        ]
+    )
+    out.result(
+        {
+            "tools": [
+                {
+                    "name": name,
+                    "version": None if version == "missing" else version,
+                    "purpose": purpose,
+                    "install": install,
+                }
+                for name, version, purpose, install in rows
+            ]
+        }
+    )
+    out.text(table(("tool", "version", "needed for", "install it with"), rows))
+    required = wanted if named else {"cc"}
+    lacking = [f for f in found if f.missing and f.toolchain.name in required]
+    if lacking:
+        raise BuildError(
+            f"{len(lacking)} tools are missing" if len(lacking) > 1 else f"{lacking[0].toolchain.name} is missing",
+            details=[f.toolchain.install for f in lacking],
+        )
+
+
+def needs(board: Board) -> set[str]:
+    """Return the names of the tools that a board needs with its first template."""
+    builder = BUILDERS[project.load(next(iter(board.templates))).builder]
+    emulator = [board.emulator.program] if board.emulator else []
+    return {board.toolchain, *emulator, *builder.needs} & set(toolchains.ALL)

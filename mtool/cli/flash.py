@@ -1,0 +1,67 @@
+"""`mtool flash`: a model on the board on the desk."""
+
+from typing import Annotated
+
+import typer
+
+from mtool import workflow
+from mtool.cli import parameters
+from mtool.cli.output import Output
+
+
+def flash(
+    out: Output,
+    model: parameters.ModelFile,
+    board: Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")],
+    runner: Annotated[
+        str,
+        typer.Option(
+            "--runner", metavar="TOOL", help="The flash tool; default: the board's first.", show_default=False
+        ),
+    ] = "",
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+    dry_run: parameters.DryRun = False,
+    output_dir: parameters.OutputDir = None,
+    io: parameters.Io = "arena",
+    dim: parameters.Dims = None,
+    template: parameters.TemplateName = "",
+    option: parameters.TemplateOptions = None,
+) -> None:
+    """Compile, build and flash a model, and run it once.
+
+    Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
+    outputs differ from onnxruntime's.
+    """
+    options = parameters.options(io, dim, template, option)
+    if dry_run:
+        lines = workflow.flash_plan(
+            model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options
+        )
+        out.result({"commands": lines})
+        for line in lines:
+            out.text(line)
+        return
+    ready = workflow.flash_model(
+        model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options
+    )
+    described = ready.prepared.manifest
+    assert described.project is not None
+    out.result(
+        {
+            "board": ready.prepared.board.name,
+            "folder": str(ready.prepared.folder),
+            "port": ready.device.port if ready.device else None,
+            "probe": ready.device.probe if ready.device else None,
+            "runner": ready.runner,
+            "verified": ready.verified,
+            "build_hash": described.project.build_hash,
+            "model_hash": described.model_hash,
+            "smoke": {
+                "time": ready.smoke.time,
+                "unit": ready.smoke.unit,
+                "compared_with": ready.smoke.compared_with or None,
+            },
+        }
+    )
+    out.text(f"ready: mtool run, verify, bench --board {ready.prepared.board.name}")

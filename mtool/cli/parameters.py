@@ -1,0 +1,106 @@
+"""Parameters that several commands take, and how their text is read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool.errors import UsageError
+from mtool.plan import plan
+from mtool.workflow import Options
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
+BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
+OutputDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-dir",
+        "-d",
+        metavar="DIR",
+        help="The project folder; default: build/<model>-<board>.",
+        show_default=False,
+    ),
+]
+Io = Annotated[
+    plan.Io,
+    typer.Option("--io", help="Inputs and outputs lie in the arena, or in memory of the caller."),
+]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=N", help="The value of a symbolic dimension; may be repeated.", show_default=False
+    ),
+]
+TemplateName = Annotated[
+    str,
+    typer.Option(
+        "--template", "-t", metavar="NAME|DIR", help="A template; default: the board's first.", show_default=False
+    ),
+]
+TemplateOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the inputs that are drawn.")]
+HOST = "host"  # the board that is always there
+Port = Annotated[
+    str,
+    typer.Option(
+        "--port",
+        "-p",
+        metavar="DEVICE",
+        help="The board's serial port; default: MTOOL_PORT, mtool.toml, the single match.",
+        show_default=False,
+    ),
+]
+Probe = Annotated[
+    str,
+    typer.Option(
+        "--probe",
+        metavar="SERIAL",
+        help="The USB serial number of the board or its probe, or its beginning; default: MTOOL_PROBE.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
+
+
+def options(io: plan.Io, dims: Sequence[str] | None, template: str, template_options: Sequence[str] | None) -> Options:
+    """Return how to compile, from what was given on the command line.
+
+    Raises:
+        UsageError: a pair is not NAME=VALUE, or a dimension is not a positive number.
+    """
+    return Options(
+        io=io,
+        dims=dimensions(dims),
+        template=template,
+        template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
+    )
+
+
+def dimensions(dims: Sequence[str] | None) -> dict[str, int]:
+    """Return the values of symbolic dimensions, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    values = {}
+    for text in dims or ():
+        name, value = _pair(text, "--dim", "batch=1")
+        if not value.isdecimal() or int(value) < 1:
+            raise UsageError(
+                f"--dim {text}: {value!r} is not a number of at least 1", hint="for instance: --dim batch=1"
+            )
+        values[name] = int(value)
+    return values
+
+
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
+    return name, value

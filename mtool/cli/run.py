@@ -1,0 +1,108 @@
+"""`mtool run`: a model's outputs on a board."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from mtool import workflow
+from mtool.cli import parameters
+from mtool.cli.boards import FLASH, RAM, capacity
+from mtool.cli.output import Output
+from mtool.errors import UsageError
+from mtool.workflow import Ran
+from mtool.workflow.samples import Array
+
+_SHOWN = 16  # elements of an output that are printed
+
+
+def run(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", "-i", metavar="X.npz|X.npy", help="One or more samples; default: one drawn.", show_default=False
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
+    ] = None,
+    seed: parameters.Seed = 0,
+    output_dir: parameters.OutputDir = None,
+    io: parameters.Io = "arena",
+    dim: parameters.Dims = None,
+    template: parameters.TemplateName = "",
+    option: parameters.TemplateOptions = None,
+) -> None:
+    """Run a model on a board and show its outputs."""
+    if output is not None:
+        _check_output(output)
+    ran = workflow.run(
+        model,
+        board=board,
+        inputs=input,
+        folder=output_dir,
+        options=parameters.options(io, dim, template, option),
+        seed=seed,
+    )
+    if output is not None:
+        _save(output, ran.stacked())
+    out.result(
+        {
+            "model": ran.prepared.manifest.model_file,
+            "board": ran.prepared.board.name,
+            "folder": str(ran.prepared.folder),
+            "samples": len(ran.outputs),
+            "cost": ran.cost.as_json(),
+            "outputs": {name: _finite(value) for name, value in ran.stacked().items()},
+        }
+    )
+    _print(out, ran)
+
+
+def _print(out: Output, ran: Ran) -> None:
+    out.text()
+    for sample in ran.outputs[:_SHOWN]:
+        for name, value in sample.items():
+            out.text(f"  {name:<9} {described(value)}")
+    if len(ran.outputs) > _SHOWN:
+        out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
+    board = ran.prepared.board
+    for label, needed, there in (
+        ("flash", ran.cost.flash(), capacity(board, FLASH)),
+        ("ram", ran.cost.ram(), capacity(board, RAM)),
+    ):
+        out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
+
+
+def described(value: Array) -> str:
+    """Return an output in one line, with the index of its largest element if it has several."""
+    flat = value.reshape(-1)
+    shown = " ".join(f"{element:.6g}" if flat.dtype.kind == "f" else str(element) for element in flat[:_SHOWN])
+    more = f" … {flat.size} in all" if flat.size > _SHOWN else ""
+    largest = f"   argmax {int(flat.argmax())}" if flat.size > 1 and flat.dtype.kind in "fiu" else ""
+    return f"[ {shown}{more} ]{largest}"
+
+
+def _check_output(path: Path) -> None:
+    if path.suffix != ".npz":
+        raise UsageError(f"--output {path}: outputs are written as .npz", hint=f"--output {path.with_suffix('.npz')}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--output {path}: there is no folder {path.parent}")
+
+
+def _save(path: Path, outputs: dict[str, Array]) -> None:
+    try:
+        np.savez(path, **outputs)  # type: ignore[arg-type]
+    except OSError as refused:
+        raise UsageError(f"{path} can't be written", details=[str(refused)]) from None
+
+
+def _finite(value: Array) -> Any:
+    """Return an array as nested lists; what is not finite as text, which JSON has no number for."""
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        return np.where(np.isfinite(value), value.astype(object), value.astype(str)).tolist()
+    return value.tolist()

@@ -1,0 +1,85 @@
+"""`mtool verify`: a model's outputs on a board against a reference."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool import boards, workflow
+from mtool.cli import parameters
+from mtool.cli.output import Output, table
+from mtool.session.verify import Difference
+from mtool.workflow.wording import share
+
+_BAR = 40  # columns of the longest bar of a histogram
+
+
+def verify(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    golden: Annotated[
+        Path | None,
+        typer.Option(
+            "--golden",
+            "-g",
+            metavar="G.npz",
+            help="Inputs x0.. and outputs y0..; default: onnxruntime.",
+            show_default=False,
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="How many to draw, without --golden.")] = 4,
+    seed: parameters.Seed = 0,
+    lsb: Annotated[
+        int | None,
+        typer.Option(
+            "--lsb",
+            min=0,
+            help="Steps that integers may differ by; default: 0 with an FPU, else 1.",
+            show_default=False,
+        ),
+    ] = None,
+    atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
+    rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
+    output_dir: parameters.OutputDir = None,
+    io: parameters.Io = "arena",
+    dim: parameters.Dims = None,
+    template: parameters.TemplateName = "",
+    option: parameters.TemplateOptions = None,
+) -> None:
+    """Compare a model's outputs with a reference.
+
+    The reference is a golden file, or onnxruntime. Ends with exit code 9 if they differ by more than is allowed.
+    """
+    default = workflow.default_tolerance(boards.get(board))
+    report = workflow.verify(
+        model,
+        board=board,
+        golden=golden,
+        tolerance=dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol),
+        samples=samples,
+        seed=seed,
+        folder=output_dir,
+        options=parameters.options(io, dim, template, option),
+    )
+    out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
+    for output in report.outputs:
+        out.text(f"{output.name}   {'equal' if output.differing == 0 else 'within' if output.within else 'DIFFERS'}")
+        _print(out, output)
+    report.check()
+    out.text(f"{model.name} on {board} matches {report.reference} over {report.samples} samples")
+
+
+def _print(out: Output, output: Difference) -> None:
+    if output.differing == 0:
+        out.text(f"  {output.elements:,} elements, all equal")
+        return
+    in_steps = f"{output.max_lsb} LSB" if output.max_lsb is not None else None
+    largest = in_steps or (f"{output.max_abs:.3g}" if output.max_abs is not None else "what is not finite")
+    fraction = share(output.differing, output.elements)
+    out.text(f"  {output.differing:,} of {output.elements:,} elements differ ({fraction}), by {largest} at most")
+    out.text(f"  allowed: {output.allowed}")
+    most = max((count for _, count in output.histogram), default=1)
+    rows = [[f"  {label}", f"{count:,}", "█" * max(1, _BAR * count // most)] for label, count in output.histogram]
+    out.text(table(("", "", ""), rows, right=(1,)))

@@ -1,0 +1,30 @@
+"""What a user does with a model, whole: compile, build, run, verify, bench. The command line's twin in Python."""
+
+from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
+from mtool.workflow.execution import Ran, run
+from mtool.workflow.flashing import Ready, flash_model, flash_plan
+from mtool.workflow.stages import Model, Options, Prepared, build_model, compile, open, prepare, write_sources
+from mtool.workflow.verification import default_tolerance, verify
+
+__all__ = [
+    "ALL_KINDS",
+    "Cost",
+    "Model",
+    "Options",
+    "Prepared",
+    "Ran",
+    "Ready",
+    "bench",
+    "build_model",
+    "comparison",
+    "compile",
+    "cost_of",
+    "default_tolerance",
+    "flash_model",
+    "flash_plan",
+    "open",
+    "prepare",
+    "run",
+    "verify",
+    "write_sources",
+]

@@ -1,0 +1,143 @@
+"""What a model costs on a board: instructions or time, flash, RAM, stack."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool import session
+from mtool.boards import Board
+from mtool.build import Size, measure
+from mtool.manifest import Manifest
+from mtool.session import Device
+from mtool.session.bench import Speed, measure_speed
+from mtool.workflow.samples import Sample, seeded
+from mtool.workflow.stages import Options, Prepared, build_model, compile
+from mtool.workflow.wording import amount, kilobytes
+
+STANDALONE = "standalone"
+ALL_KINDS = ("host_driven", STANDALONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Figures of one inference, and of the firmware that does nothing else.
+
+    instructions: of one inference, where the emulator counts them; else None.
+    time_ns: median wall-clock time of one inference, where the timer measures that; else None.
+    macs: nominal multiply-accumulates of the model.
+    flash_code_bytes: the whole standalone image (startup, entry point, no RPC) without the model's constants;
+        on the host the model's own functions alone.
+    flash_const_bytes: the model's constants: weights, biases, scales, tables.
+    arena_bytes: activations, with the inputs and outputs unless the caller keeps them.
+    arena_bound_bytes: a lower bound of `arena_bytes` for this model.
+    ram_static_bytes: .data and .bss without the arena and the stack.
+    stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
+    """
+
+    model: str
+    board: str
+    instructions: int | None
+    time_ns: float | None
+    macs: int
+    flash_code_bytes: int
+    flash_const_bytes: int
+    arena_bytes: int
+    arena_bound_bytes: int
+    ram_static_bytes: int
+    stack_bytes: int | None
+
+    @property
+    def instructions_per_mac(self) -> float | None:
+        """Return instructions per multiply-accumulate, or None if either is not known."""
+        return self.instructions / self.macs if self.instructions is not None and self.macs else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return {**asdict(self), "instructions_per_mac": self.instructions_per_mac}
+
+    def speed(self) -> str:
+        """Return the speed in words."""
+        if self.instructions is not None:
+            each = f" ({self.instructions_per_mac:.2f} per MAC)" if self.instructions_per_mac is not None else ""
+            return f"{self.instructions:,} instructions{each}"
+        return f"{self.time_ns / 1e3:,.1f} µs" if self.time_ns is not None else "not measured"
+
+    def flash(self) -> str:
+        """Return the flash in words."""
+        total = self.flash_code_bytes + self.flash_const_bytes
+        parts = f"code {kilobytes(self.flash_code_bytes)}, constants {kilobytes(self.flash_const_bytes)}"
+        return f"{kilobytes(total)}  ({parts})"
+
+    def ram(self) -> str:
+        """Return the RAM in words."""
+        total = self.arena_bytes + self.ram_static_bytes + (self.stack_bytes or 0)
+        stack = "not measured" if self.stack_bytes is None else kilobytes(self.stack_bytes)
+        parts = f"arena {kilobytes(self.arena_bytes)}, data {kilobytes(self.ram_static_bytes)}, stack {stack}"
+        return f"{kilobytes(total)}  ({parts})"
+
+
+def bench(
+    path: str | Path,
+    *,
+    board: str | Board,
+    number: int = 1,
+    repeat: int = 3,
+    folder: Path | None = None,
+    options: Options | None = None,
+) -> Cost:
+    """Compile, build and run a model, and measure what it costs.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        number: inferences between two readings of the timer.
+        repeat: readings, of which the median counts.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    prepared = build_model(compile(path, board=board, options=options), folder, kinds=ALL_KINDS)
+    with session.open(prepared.folder) as device:
+        (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+        return cost_of(prepared, device, inputs, number=number, repeat=repeat)
+
+
+def cost_of(prepared: Prepared, device: Device, inputs: Sample, *, number: int = 1, repeat: int = 1) -> Cost:
+    """Measure what an inference costs on a device that is open; the standalone firmware must be built too."""
+    speed = measure_speed(device, inputs, number=number, repeat=repeat)
+    return _cost(
+        prepared.manifest, prepared.board, speed, measure(prepared.built.firmware[STANDALONE], prepared.manifest)
+    )
+
+
+def _cost(manifest: Manifest, board: Board, speed: Speed, size: Size) -> Cost:
+    counted = speed.unit == "instructions"
+    return Cost(
+        model=manifest.model,
+        board=board.name,
+        instructions=round(speed.median) if counted else None,
+        time_ns=None if counted else speed.median,
+        macs=manifest.macs,
+        flash_code_bytes=size.flash_code_bytes,
+        flash_const_bytes=size.flash_const_bytes,
+        arena_bytes=manifest.arena_bytes,
+        arena_bound_bytes=manifest.arena_bound_bytes,
+        ram_static_bytes=size.ram_static_bytes,
+        stack_bytes=speed.stack_bytes,
+    )
+
+
+def comparison(costs: Sequence[Cost]) -> list[list[str]]:
+    """Return rows that put costs side by side: a label and a figure of each."""
+    return [
+        ["one inference", *(cost.speed() for cost in costs)],
+        ["MACs", *(amount(cost.macs) for cost in costs)],
+        ["flash: code", *(f"{cost.flash_code_bytes:,} B" for cost in costs)],
+        ["flash: constants", *(f"{cost.flash_const_bytes:,} B" for cost in costs)],
+        ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
+        ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
+        ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
+    ]

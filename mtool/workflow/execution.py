@@ -1,0 +1,83 @@
+"""Run a model on a board, once or over samples."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mtool import session
+from mtool.boards import Board
+from mtool.workflow import samples as sampling
+from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
+from mtool.workflow.samples import Array, Sample
+from mtool.workflow.stages import Options, Prepared, build_model, compile
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run gave: the outputs of each sample, and what an inference costs."""
+
+    prepared: Prepared
+    inputs: tuple[Sample, ...]
+    outputs: tuple[Sample, ...]
+    cost: Cost
+
+    def stacked(self) -> dict[str, Array]:
+        """Return each output over all samples: of the model's own shape for one sample, else with an axis before it."""
+        names = self.outputs[0]
+        if len(self.outputs) == 1:
+            return dict(names)
+        return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
+
+
+def run(
+    path: str | Path,
+    *,
+    board: str | Board,
+    inputs: Path | Sequence[Sample] | None = None,
+    folder: Path | None = None,
+    options: Options | None = None,
+    seed: int = 0,
+) -> Ran:
+    """Compile, build and run a model.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
+            drawn with `seed`.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        seed: of the drawn sample.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = compile(path, board=board, options=options)
+    tensors = model.manifest.inputs
+    if inputs is None:
+        drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
+    else:
+        drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
+    prepared = build_model(model, folder, kinds=ALL_KINDS)
+    start = time.monotonic()
+    with session.open(prepared.folder) as device:
+        outputs = [device.run(sample) for sample in drawn]
+        cost = cost_of(prepared, device, drawn[-1])
+    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
+    return Ran(prepared, tuple(drawn), tuple(outputs), cost)
+
+
+def run_samples(prepared: Prepared, inputs: Sequence[Sample]) -> list[Sample]:
+    """Run a built project on each sample and return the outputs in the same order."""
+    with session.open(prepared.folder) as device:
+        return [device.run(sample) for sample in inputs]
+
+
+def _where(board: Board) -> str:
+    return f"{board.name} in {board.emulator.program}" if board.emulator else board.description

@@ -1,0 +1,264 @@
+"""From a model to a board that runs it: compile, build, flash, shake hands, one inference."""
+
+import contextlib
+import dataclasses
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import boards, flash, manifest, session
+from mtool import build as building
+from mtool.boards import Board
+from mtool.errors import FlashError, MtoolError
+from mtool.flash import Job, Runner, failures, halted, locks, ports
+from mtool.flash.ports import Attached
+from mtool.manifest import Manifest
+from mtool.project import template
+from mtool.session import Device
+from mtool.session.verify import compare
+from mtool.transport.emulator import Channel
+from mtool.workflow import reference, wording
+from mtool.workflow import samples as sampling
+from mtool.workflow.stages import Model, Options, Prepared, build_model, compile
+from mtool.workflow.verification import default_tolerance
+
+log = logging.getLogger(__name__)
+
+KIND = "host_driven"
+_START_S = 10.0  # a board may take so long from its reset to its first answer
+_HASH_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Smoke:
+    """One inference on the board: the time by its timer in `unit`, and whether the outputs are the reference's."""
+
+    time: float
+    unit: str
+    compared_with: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A board that runs a model.
+
+    Attributes:
+        prepared: the project that was built.
+        device: the board's port and probe; None for an emulator, and for a board whose port was not found.
+        runner: which tool flashed it.
+        seconds: how long that took.
+        verified: the tool read the flash back.
+        smoke: the inference that was run.
+    """
+
+    prepared: Prepared
+    device: Attached | None
+    runner: str
+    seconds: float
+    verified: bool
+    smoke: Smoke
+
+
+def flash_model(
+    path: str | Path,
+    *,
+    board: str | Board,
+    runner: str = "",
+    port: str = "",
+    probe: str = "",
+    folder: Path | None = None,
+    options: Options | None = None,
+) -> Ready:
+    """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        runner: the flash tool; default: the board's first that is installed.
+        port: the serial port; default: MTOOL_PORT, mtool.toml, the single match.
+        probe: the probe's USB serial number, or its beginning; default: MTOOL_PROBE, mtool.toml, the single match.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+
+    Raises:
+        BoardError: several boards match, or what was asked for is not attached.
+        FlashError: no board is attached, or the tool failed.
+        CommunicationError: the firmware does not answer, or it is another one.
+        MismatchError: its outputs are not those of onnxruntime.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    emulated = chosen.name == "gdb" and not port and target.emulator is not None
+    device = None if emulated else _find(target, port, probe)
+    if not emulated:
+        chosen.probe_version()  # before all the work
+    model = compile(path, board=target, options=options)
+    prepared = build_model(model, folder, kinds=(KIND,))
+    with locks.locked(device.probe or device.port if device else ""):
+        if emulated:
+            return _flash_emulator(model, prepared, chosen)
+        flashed = _flash(prepared, chosen, device)
+        opened = session.open(prepared.folder, port=_port_of(target, device, chosen), timeout_s=_START_S)
+        with opened:
+            smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
+    return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+
+
+def flash_plan(
+    path: str | Path,
+    *,
+    board: str | Board,
+    runner: str = "",
+    port: str = "",
+    probe: str = "",
+    folder: Path | None = None,
+    options: Options | None = None,
+) -> list[str]:
+    """Return the commands that `flash_model` would run, as a shell would take them; nothing is written or run.
+
+    Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(port, probe))
+    model = compile(path, board=target, options=options)
+    tree = model.project_tree()
+    described = Manifest.model_validate_json(tree[manifest.FILE_NAME])
+    project = described.project
+    assert project is not None
+    place = folder or model.default_folder()
+    job = _job(place, described, chosen, device)
+    before = []
+    if chosen.name == "gdb" and target.emulator is not None:
+        job = dataclasses.replace(job, port="127.0.0.1:PORT")
+        before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
+    baud = f" at {target.usb.uart} baud" if target.usb else ""
+    return [
+        f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(place))}",
+        *building.plan(project, (KIND,)),
+        *before,
+        *flash.plan(chosen, job),
+        f"# hello{baud}: expect {_hashes(described)}",
+        f"# smoke: one inference, compared with {reference.NAME}",
+    ]
+
+
+def _template_of(board: Board, options: Options | None) -> str:
+    named = options.template if options and options.template else next(iter(board.templates), "")
+    return template.load(named).name if named else ""
+
+
+def _find(board: Board, port: str, probe: str) -> Attached | None:
+    """Return the device that is meant; None where only the tool can tell whether it is there."""
+    want = ports.wanted(port, probe)
+    found = ports.attached()
+    device = ports.resolve(board, want, found)
+    if device is not None:
+        log.info("found     %s   %s", board.description, device)
+    elif board.usb and board.usb.ids and sys.platform == "linux":
+        raise FlashError(
+            f"no {board.name} is attached",
+            details=[f"looked for: USB {', '.join(board.usb.ids)}", *(str(other) for other in found if other.port)],
+            hint=failures.no_device_hint(),
+        )
+    return device
+
+
+def _port_of(board: Board, device: Attached | None, runner: Runner) -> str:
+    """Return the port to talk to; after a flash the board may come back at another one."""
+    if device is not None and device.port:
+        deadline = time.monotonic() + _START_S
+        while device.port.startswith("/") and not Path(device.port).exists():
+            again = ports.resolve(board, ports.Wanted(probe=device.probe)) if device.probe else None
+            if again is not None and again.port:
+                return again.port
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        return device.port
+    return ports.require(board, ports.Wanted()).port
+
+
+def _job(folder: Path, described: Manifest, runner: Runner, device: Attached | None) -> Job:
+    assert described.project is not None
+    return flash.job_of(
+        folder.absolute(),
+        described.project,
+        runner,
+        kind=KIND,
+        port=device.port if device else "",
+        probe=device.probe if device else "",
+    )
+
+
+def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash.Flashed:
+    flashed = flash.flash(runner, _job(prepared.folder, prepared.manifest, runner, device))
+    _told_flashed(flashed, prepared)
+    return flashed
+
+
+def _told_flashed(flashed: flash.Flashed, prepared: Prepared) -> None:
+    size = building.measure(prepared.built.firmware[KIND], prepared.manifest)
+    total = wording.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
+    note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
+    log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
+
+
+def _flash_emulator(model: Model, prepared: Prepared, runner: Runner) -> Ready:
+    """Flash a halted emulator, which then runs the firmware; the session is with that very emulator."""
+    emulator = prepared.board.emulator
+    assert emulator is not None
+    firmware = prepared.built.firmware[KIND].absolute()
+    transport, port = halted.open_halted(emulator, firmware, channel=_channel(prepared.manifest))
+    with contextlib.ExitStack() as stack:
+        stack.callback(transport.close)
+        flashed = _flash(prepared, runner, Attached(port, "", "", ""))
+        device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S))
+        smoke = _smoke(device, model, baud=None)
+    return Ready(prepared, None, runner.name, flashed.seconds, flashed.verified, smoke)
+
+
+def _channel(described: Manifest) -> Channel:
+    assert described.project is not None
+    return "uart" if described.project.transport == "serial" else "semihosting"
+
+
+def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
+    """Tell the hashes of the firmware that answered, and run one inference."""
+    described = device.manifest
+    log.info("  %-9s          %s%s", "hello", _hashes(described), f" at {baud} baud" if baud else "")
+    samples = sampling.seeded(described.inputs, count=1, seed=0)
+    outputs = [device.run(sample) for sample in samples]
+    compared_with = _compare(model, samples, outputs)
+    timing = device.time(1, 1)
+    note = f"1 inference, {_time(timing.median, timing.unit)}, "
+    note += f"equal to {compared_with}" if compared_with else f"not compared: {reference.NAME} can't run it here"
+    log.info("  %-9s          %s", "smoke", note)
+    return Smoke(timing.median, timing.unit, compared_with)
+
+
+def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]) -> str:
+    """Hold the outputs to onnxruntime's; return its name, or "" if it is not installed or can't run the model."""
+    try:
+        expected = reference.outputs(model.path, samples)
+    except MtoolError:
+        return ""
+    tolerance = default_tolerance(model.board)
+    compare(model.manifest.outputs, expected, outputs, tolerance=tolerance, reference=reference.NAME).check()
+    return reference.NAME
+
+
+def _time(median: float, unit: str) -> str:
+    return f"{median:,.0f} instructions" if unit == "instructions" else f"{median / 1e6:.3g} ms"
+
+
+def _hashes(described: Manifest) -> str:
+    assert described.project is not None
+    build, model = described.project.build_hash[:_HASH_DIGITS], described.model_hash[:_HASH_DIGITS]
+    return f"build {build} model {model}"

@@ -1,0 +1,69 @@
+"""onnxruntime as the reference: the same model on the host, with every graph optimisation off."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtool.errors import BuildError, ModelError
+from mtool.workflow.samples import Sample
+
+NAME = "onnxruntime"
+INSTALL = "pip install 'mtool[verify]'"
+
+
+def version() -> str:
+    """Return onnxruntime's version, or "" if it is not installed."""
+    try:
+        return importlib.metadata.version(NAME)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def outputs(model: Path, samples: Sequence[Sample], *, optimised: bool = False) -> list[Sample]:
+    """Run the model on each sample with onnxruntime; the outputs by name, in the same order.
+
+    Args:
+        model: the ONNX file.
+        samples: inputs by name.
+        optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
+
+    Raises:
+        BuildError: onnxruntime is not installed.
+        ModelError: onnxruntime refuses the model or an input.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise BuildError(
+            "onnxruntime is not installed",
+            details=["it is what the outputs are compared with"],
+            hint=f"{INSTALL}, or give a file of expected outputs: --golden G.npz",
+        ) from None
+    options: Any = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        session: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        return [dict(zip(names, session.run(names, sample), strict=True)) for sample in samples]
+    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
+        raise ModelError(
+            f"onnxruntime can't run {model}",
+            details=str(refused).splitlines()[:3],
+            hint="give a file of expected outputs: --golden G.npz",
+        ) from None
+
+
+def own_spread(model: Path, samples: Sequence[Sample], name: str, step: float) -> int:
+    """Return by how many steps onnxruntime's output differs from itself, with and without its optimisations.
+
+    The two round in different places. No other implementation can be held to less.
+    """
+    plain, optimised = outputs(model, samples), outputs(model, samples, optimised=True)
+    furthest = max(float(np.abs(a[name] - b[name]).max(initial=0)) for a, b in zip(plain, optimised, strict=True))
+    return round(furthest / step)

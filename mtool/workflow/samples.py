@@ -1,0 +1,144 @@
+"""Inputs and outputs of a model as samples: read from .npz and .npy files, or drawn from a seed.
+
+A sample is a dictionary from tensor name to an array of the model's own shape and type.
+"""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mtool.errors import UsageError
+from mtool.manifest import Tensor
+from mtool.workflow import wording
+
+Array = NDArray[Any]
+Sample = dict[str, Array]
+
+
+def read(path: Path) -> dict[str, Array]:
+    """Read a .npz file, or a .npy file as its only array, named "x0".
+
+    Raises:
+        UsageError: it is missing, or not such a file.
+    """
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        raise UsageError(
+            f"{path} is not a NumPy file of plain arrays", hint="write it with numpy.savez or numpy.save"
+        ) from None
+
+
+def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
+    """Read one or more samples of the model's inputs.
+
+    Arrays go by the input's name, or "x0", "x1"… in the model's order, or "x" where there is but one
+    input. Each has the input's shape, or a leading axis of samples before it; a batch of 1 may be left out.
+
+    Raises:
+        UsageError: an input is missing, or has another shape or type than the model's.
+    """
+    arrays = read(path)
+    columns = {}
+    for index, tensor in enumerate(tensors):
+        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(tensors) == 1 else [])]
+        columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path, one_is_allowed=True)
+    return _rows(columns, path)
+
+
+def golden_of(path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[list[Sample], list[Sample]]:
+    """Read a golden file: inputs "x0".. and outputs "y0".., each with a leading axis of samples.
+
+    Raises:
+        UsageError: an array is missing, or has another shape or type than the model's.
+    """
+    arrays = read(path)
+    columns = {}
+    for letter, tensors in (("x", inputs), ("y", outputs)):
+        for index, tensor in enumerate(tensors):
+            key = f"{letter}{index}"
+            columns[key] = _split(_pick(arrays, [key], path), tensor, path, one_is_allowed=False)
+    rows = _rows(columns, path)
+    return (
+        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(inputs)} for row in rows],
+        [{tensor.name: row[f"y{index}"] for index, tensor in enumerate(outputs)} for row in rows],
+    )
+
+
+def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
+    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution."""
+    random = np.random.default_rng(seed)
+    return [{tensor.name: _draw(tensor, random) for tensor in tensors} for _ in range(count)]
+
+
+def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind == "b":
+        return random.integers(0, 2, tensor.shape).astype(bool)
+    if dtype.kind == "f":
+        if tensor.scale is not None:  # it goes straight into a QuantizeLinear: cover its 8 bits
+            zero_point = tensor.zero_point[0] if tensor.zero_point else 0
+            low = 0 if zero_point > 127 else -128
+            steps = random.uniform(low - zero_point, low + 255 - zero_point, tensor.shape)
+            return (steps * tensor.scale[0]).astype(dtype)
+        return random.standard_normal(tensor.shape).astype(dtype)
+    if dtype.itemsize == 1 or tensor.scale is not None:
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, tensor.shape, dtype=dtype, endpoint=True)
+    return random.integers(0, 2, tensor.shape).astype(dtype)  # an index or a count: small and never negative
+
+
+def _pick(arrays: Mapping[str, Array], names: Sequence[str], path: Path) -> Array:
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    raise UsageError(
+        f"{path} has no array {names[0]!r}",
+        details=[f"it has: {', '.join(arrays) or 'nothing'}"],
+        hint=f"name the array one of: {', '.join(dict.fromkeys(names))}",
+    )
+
+
+def _split(array: Array, tensor: Tensor, path: Path, *, one_is_allowed: bool) -> list[Array]:
+    """Return the samples that lie in an array."""
+    if array.dtype != np.dtype(tensor.dtype):
+        raise UsageError(
+            f"{tensor.name} in {path} has another type than the model's",
+            details=[f"expected  {wording.tensor(tensor)}", f"found     {_described(array)}"],
+            hint=f"convert it: x.astype('{tensor.dtype}')",
+        )
+    without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
+    if one_is_allowed and array.shape in (tensor.shape, without_batch):
+        return [array.reshape(tensor.shape)]
+    if array.ndim > 0 and array.shape[1:] in (tensor.shape, without_batch):
+        return [sample.reshape(tensor.shape) for sample in array]
+    raise UsageError(
+        f"{tensor.name} in {path} has another shape than the model's",
+        details=[
+            f"expected  {wording.tensor(tensor)}, or an axis of samples before it",
+            f"found     {_described(array)}",
+        ],
+    )
+
+
+def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
+    counts = {name: len(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        raise UsageError(
+            f"{path} has no samples, or not as many for each tensor",
+            details=[f"{name}: {count}" for name, count in counts.items()],
+        )
+    length = next(iter(counts.values()), 0)
+    return [{name: column[row] for name, column in columns.items()} for row in range(length)]
+
+
+def _described(array: Array) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -1,0 +1,194 @@
+"""From a model to a built project: compile, project, build."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mtool import boards, filetree, manifest, project, resources, session
+from mtool import build as building
+from mtool.boards import Board
+from mtool.build import Built
+from mtool.compiler import compile_model
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest
+from mtool.plan.plan import Io
+from mtool.session import Device
+from mtool.workflow import wording
+
+_INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a model is compiled and its project made.
+
+    io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
+    dims: values of the model's symbolic dimensions.
+    template: a template's name or folder; empty: the board's first.
+    template_options: values of the template's options, as text.
+    """
+
+    io: Io = "arena"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    template: str = ""
+    template_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A compiled model: its C files and manifest, for one board."""
+
+    path: Path
+    board: Board
+    options: Options
+    files: FileTree
+    manifest: Manifest
+
+    def project_tree(self) -> FileTree:
+        """Return the project folder's files."""
+        return project.render(
+            self.files,
+            self.manifest,
+            self.board,
+            template=self.options.template,
+            options=self.options.template_options,
+        )
+
+    def sources(self) -> FileTree:
+        """Return what another build needs: the model's C, the headers of the runtime that it includes, `mtool.json`."""
+        files = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
+        headers = filetree.from_folder(resources.path("crt") / "include")
+        texts = list(files.values())
+        while texts:
+            for match in _INCLUDE.findall(texts.pop()):
+                name = match.decode()
+                if name in headers.files and name not in files:
+                    files[name] = headers[name]
+                    texts.append(headers[name])
+        return FileTree({**files, manifest.FILE_NAME: self.manifest.to_json()})
+
+    def default_folder(self) -> Path:
+        """Return where the project goes unless told: build/<model>-<board> below the working folder."""
+        return Path("build") / f"{self.manifest.model}-{self.board.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A project that is built: its folder, what `mtool.json` in it says, and what the build made."""
+
+    folder: Path
+    board: Board
+    manifest: Manifest
+    built: Built
+
+
+def compile(path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+    """Compile an ONNX model to C for a board; nothing is written.
+
+    Raises:
+        UsageError: there is no such file, or a symbolic dimension has no value.
+        ModelError: the model is malformed, or something in it can't be compiled.
+        BoardError: there is no such board.
+    """
+    start = time.monotonic()
+    target = boards.get(board) if isinstance(board, str) else board
+    chosen = options or Options()
+    source = Path(path)
+    compiled = compile_model(source, target, io=chosen.io, dims=chosen.dims)
+    described = compiled.manifest
+    inputs = ", ".join(map(wording.tensor, described.inputs))
+    outputs = ", ".join(map(wording.tensor, described.outputs))
+    size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
+    log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
+    functions = len({operator.name for operator in described.operators})
+    note = f"{wording.count(len(described.operators), 'operator')} in {wording.count(functions, 'function')}"
+    arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
+    _done("compile", start, f"{note}, {arena}")
+    return Model(source, target, chosen, compiled.files, described)
+
+
+def write_project(model: Model, folder: Path | None = None) -> Path:
+    """Write a compiled model's project folder and return it; files that are right already are left alone.
+
+    Raises:
+        UsageError: the folder holds something else, or a template or an option is unknown.
+    """
+    target = folder or model.default_folder()
+    filetree.write(model.project_tree(), target, marker=manifest.FILE_NAME, keep=("build",))
+    return target
+
+
+def write_sources(model: Model, folder: Path | None = None) -> Path:
+    """Write a compiled model's C and what it includes, without a project, and return the folder.
+
+    Args:
+        model: what `compile` returned.
+        folder: where to; default: build/<model>-<board>-c.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    default = model.default_folder()
+    target = folder or default.with_name(f"{default.name}-c")
+    filetree.write(model.sources(), target, marker=manifest.FILE_NAME)
+    return target
+
+
+def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
+    """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
+
+    Raises:
+        UsageError: the folder holds something else, or a template or an option is unknown.
+        FitError: the firmware does not fit the board.
+        BuildError: a toolchain is missing, or the build failed.
+    """
+    start = time.monotonic()
+    built = building.build(write_project(model, folder), kinds=kinds)
+    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {model.board.cpu}")
+    return Prepared(built.folder, model.board, built.manifest, built)
+
+
+def prepare(
+    path: str | Path,
+    *,
+    board: str | Board,
+    folder: Path | None = None,
+    options: Options | None = None,
+    kinds: Sequence[str] = ("host_driven",),
+) -> Prepared:
+    """Compile a model, write its project and build the firmware; does again only what is stale.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        kinds: the firmware kinds to build: "host_driven" is what a session drives, "standalone" runs by itself.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    return build_model(compile(path, board=board, options=options), folder, kinds=kinds)
+
+
+def open(what: "str | Path | Model | Prepared") -> Device:
+    """Start a session with a project's firmware; use it in a `with` statement.
+
+    Args:
+        what: a project folder that is built, or what `mtool.compile` or `mtool.prepare` returned.
+
+    Raises:
+        MtoolError: the build failed, or the firmware does not answer.
+    """
+    if isinstance(what, Model):
+        return session.open(build_model(what).folder)
+    return session.open(what.folder if isinstance(what, Prepared) else Path(what))
+
+
+def _done(stage: str, start: float, note: str) -> None:
+    log.info("  %-9s %4.1f s   %s", stage, time.monotonic() - start, note)

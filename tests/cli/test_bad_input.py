@@ -1,0 +1,185 @@
+"""Bad input ends with its exit code and one clear message, and leaves nothing half-written."""
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool.cli import app
+from mtool.session import opening
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def save(name: str, *nodes: onnx.NodeProto, shape: tuple[int | str, ...] = (1, 4), **constants: np.ndarray) -> str:
+    """Write a model with one float input "x", the given nodes and one output "y"; return the file's name."""
+    graph = helper.make_graph(
+        list(nodes),
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))],
+        [numpy_helper.from_array(value, key) for key, value in constants.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), name)
+    return name
+
+
+def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
+    return save(name, helper.make_node("Relu", ["x"], ["y"], "relu"), shape=shape)
+
+
+def with_weights_in(location: str) -> str:
+    """Write a model whose weights lie in another file."""
+    name = save("external.onnx", helper.make_node("Add", ["x", "w"], ["y"], "add"), w=np.ones((1, 4), np.float32))
+    model = onnx.load(name)
+    weights = model.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    entry = weights.external_data.add()
+    entry.key, entry.value = "location", location
+    Path(name).write_bytes(model.SerializeToString())
+    return name
+
+
+def fails(arguments: list[str], code: int, *messages: str, capsys: Captured, command: str = "run") -> None:
+    """Check that a command ends with a code, says all of `messages`, and leaves no folder."""
+    before = sorted(Path().rglob("*"))
+    assert app.invoke([command, *arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.err.count("error: ") == 1 and captured.err.endswith(f"exit {code}\n")
+    assert "Traceback" not in captured.err
+    for message in messages:
+        assert message in captured.err
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_a_missing_file(capsys: Captured) -> None:
+    fails(["nothing.onnx"], 2, "nothing.onnx", capsys=capsys)
+    fails(["."], 2, capsys=capsys)
+
+
+def test_a_file_that_is_not_onnx(capsys: Captured) -> None:
+    Path("text.onnx").write_text("this is no model\n")
+    fails(["text.onnx"], 3, "text.onnx", capsys=capsys)
+    Path("empty.onnx").write_bytes(b"")
+    fails(["empty.onnx"], 3, "empty.onnx", capsys=capsys)
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_model(kept: float, capsys: Captured) -> None:
+    data = DIGITS.read_bytes()
+    Path("short.onnx").write_bytes(data[: int(kept * len(data))])
+    fails(["short.onnx"], 3, "short.onnx", capsys=capsys)
+
+
+def test_unsupported_operators_are_listed_all_at_once(capsys: Captured) -> None:
+    name = save(
+        "odd.onnx",
+        helper.make_node("Conjure", ["x"], ["a"], "/head/conjure", domain="org.example"),
+        helper.make_node("Banish", ["x"], ["b"], "/head/banish", domain="org.example"),
+        helper.make_node("Add", ["a", "b"], ["y"], "/head/add"),
+    )
+    model = onnx.load(name)
+    model.opset_import.append(helper.make_opsetid("org.example", 1))
+    onnx.save(model, name)
+    fails([name], 3, "2 operators", "/head/conjure", "/head/banish", capsys=capsys)
+    fails([name], 3, "2 operators", "/head/conjure", "/head/banish", capsys=capsys, command="check")
+
+
+def test_a_dynamic_shape_wants_a_value(capsys: Captured) -> None:
+    name = relu("dynamic.onnx", shape=("batch", 4))
+    fails([name], 3, "batch", "--dim batch=1", capsys=capsys)
+    fails([name, "--dim", "batch=1", "--dim", "width=3"], 2, "width", capsys=capsys)
+    assert app.invoke(["run", name, "--dim", "batch=2"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [(np.zeros((1, 5), np.float32), "another shape"), (np.zeros((1, 4), np.float64), "another type")],
+)
+def test_an_input_of_another_shape_or_type(array: np.ndarray, message: str, capsys: Captured) -> None:
+    np.save("x.npy", array)
+    fails([relu("relu.onnx"), "--input", "x.npy"], 2, message, "float32[1,4]", capsys=capsys)
+
+
+def test_an_input_file_that_is_missing(capsys: Captured) -> None:
+    fails([relu("relu.onnx"), "--input", "x.npy"], 2, "x.npy does not exist", capsys=capsys)
+
+
+@pytest.mark.parametrize("location", ["../outside.bin", "/etc/hostname", "sub/../../outside.bin"])
+def test_external_data_outside_the_models_folder_is_refused(location: str, capsys: Captured) -> None:
+    fails([with_weights_in(location)], 3, "outside", capsys=capsys)
+
+
+def test_external_data_that_is_missing_or_cut_short(capsys: Captured) -> None:
+    fails([with_weights_in("weights.bin")], 3, "weights.bin", capsys=capsys)
+    Path("weights.bin").write_bytes(bytes(3))
+    fails([with_weights_in("weights.bin")], 3, capsys=capsys)
+
+
+def test_an_unknown_board(capsys: Captured) -> None:
+    fails([str(DIGITS), "--board", "mps2_an3866"], 6, "mps2_an386", "mtool boards", capsys=capsys)
+
+
+def test_an_unknown_template_or_option(capsys: Captured) -> None:
+    fails([str(DIGITS), "--template", "nowhere"], 2, "nowhere", capsys=capsys)
+    fails([str(DIGITS), "--option", "speed=11"], 2, "speed", capsys=capsys)
+
+
+def test_a_folder_that_is_not_mtools_is_left_alone(capsys: Captured) -> None:
+    Path("mine").mkdir()
+    Path("mine/thesis.txt").write_text("years of work")
+    fails([str(DIGITS), "--output-dir", "mine"], 2, "not made by mtool", capsys=capsys)
+    assert Path("mine/thesis.txt").read_text() == "years of work"
+
+
+def test_a_missing_compiler(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert app.invoke(["run", str(DIGITS)]) == 5
+    captured = capsys.readouterr()
+    assert "cc is not installed" in captured.err and "apt-get install" in captured.err
+    assert captured.err.endswith("exit 5\n")
+
+
+def built(name: str) -> Path:
+    """Build a model for the host and return its RPC firmware."""
+    assert app.invoke(["build", name, "-q"]) == 0
+    return Path("build", f"{Path(name).stem}-host", "build", "host_driven")
+
+
+def test_a_firmware_of_another_model(capsys: Captured) -> None:
+    one, other = relu("one.onnx"), relu("other.onnx", shape=(1, 5))
+    shutil.copy(built(other), built(one))
+    capsys.readouterr()
+    fails([one], 8, "one", "other", capsys=capsys)
+
+
+@pytest.mark.parametrize("program", ["exit 3", "kill -9 $$", "echo no frames at all", "sleep 100"])
+def test_a_firmware_that_ends_or_does_not_answer(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setitem(opening.open.__kwdefaults__, "timeout_s", 1.0)
+    name = relu("one.onnx")
+    firmware = built(name)
+    firmware.write_text(f"#!/bin/sh\n{program}\n")
+    capsys.readouterr()
+    start = time.monotonic()
+    fails([name], 8, capsys=capsys)
+    assert time.monotonic() - start < 10
+
+
+def test_an_output_file_that_cant_be_written(capsys: Captured) -> None:
+    name = relu("relu.onnx")
+    fails([name, "--output", "y.txt"], 2, "--output y.npz", capsys=capsys)
+    fails([name, "--output", "nowhere/y.npz"], 2, "no folder nowhere", capsys=capsys)

@@ -1,0 +1,48 @@
+"""mtool boards, mtool doctor."""
+
+import json
+import shutil
+
+import pytest
+
+from mtool import boards
+from mtool.build import toolchains
+from mtool.cli import app
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_boards_lists_all(capsys: Captured) -> None:
+    assert app.invoke(["boards", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    assert [board["name"] for board in document["boards"]] == list(boards.load_all())
+
+
+def test_one_board_is_shown_in_full(capsys: Captured) -> None:
+    assert app.invoke(["boards", "mps2_an386"]) == 0
+    shown = capsys.readouterr().out
+    assert "cortex-m4 dsp fpu" in shown and "0x20000000  4 MB" in shown and "qemu-system-arm" in shown
+
+
+def test_an_unknown_board_ends_with_6_and_names_its_neighbours(capsys: Captured) -> None:
+    assert app.invoke(["boards", "mps2_an368"]) == 6
+    assert "mps2_an386" in capsys.readouterr().err
+
+
+def test_doctor_names_what_is_there(capsys: Captured) -> None:
+    assert app.invoke(["doctor", "--json", "--board", "host"]) == 0
+    tools = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["tools"]}
+    assert tools["cc"]["version"] and tools["cc"]["install"] == ""
+    assert "qemu-system-arm" not in tools
+
+
+def test_doctor_gives_the_command_for_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: None if program == "arm-none-eabi-gcc" else f"/bin/{program}")
+    monkeypatch.setattr(toolchains, "_output", lambda argv: "/there 1.2.3")
+    assert app.invoke(["doctor"]) == 0  # the host board is complete
+    assert "sudo apt-get install gcc-arm-none-eabi" in capsys.readouterr().out
+    assert app.invoke(["doctor", "--board", "mps2_an386"]) == 5
+    captured = capsys.readouterr()
+    assert "sudo apt-get install gcc-arm-none-eabi" in captured.out
+    assert captured.err.startswith("error: arm-none-eabi-gcc is missing\n")

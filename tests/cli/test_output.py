@@ -1,0 +1,139 @@
+"""How the command line speaks: exit codes, errors, JSON, what goes where."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mtool import errors
+from mtool.cli import app
+from mtool.cli.output import Output
+
+ERRORS = [
+    errors.MtoolError,
+    errors.UsageError,
+    errors.ModelError,
+    errors.FitError,
+    errors.BuildError,
+    errors.BoardError,
+    errors.FlashError,
+    errors.CommunicationError,
+    errors.MismatchError,
+    errors.DeviceError,
+]
+
+Captured = pytest.CaptureFixture[str]
+
+
+def failing(error: BaseException) -> Callable[[Output], None]:
+    def boards(out: Output) -> None:
+        out.note("working")
+        raise error
+
+    return boards
+
+
+def with_command(monkeypatch: pytest.MonkeyPatch, command: Callable[..., None]) -> None:
+    monkeypatch.setattr(app, "COMMANDS", [command])
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_each_error_has_its_exit_code_and_form(
+    error: type[errors.MtoolError], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    with_command(monkeypatch, failing(error("it broke", details=["expected  1", "found     2"], hint="try again")))
+    assert app.invoke(["boards"]) == error.exit_code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"working\nerror: it broke\n  expected  1\n  found     2\ntry again\nexit {error.exit_code}\n"
+    )
+
+
+def test_an_error_is_json_too(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    with_command(monkeypatch, failing(errors.FitError("too large", details=["by 3 B"])))
+    assert app.invoke(["boards", "--json"]) == 4
+    described = {"what": "too large", "details": ["by 3 B"], "hint": "", "exit_code": 4}
+    assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "command": "boards", "error": described}
+
+
+def test_a_bug_ends_with_1_and_shows_its_traceback_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    with_command(monkeypatch, failing(KeyError("oops")))
+    assert app.invoke(["boards"]) == 1
+    brief = capsys.readouterr().err
+    assert "internal error: KeyError: 'oops'" in brief and "-vv" in brief and "Traceback" not in brief
+    assert app.invoke(["boards", "-vv"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+    assert app.invoke(["-vv", "boards"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_command(monkeypatch, failing(KeyboardInterrupt()))
+    assert app.invoke(["boards"]) == 130
+
+
+def test_quiet_leaves_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    with_command(monkeypatch, failing(errors.BoardError("no board")))
+    assert app.invoke(["boards", "-q"]) == 6
+    assert capsys.readouterr().err == "error: no board\nexit 6\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frobnicate"], "no such command 'frobnicate'"),
+        (["run"], "missing argument 'MODEL.onnx'"),
+        (["run", "m.onnx", "--frob"], "no such option: --frob"),
+        (["run", "m.onnx", "--io", "nowhere"], "invalid value for '--io'"),
+        (["verify", "m.onnx", "--samples", "0"], "invalid value for '--samples'"),
+        (["run", "m.onnx", "--dim", "batch"], "--dim batch: that is not NAME=VALUE"),
+        (["run", "m.onnx", "--dim", "batch=0"], "'0' is not a number of at least 1"),
+        (["run", "m.onnx", "--option", "opt"], "--option opt: that is not NAME=VALUE"),
+    ],
+)
+def test_usage_errors_end_with_2(arguments: list[str], message: str, capsys: Captured) -> None:
+    assert app.invoke(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ") and captured.err.endswith("exit 2\n")
+    assert message in captured.err
+
+
+def test_no_command_shows_the_help(capsys: Captured) -> None:
+    assert app.invoke([]) == 2
+    assert "Exit codes" in capsys.readouterr().err
+
+
+def test_every_command_has_help_and_the_common_options(capsys: Captured) -> None:
+    for command in app.COMMANDS:
+        assert app.invoke([command.__name__, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert all(option in shown for option in ("--json", "--verbose", "--quiet"))
+
+
+def test_the_version_is_one_line(capsys: Captured) -> None:
+    assert app.invoke(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("mtool ")
+
+
+def test_as_a_process(tmp_path: Path) -> None:
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, "-c", "from mtool.cli import main; main()"]
+    done = subprocess.run([*argv, "boards"], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mps2_an386" in done.stdout and "\x1b" not in done.stdout
+    wrong = subprocess.run([*argv, "run"], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+def test_importing_mtool_is_light() -> None:
+    code = "import sys, mtool; sys.exit(any(name in sys.modules for name in ('numpy', 'onnx', 'pydantic', 'typer')))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
