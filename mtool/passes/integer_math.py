@@ -51,6 +51,8 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
 
 
 def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
+    if expr.value >= len(node.inputs):
+        return False  # a table that was made here
     source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
     plain = all(index.op == "axis" and index.value == place for place, index in enumerate(expr.args))
     return plain and source == out

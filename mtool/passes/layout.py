@@ -264,6 +264,8 @@ def _store_transposed(state: _State) -> Graph | None:
         perms = {reader.attrs["perm"] for reader in readers if reader.op == "transpose"}
         if len(perms) != 1 or not all(reader.op in ("transpose", "loop") for reader in readers):
             continue
+        if any(value in state.producers for value in _whole_operands(node, graph)):
+            continue  # better fused into what makes it, in its layout
         perm = perms.pop()
 
         def stored(r: Rewriter, n: Node, perm: Shape = perm) -> None:

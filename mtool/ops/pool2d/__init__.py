@@ -7,9 +7,13 @@ import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, call, const
+from mtool.ops import window
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering, moves_integers
 from mtool.ops.pool2d.schedules import SCHEDULES
 from mtool.ops.schedule import KernelOp
+
+
+KERNEL_TYPES = (DType.FLOAT32, DType.INT8, DType.UINT8)
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -65,7 +69,10 @@ def _max(ctx: Lowering, node: Node) -> None:
 
 
 def _either(ctx: Lowering, node: Node) -> None:
-    if node.attrs["kind"] == "max":
+    dtype = ctx.types[node.inputs[0]].dtype
+    if node.attrs["kind"] == "lp" or len(node.attrs["kernel"]) > 2 or dtype not in KERNEL_TYPES:
+        window.pool(ctx, node, node.inputs[0], node.outputs[0])
+    elif node.attrs["kind"] == "max":
         moves_integers(_max)(ctx, node)
     else:
         _lower(ctx, node)

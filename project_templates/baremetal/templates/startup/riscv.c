@@ -44,7 +44,8 @@ __attribute__((section(".vectors"), naked, used)) void mt_reset(void)
     __asm__ volatile("la sp, mt_stack_top\n\t"
                      "la t0, mt_trap\n\t"
                      "csrw mtvec, t0\n\t"
-                     "j mt_start");
+                     "la t0, mt_start\n\t"
+                     "jr t0");
 }
 
 void mt_start(void)

@@ -1,0 +1,109 @@
+"""Small ONNX models for tests, and the host as a place to run their C."""
+
+import ctypes
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from mtool import codegen, passes, resources
+from mtool.errors import MtoolError
+from mtool.frontend.importer import import_graph
+from mtool.ir import Graph
+from mtool.ops.schedule import Target
+from mtool.plan import Plan, make_plan
+
+HOST = Target("host", frozenset({"fpu"}))
+NO_FPU = Target("cortex-m3", frozenset())
+FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
+SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
+
+Array = np.ndarray[Any, Any]
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[type, Sequence[int]]],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    """Return a model; output types are left to shape inference."""
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(shape))
+        for name, (dtype, shape) in inputs.items()
+    ]
+    made = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
+    initialisers = [numpy_helper.from_array(np.asarray(data), name) for name, data in (constants or {}).items()]
+    graph = helper.make_graph(list(nodes), "test", values, made, initialisers)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    return _typed(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+
+
+def _typed(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Give the outputs the types that mtool's importer infers for them."""
+    try:
+        types = import_graph(proto, "test").types
+    except MtoolError:
+        types = {}
+    for value in proto.graph.output:
+        if value.name in types:
+            dtype = helper.np_dtype_to_tensor_dtype(types[value.name].dtype.numpy)
+            value.CopyFrom(helper.make_tensor_value_info(value.name, dtype, types[value.name].shape))
+        else:
+            value.CopyFrom(helper.make_tensor_value_info(value.name, 1, [1]))
+    return proto
+
+
+def compiled(proto: onnx.ModelProto, target: Target = HOST, name: str = "test") -> Plan:
+    """Return the plan of a model."""
+    return make_plan(passes.run(import_graph(proto, name), target), target)
+
+
+def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
+    """Compile a plan's C with every warning an error and the undefined-behaviour sanitizer, and run it once."""
+    files, manifest = codegen.generate(plan, "test.onnx", "0" * 64)
+    for name in files:
+        (folder / name).write_bytes(files[name])
+    name = manifest.model
+    library = folder / "model.so"
+    include = resources.path("crt") / "include"
+    sources = [str(folder / f"{name}.c"), str(folder / f"{name}_weights.c")]
+    subprocess.run(
+        ["gcc", *FLAGS, *SANITIZE, "-O1", "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
+        check=True,
+    )
+    code = ctypes.CDLL(str(library))
+    arena = (ctypes.c_uint8 * manifest.arena_bytes).in_dll(code, f"{name}_arena")
+    for tensor in manifest.inputs:
+        data = np.ascontiguousarray(feeds[tensor.name]).tobytes()
+        assert len(data) == tensor.bytes and tensor.arena_offset is not None
+        ctypes.memmove(ctypes.byref(arena, tensor.arena_offset), data, len(data))
+    places = [ctypes.c_void_p.in_dll(code, f"{name}_arena_{kind}") for kind in ("inputs", "outputs")]
+    assert getattr(code, f"{name}_run")(*(ctypes.byref(place) for place in places)) == 0
+    results = []
+    for tensor in manifest.outputs:
+        assert tensor.arena_offset is not None
+        raw = bytes(arena)[tensor.arena_offset : tensor.arena_offset + tensor.bytes]
+        results.append(np.frombuffer(raw, tensor.dtype).reshape(tensor.shape))
+    return results
+
+
+def reference(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """Return onnxruntime's outputs, without its graph optimisations."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, {name: np.asarray(data) for name, data in feeds.items()}))
+
+
+def lowered(proto: onnx.ModelProto, target: Target = HOST) -> Graph:
+    """Return a model's graph after all passes."""
+    return passes.run(import_graph(proto, "test"), target)

@@ -1,0 +1,28 @@
+"""The shared models and their golden data, which lie beside a checkout and are never copied into it."""
+
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "shared" / "models"
+_KINDS = {
+    "kws": "float32 weightonly_int8 int8_qdq int8_qlinearconv int8_ortqdq int8_qop",
+    "ic": "float32 float32_nchw int8_qdq int8_qdq_nchw int8_qlinearconv int8_ortqdq int8_qop",
+    "vww": "float32 float32_nchw int8_qdq int8_qdq_nchw int8_ortqdq",
+    "ad": "float32 int8_qdq int8_ortqdq int8_qop",
+}
+ALL = tuple(f"{model}/{model}_{kind}" for model, kinds in _KINDS.items() for kind in kinds.split())
+
+needed = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason=f"the shared models are not at {FOLDER.name} beside the checkout"
+)
+
+
+def path(name: str) -> Path:
+    """Return the path of a shared model ("kws/kws_int8_qdq")."""
+    return FOLDER / f"{name}.onnx"
+
+
+def golden(name: str) -> Path:
+    """Return the path of its golden inputs and outputs."""
+    return FOLDER / f"{name}.golden.npz"

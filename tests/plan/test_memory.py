@@ -1,0 +1,57 @@
+import random
+
+import numpy as np
+import pytest
+from graphs import HOST, compiled, model
+from onnx import helper
+
+from mtool.plan.memory import Storage, lay_out, live_bound
+
+
+def overlaps(pieces: list[Storage], placed: dict[int, int]) -> list[tuple[int, int]]:
+    return [
+        (i, j)
+        for i in range(len(pieces))
+        for j in range(i)
+        if pieces[i].meets(pieces[j])
+        and placed[i] < placed[j] + pieces[j].bytes
+        and placed[j] < placed[i] + pieces[i].bytes
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_live_storages_never_overlap(seed: int) -> None:
+    chance = random.Random(seed)
+    pieces = []
+    for _ in range(chance.randrange(1, 25)):
+        first = chance.randrange(20)
+        pieces.append(Storage(chance.randrange(1, 500), first, first + chance.randrange(6)))
+    placed, size = lay_out(pieces)
+    assert not overlaps(pieces, placed)
+    assert size >= live_bound(pieces)
+    assert all(offset % 4 == 0 and offset + pieces[n].bytes <= size for n, offset in placed.items())
+
+
+def test_a_chain_of_elementwise_loops_runs_in_place() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Softmax", ["a"], ["y"])]
+    plan = compiled(model(nodes, {"x": (np.float32, (1, 8))}, ["y"], {"w": np.ones((8, 100), np.float32)}))
+    assert plan.arena_bytes == 32 + 400  # the softmax writes over its input
+
+
+def test_order_keeps_the_peak_low() -> None:
+    """Two wide branches, each reduced to little: computing one after the other needs one at a time."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("MatMul", ["x", "w2"], ["b"]),
+        helper.make_node("MatMul", ["a", "r"], ["c"]),
+        helper.make_node("MatMul", ["b", "r"], ["d"]),
+        helper.make_node("Concat", ["c", "d"], ["y"], axis=1),
+    ]
+    constants = {
+        "w": np.full((4, 1000), 0.5, np.float32),
+        "w2": np.full((4, 1000), 0.25, np.float32),
+        "r": np.ones((1000, 2), np.float32),
+    }
+    plan = compiled(model(nodes, {"x": (np.float32, (1, 4))}, ["y"], constants), HOST)
+    assert plan.arena_bytes < 4000 + 200
+    assert plan.arena_bytes == plan.arena_bound_bytes
