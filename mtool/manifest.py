@@ -43,12 +43,14 @@ class Tensor(Strict):
 class Operator(Strict):
     """One compiled operator, in the order of execution.
 
-    `name` is its C function's name, `label` what a person calls it ("conv2d 3x3"), `origins` the
-    ONNX nodes that went into it, `macs` its multiply-accumulates.
+    `name` is its own, `function` that of the C function which computes it (equal operators share one),
+    `label` what a person calls it ("conv2d 3x3"), `origins` the ONNX nodes that went into it, `macs` its
+    multiply-accumulates.
     """
 
     index: int
     name: str
+    function: str
     label: str
     schedule: str
     origins: tuple[str, ...]
@@ -64,7 +66,7 @@ class Project(Strict):
     """
 
     template: str
-    builder: Literal["host", "cmake", "west"]
+    builder: Literal["host", "cmake", "west", "arduino"]
     transport: Literal["process", "emulator", "serial"]
     board: Board
     build_hash: str

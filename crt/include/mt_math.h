@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "mt_half.h"
+#include "mt_scalar.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,7 +26,7 @@ extern "C" {
 #define MT_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define MT_UNROLL(n) MT_PRAGMA(unroll n)
-#elif defined(__GNUC__)
+#elif defined(__GNUC__) && __GNUC__ >= 8
 #define MT_UNROLL(n) MT_PRAGMA(GCC unroll n)
 #else
 #define MT_UNROLL(n)
@@ -98,24 +101,6 @@ static inline int32_t mt_quantise(float value, float scale, int32_t zero_point, 
     value = value > least ? value : least;
     return mt_round(value < most ? value : most) + zero_point;
 }
-
-/* NaN in gives NaN out, as in ONNX. */
-static inline float mt_max_f32(float a, float b) { return a >= b || a != a ? a : b; }
-static inline float mt_min_f32(float a, float b) { return a <= b || a != a ? a : b; }
-static inline double mt_max_f64(double a, double b) { return a >= b || a != a ? a : b; }
-static inline double mt_min_f64(double a, double b) { return a <= b || a != a ? a : b; }
-static inline int8_t mt_max_i8(int8_t a, int8_t b) { return a > b ? a : b; }
-static inline int8_t mt_min_i8(int8_t a, int8_t b) { return a < b ? a : b; }
-static inline uint8_t mt_max_u8(uint8_t a, uint8_t b) { return a > b ? a : b; }
-static inline uint8_t mt_min_u8(uint8_t a, uint8_t b) { return a < b ? a : b; }
-static inline int32_t mt_max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
-static inline int32_t mt_min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
-static inline int64_t mt_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t mt_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline float mt_abs_f32(float a) { return fabsf(a); }
-static inline double mt_abs_f64(double a) { return fabs(a); }
-static inline int32_t mt_abs_i32(int32_t a) { return a < 0 ? (int32_t)(0u - (uint32_t)a) : a; }
-static inline float mt_sigmoid_f32(float a) { return 1.0f / (1.0f + expf(-a)); }
 
 #ifdef __cplusplus
 }

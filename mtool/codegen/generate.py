@@ -59,6 +59,7 @@ def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file
         Operator(
             index=number,
             name=step.node.name,
+            function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
             schedule=step.schedule.name,
             origins=step.node.origins,

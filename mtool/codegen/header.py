@@ -56,4 +56,6 @@ def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
     for tensor in tensors:
         shape = ",".join(map(str, tensor.shape))
         lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; /* {tensor.dtype}[{shape}] */")
+    if not tensors:
+        lines.append("    uint8_t none; /* C has no empty structures */")
     return [*lines, "};", ""]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mtool.codegen.functions import Call, Function, Functions
+from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
@@ -20,6 +21,7 @@ def source(plan: Plan, functions: Functions, interface: Interface, banner: str) 
     """Return the C of the model."""
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
+    headers = sorted({name for function in functions.functions for name in function.kernel.headers})
     lines = [
         banner,
         _arena_map(plan),
@@ -27,14 +29,14 @@ def source(plan: Plan, functions: Functions, interface: Interface, banner: str) 
         "",
         "#include <string.h>",
         "",
-        '#include "mt_math.h"',
+        *(f'#include "{name}"' for name in ["mt_math.h", *headers]),
         f'#include "{model}_weights.h"',
         "",
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [*body, *_places(plan, interface), _entry_point(plan, functions, interface)]
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def _arena_map(plan: Plan) -> str:
@@ -134,7 +136,7 @@ def _places(plan: Plan, interface: Interface) -> list[str]:
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
         lines += [f"    {_cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
-        lines += ["};", ""]
+        lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines
 
 
@@ -243,6 +245,9 @@ def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
         else:
             assert not isinstance(source, str)
             kind, which = source
+            if kind == "output":
+                arguments.append(pointers[node.outputs[int(which)]])
+                continue
             arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
     text = f"{call.function.name}({', '.join(arguments)});"
     return text if call.function.name == f"{model}_{node.name}" else f"{text} /* {node.name} */"

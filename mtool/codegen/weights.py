@@ -13,7 +13,7 @@ WIDTH = 116
 
 def declaration(symbol: str, data: Array) -> str:
     """Return the C declaration of a constant, without `extern` and semicolon."""
-    return f"const {DType.of(data.dtype).c} {symbol}[{data.size}]"
+    return f"const MT_FLASH {DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
 
 
 def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> str:
@@ -30,18 +30,22 @@ def weights_header(banner: str, model: str, constants: Mapping[str, Array]) -> s
     guard = f"{model.upper()}_WEIGHTS_H"
     lines = [f"extern {declaration(symbol, data)};" for symbol, data in constants.items()]
     body = "\n".join(lines)
-    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n{body}\n\n#endif\n"
+    includes = '#include <stdint.h>\n\n#include "mt_flash.h"'
+    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}\n\n#endif\n"
 
 
 def _rows(data: Array) -> str:
     dtype = DType.of(data.dtype)
     flat = data.reshape(-1)
+    if dtype.is_half:
+        dtype, flat = DType.UINT16, flat.view("uint16")
     texts = (
         [str(number) for number in flat.tolist()]
         if dtype.is_integer and dtype.size < 4
         else [literal(number, dtype).c for number in flat.tolist()]
     )
-    width = max(map(len, texts), default=1) + 2
+    texts = texts or ["0"]  # C has no empty arrays
+    width = max(map(len, texts)) + 2
     columns = max(1, (WIDTH - 4) // width)
     if columns > 8:
         columns -= columns % 8

@@ -1,5 +1,5 @@
 """From a model file to a Graph of canonical ONNX operators with static shapes."""
 
-from mtool.frontend.onnx_file import load
+from mtool.frontend.onnx_file import from_proto, load
 
-__all__ = ["load"]
+__all__ = ["from_proto", "load"]

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from mtool import ops
-from mtool.errors import ModelError
+from mtool.errors import ModelError, NeedsValues
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.functions import expand
+from mtool.frontend.inference import fold, infer
+from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
@@ -24,13 +26,17 @@ class Importer:
     """The state of one import. Canonicalisers call `emit`, `constant` and `fail`."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self.opsets = {entry.domain or "": entry.version for entry in model.opset_import}
+        self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
+        self.inputs = tuple(value.name for value in model.graph.input)
+        self.declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
         self._names: set[str] = set()
         self._unknown: set[str] = set()
+        self._needed: list[str] = []
+        self._sources: dict[str, tuple[str, ...]] = {}
 
     def unique(self, stem: str) -> str:
         """Return a value or node name that is not taken."""
@@ -61,90 +67,82 @@ class Importer:
         """Note a node that can't be compiled."""
         self.problems.append((op, origin, reason))
 
-    def run(self, proto: onnx.NodeProto, version: int) -> None:
-        """Import one node."""
+    def value_of(self, name: str, role: str) -> Array:
+        """Return the value of a constant; `role` is what the operator calls this input.
+
+        Raises:
+            ValueNeeded: it is not a constant.
+        """
+        if name not in self.constants:
+            raise ValueNeeded(name, role)
+        return self.constants[name]
+
+    def needed_inputs(self) -> tuple[str, ...]:
+        """Return the model's inputs whose values the operators have asked for."""
+        open_values, found = list(self._needed), set()
+        while open_values:
+            value = open_values.pop()
+            if value in self.inputs:
+                found.add(value)
+            open_values.extend(self._sources.pop(value, ()))
+        return tuple(name for name in self.inputs if name in found)
+
+    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
+        """Import one node; a problem with it is noted, and what depends on it is left out."""
         origin = proto.name or (proto.output[0] if proto.output else proto.op_type)
+        for name in proto.output:
+            self._sources[name] = tuple(proto.input)
         if any(name in self._unknown for name in proto.input):
             self._unknown.update(proto.output)  # follows from a problem that is noted already
             return
-        if proto.op_type == "Constant" and proto.domain in ("", "ai.onnx"):
-            self.add_constant(proto.output[0], _constant_value(proto))
-            return
-        expand = EXPANSIONS.get((proto.domain, proto.op_type))
-        if expand is not None:
-            for part in expand(self, proto, origin):
-                self.run(part, NEWEST_OPSET)
-            return
-        if proto.domain not in ("", "ai.onnx"):
-            self.fail(proto.op_type, origin, f"domain {proto.domain} is not supported")
-            self._unknown.update(proto.output)
-            return
         try:
-            self._infer(proto, version)
-            if all(name in self.constants or not name for name in proto.input) and proto.op_type not in UNFOLDED:
-                self._fold(proto, version)
-                return
-        except _Unsupported as problem:
+            self._run(proto, origin, opsets)
+        except Unsupported as problem:
             self.fail(proto.op_type, origin, str(problem))
             self._unknown.update(proto.output)
+            if isinstance(problem, ValueNeeded):
+                self._needed.append(problem.value)
+
+    def _run(self, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int]) -> None:
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        version = opsets.get(domain, NEWEST_OPSET)
+        if proto.op_type == "Constant" and not domain:
+            self.add_constant(proto.output[0], _constant_value(proto))
+            return
+        qoperator = EXPANSIONS.get((domain, proto.op_type))
+        if qoperator is not None:
+            for part in qoperator(self, proto, origin):
+                self.run(part, {"": NEWEST_OPSET})
+            return
+        if not onnx.defs.has(proto.op_type, domain):
+            raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
+        self.types.update(infer(proto, domain, version, self.types, self.constants, self.declared))
+        known = all(name in self.constants or not name for name in proto.input)
+        if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
+            for name, data in fold(proto, domain, version, self.constants, self.types).items():
+                self.add_constant(name, data)
+            return
+        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
+            for name in filter(None, proto.output):
+                self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
             return
         attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-        canonical = CANONICAL.get(proto.op_type)
-        if canonical is None and proto.op_type not in ops.LOWERINGS:
-            self.fail(proto.op_type, origin, "not supported")
-            return
-        if canonical is not None:
-            canonical(self, proto, origin, attrs, version)
-        else:
+        if proto.op_type in CANONICAL:
+            CANONICAL[proto.op_type](self, proto, origin, attrs, version)
+        elif proto.op_type in ops.LOWERINGS:
             self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+        else:
+            self._expand(proto, domain, version, origin, opsets)
 
-    def _infer(self, proto: onnx.NodeProto, version: int) -> None:
-        types = {
-            name: helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)
-            for name in proto.input
-            if name and (kind := self.types.get(name))
-        }
-        data = {
-            name: numpy_helper.from_array(self.constants[name], name)
-            for name in proto.input
-            if name in self.constants and self.constants[name].size <= 1024
-        }
-        try:
-            schema = onnx.defs.get_schema(proto.op_type, version, "")
-            found = onnx.shape_inference.infer_node_outputs(
-                schema, proto, types, data, opset_imports=[helper.make_opsetid("", version)], ir_version=10
-            )
-        except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
-            raise _Unsupported(str(failed).strip().splitlines()[-1]) from None
-        for name in proto.output:
-            if not name:
-                continue
-            kind = found.get(name)
-            if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
-                raise _Unsupported("the shape of its output can't be told before it runs")
-            dims = kind.tensor_type.shape.dim
-            if not all(dim.HasField("dim_value") for dim in dims):
-                raise _Unsupported("its output shape depends on data")
-            try:
-                dtype = DType.of(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
-            except KeyError:
-                label = TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
-                raise _Unsupported(f"elements of type {label} are not supported") from None
-            self.types[name] = TensorType(dtype, tuple(dim.dim_value for dim in dims))
-
-    def _fold(self, proto: onnx.NodeProto, version: int) -> None:
-        inputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.input if name]
-        outputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.output if name]
-        graph = helper.make_graph([proto], "fold", inputs, outputs)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
-        feeds = {name: self.constants[name] for name in proto.input if name}
-        for info, value in zip(outputs, ReferenceEvaluator(model).run(None, feeds), strict=True):
-            kind = self.types[info.name]
-            self.add_constant(info.name, np.asarray(value, kind.dtype.numpy).reshape(kind.shape))
-
-
-class _Unsupported(Exception):
-    """Why one node can't be compiled."""
+    def _expand(
+        self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]
+    ) -> None:
+        """Import the body of an operator that ONNX defines as a function of others."""
+        found = expand(proto, domain, version, self.types, self.unique(origin))
+        if found is None:
+            raise Unsupported("not supported")
+        for part in found[0]:
+            self.run(part, {**opsets, **found[1]})
 
 
 def import_graph(model: onnx.ModelProto, name: str) -> Graph:
@@ -173,20 +171,30 @@ def import_graph(model: onnx.ModelProto, name: str) -> Graph:
             raise ModelError(f"input {value.name!r} has elements of type {label}", details=["not supported"]) from None
         state.types[value.name] = TensorType(dtype, dims)
         inputs.append(value.name)
-    version = state.opsets.get("", state.opsets.get("ai.onnx", NEWEST_OPSET))
     for proto in model.graph.node:
-        state.run(proto, version)
+        state.run(proto, state.opsets)
     if state.problems:
-        width = max(len(op) for op, _, _ in state.problems)
-        raise ModelError(
-            f"{len(state.problems)} operator{'s' * (len(state.problems) > 1)} of {name} can't be compiled",
-            details=[f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in state.problems],
-            hint="see docs/operators.md for what is supported",
-        )
+        raise _refusal(state, name)
     outputs = tuple(value.name for value in model.graph.output)
     graph = Graph(name, tuple(inputs), outputs, tuple(state.nodes), state.types, state.constants, outputs)
     verify(graph)
     return graph
+
+
+def _refusal(state: Importer, name: str) -> ModelError:
+    """Return the error that lists every node that can't be compiled."""
+    width = max(len(op) for op, _, _ in state.problems)
+    what = f"{len(state.problems)} operator{'s' * (len(state.problems) > 1)} of {name} can't be compiled"
+    details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in state.problems]
+    needed = state.needed_inputs()
+    if needed:
+        hint = "make inputs constants: " + " ".join(f"--const {value}=..." for value in needed)
+        return NeedsValues(what, details=details, hint=hint, inputs=needed)
+    return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
+
+
+def _has_graphs(proto: onnx.NodeProto) -> bool:
+    return any(attr.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attr in proto.attribute)
 
 
 def _constant_value(proto: onnx.NodeProto) -> Array:

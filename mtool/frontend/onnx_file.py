@@ -1,34 +1,74 @@
-"""Read an ONNX file safely: parse, check, external data, symbolic dimensions."""
+"""Read an ONNX file safely: parse, check, external data, symbolic dimensions, inputs that are made constants."""
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend.importer import import_graph
 from mtool.ir import Graph
+from mtool.ir.types import Array
 
-MIN_OPSET = 7
+MIN_OPSET = 1
 
 
-def load(path: Path, dims: Mapping[str, int] | None = None) -> Graph:
+def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
     """Read an ONNX model (opset 7 or newer) and return its graph.
 
     Args:
         path: the model file.
         dims: values for symbolic dimensions, by name.
+        constants: values for inputs, by name; such an input becomes a constant of the model.
 
     Raises:
-        UsageError: the file is missing, or `dims` names no dimension of the model.
+        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        NeedsValues: an operator has to know the values of inputs of the model; the error names them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    model = read(path)
-    _bind_dims(model, dims or {}, path)
-    return import_graph(model, _c_name(path.stem))
+    return _to_graph(read(path), path.name, path.stem, dims, constants)
+
+
+def from_proto(
+    model: onnx.ModelProto,
+    name: str,
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> Graph:
+    """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _check(copy, name)
+    return _to_graph(copy, name, name, dims, constants)
+
+
+def _to_graph(
+    model: onnx.ModelProto,
+    title: str,
+    stem: str,
+    dims: Mapping[str, int] | None,
+    constants: Mapping[str, Array] | None,
+) -> Graph:
+    _fix_inputs(model, constants or {}, title)
+    _bind_dims(model, dims or {}, title)
+    return import_graph(model, _c_name(stem))
+
+
+def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:
+    """Turn inputs into initialisers."""
+    inputs = {value.name: value for value in model.graph.input}
+    unknown = sorted(set(constants) - set(inputs))
+    if unknown:
+        raise UsageError(f"{title} has no input named {', '.join(unknown)}")
+    for name, data in constants.items():
+        elem_type = inputs[name].type.tensor_type.elem_type
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
+        model.graph.input.remove(inputs[name])
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
 
 
 def file_hash(path: Path) -> str:
@@ -52,18 +92,22 @@ def read(path: Path) -> onnx.ModelProto:
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path.name} holds no model", details=["it parses as ONNX, but its graph is empty"])
     _load_external_data(model, path)
+    _check(model, path.name)
+    return model
+
+
+def _check(model: onnx.ModelProto, title: str) -> None:
     try:
         onnx.checker.check_model(model, full_check=False)
     except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
         lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
-        raise ModelError(f"{path.name} breaks the ONNX rules", details=lines[:4]) from None
+        raise ModelError(f"{title} breaks the ONNX rules", details=lines[:4]) from None
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
     if opset is not None and opset < MIN_OPSET:
         raise ModelError(
-            f"{path.name} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
+            f"{title} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
             hint="convert it with onnx.version_converter",
         )
-    return model
 
 
 def _load_external_data(model: onnx.ModelProto, path: Path) -> None:
@@ -91,7 +135,7 @@ def _load_external_data(model: onnx.ModelProto, path: Path) -> None:
         del tensor.external_data[:]
 
 
-def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], path: Path) -> None:
+def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], title: str) -> None:
     """Give every dimension of every input its number."""
     initialised = {tensor.name for tensor in model.graph.initializer}
     unbound, used = [], set()
@@ -99,7 +143,7 @@ def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], path: Path) -> N
         if value.name in initialised:
             continue
         if not value.type.HasField("tensor_type"):
-            raise ModelError(f"input {value.name!r} of {path.name} is not a tensor")
+            raise ModelError(f"input {value.name!r} of {title} is not a tensor")
         for number, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.HasField("dim_value"):
                 continue
@@ -113,13 +157,13 @@ def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], path: Path) -> N
     if unbound:
         names = list(dict.fromkeys(name for name, _ in unbound))
         raise ModelError(
-            f"{path.name} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
+            f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
             details=[text for _, text in unbound],
             hint="give " + " ".join(f"--dim {name}=1" for name in names),
         )
     unknown = sorted(set(dims) - used)
     if unknown:
-        raise UsageError(f"{path.name} has no symbolic dimension named {', '.join(unknown)}")
+        raise UsageError(f"{title} has no symbolic dimension named {', '.join(unknown)}")
 
 
 def _c_name(stem: str) -> str:

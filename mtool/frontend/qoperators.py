@@ -40,6 +40,16 @@ class _Parts:
         inputs = [value, scale, zero_point] if zero_point else [value, scale]
         return self.node("DequantizeLinear", inputs, axis=axis if per_axis else None)
 
+    def bias_scale(self, x_scale: str, w_scale: str) -> str:
+        """Return the scale of a bias: the product of the operands' scales."""
+        constants = self.state.constants
+        if x_scale in constants and w_scale in constants:
+            product = (constants[x_scale] * constants[w_scale]).astype("float32")
+            return self.state.constant(f"{self.origin}/bias_scale", product)
+        product = self.node("Mul", [x_scale, w_scale])
+        self.state.types[product] = self.state.types[w_scale]
+        return product
+
     def quantise(self, value: str, start: int) -> list[onnx.NodeProto]:
         """Quantise into the operator's own output by inputs `start` and `start + 1`."""
         parameters = [name for name in self.proto.input[start : start + 2] if name]
@@ -57,8 +67,7 @@ def _conv(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.No
     parts = _Parts(state, proto, origin)
     inputs = [parts.dequantise(0), parts.dequantise(3, axis=0)]
     if len(proto.input) > 8 and proto.input[8]:
-        x_scale, w_scale = state.constants[proto.input[1]], state.constants[proto.input[4]]
-        scale = state.constant(f"{origin}/bias_scale", (x_scale * w_scale).astype("float32"))
+        scale = parts.bias_scale(proto.input[1], proto.input[4])
         inputs.append(parts.dequantise_by(proto.input[8], scale, axis=0))
     return parts.quantise(parts.node("Conv", inputs, **parts.attrs()), 6)
 
@@ -74,8 +83,7 @@ def _gemm(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.No
     attrs = parts.attrs()
     inputs = [parts.dequantise(0), parts.dequantise(3, axis=0 if attrs.get("transB") else 1)]
     if proto.input[6]:
-        a_scale, b_scale = state.constants[proto.input[1]], state.constants[proto.input[4]]
-        scale = state.constant(f"{origin}/bias_scale", (a_scale * b_scale).astype("float32"))
+        scale = parts.bias_scale(proto.input[1], proto.input[4])
         inputs.append(parts.dequantise_by(proto.input[6], scale, axis=0))
     return parts.quantise(parts.node("Gemm", inputs, **attrs), 7)
 

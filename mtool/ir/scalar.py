@@ -1,7 +1,7 @@
 """The scalar functions: for each its meaning (NumPy) and its C text, side by side.
 
-Floating-point C is written for float32 (`expf`, `1.0f`) and for double. The `mt_` functions are
-inline functions of crt/include/mt_math.h.
+Floating-point C is written for float32 (`expf`, `1.0f`), in which the 16-bit floats are computed too, and
+for double. The `mt_` functions are inline functions of crt/include/mt_math.h, mt_scalar.h and mt_half.h.
 """
 
 import math
@@ -42,12 +42,13 @@ class Function:
 def literal(value: float | int | bool, dtype: DType) -> Text:
     """Return a constant as C; floats round-trip exactly."""
     if dtype.is_float:
-        suffix = "f" if dtype is DType.FLOAT32 else ""
+        suffix = "" if dtype is DType.FLOAT64 else "f"
         if math.isnan(value):
             return Text("NAN")
         if math.isinf(value):
             return Text("INFINITY") if value > 0 else Text("-INFINITY", UNARY)
-        digits = str(dtype.numpy.type(value))
+        kind = np.float64 if dtype is DType.FLOAT64 else np.float32
+        digits = str(kind(dtype.numpy.type(value)))
         digits = digits if any(mark in digits for mark in ".en") else digits + ".0"
         return Text(digits + suffix, UNARY if value < 0 or digits[0] == "-" else ATOM)
     number = int(value)
@@ -64,7 +65,16 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
 
 def _wrap(expr: Expr, text: Text) -> Text:
     """Bring C's promoted result back to a small integer type."""
+    if expr.dtype.is_nibble:
+        return _nibble(expr.dtype, text)
     return Text(f"({expr.dtype.c}){text.at(UNARY)}", UNARY) if expr.dtype.is_integer and expr.dtype.size < 4 else text
+
+
+def _nibble(dtype: DType, text: Text) -> Text:
+    """Keep the low 4 bits, with their sign."""
+    if dtype is DType.UINT4:
+        return Text(f"(uint8_t)({text.at(MUL)} & 15)", UNARY)
+    return Text(f"(int8_t)((({text.at(MUL)} & 15) ^ 8) - 8)", UNARY)
 
 
 def _infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
@@ -74,6 +84,9 @@ def _infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
             unsigned = "u" + dtype.c
             plain = f"(({unsigned}){left.at(UNARY)} {symbol} ({unsigned}){right.at(UNARY)})"
             return Text(f"({dtype.c}){plain}", UNARY)
+        if right.c[:1] == "-" and right.c[1:].isdigit() and level == ADD:
+            flipped = {"+": "-", "-": "+"}[symbol]
+            return _wrap(expr, Text(f"{left.at(level)} {flipped} {right.c[1:]}", level))
         return _wrap(expr, Text(f"{left.at(level)} {symbol} {right.at(level - 1)}", level))
 
     return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
@@ -88,25 +101,23 @@ def _compare(symbol: str, meaning: Callable[..., A]) -> Function:
 
 def _libm(name: str, meaning: Callable[..., A]) -> Function:
     def text(expr: Expr, *args: Text) -> Text:
-        suffix = "f" if expr.dtype is DType.FLOAT32 else ""
+        suffix = "" if expr.dtype is DType.FLOAT64 else "f"
         return Text(f"{name}{suffix}({', '.join(arg.c for arg in args)})")
 
     return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
 
 
 def _inline(name: str, meaning: Callable[..., A]) -> Function:
-    """An inline function of mt_math.h, one for each type: mt_max_f32, mt_max_i32."""
+    """An inline function of mt_scalar.h, one for each type: mt_max_f32, mt_max_i32."""
 
     def text(expr: Expr, *args: Text) -> Text:
-        dtype = expr.dtype
-        call = f"{name}_{dtype.kind[0]}{dtype.size * 8}({', '.join(arg.c for arg in args)})"
-        return Text(call)
+        return Text(f"{name}_{expr.dtype.code}({', '.join(arg.c for arg in args)})")
 
     return Function(lambda expr, *args: np.asarray(meaning(*args)).astype(expr.dtype.numpy), text)
 
 
 def _truncated_div(a: A, b: A) -> A:
-    if np.issubdtype(np.asarray(a).dtype, np.floating):
+    if not np.issubdtype(np.asarray(a).dtype, np.integer):
         return a / b
     quotient = np.abs(a) // np.abs(b)
     return np.where((np.asarray(a) < 0) != (np.asarray(b) < 0), -quotient, quotient)
@@ -222,9 +233,85 @@ def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
 
 
 def _cast_text(expr: Expr, x: Text) -> Text:
+    source = expr.args[0].dtype
     if expr.dtype is DType.BOOL:
         return Text(f"(uint8_t)({x.at(ADD)} != 0)", UNARY)
+    if expr.dtype.is_half:
+        wide = x.c if source.computed == "float" else f"(float){x.at(UNARY)}"
+        return Text(f"{half(expr.dtype)}_round({wide})")
+    if expr.dtype.is_nibble:
+        return _nibble(expr.dtype, Text(f"(int32_t){x.at(UNARY)}", UNARY) if source.is_float else x)
+    if source.is_float and expr.dtype.size < 4:  # by way of int32, as C's own conversion is undefined out of range
+        return Text(f"({expr.dtype.c})(int32_t){x.at(UNARY)}", UNARY)
     return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+def _cast(expr: Expr, a: A) -> A:
+    data = np.asarray(a)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if data.dtype.kind == "f" and expr.dtype.is_integer and expr.dtype.size < 4:
+            data = data.astype(np.int32)
+        return data.astype(expr.dtype.numpy)
+
+
+def half(dtype: DType) -> str:
+    """Return what the functions of mt_half.h for a type begin with."""
+    return "mt_f16" if dtype is DType.FLOAT16 else "mt_bf16"
+
+
+def loaded(c: str, dtype: DType) -> str:
+    """Return the C of an element of storage as a number to compute with."""
+    return f"{half(dtype)}_load({c})" if dtype.is_half else c
+
+
+def stored(c: str, dtype: DType) -> str:
+    """Return the C of a number as it is stored."""
+    return f"{half(dtype)}_store({c})" if dtype.is_half else c
+
+
+def _bitcast(expr: Expr, a: A) -> A:
+    return np.ascontiguousarray(a).view(expr.dtype.numpy).reshape(np.shape(a))
+
+
+def _bitcast_text(expr: Expr, x: Text) -> Text:
+    source = expr.args[0].dtype
+    if source.is_half:
+        x = Text(stored(x.c, source))
+    elif source.is_float:
+        x = Text(f"mt_u{source.size * 8}_of_{source.code}({x.c})")
+    if expr.dtype.is_half:
+        return Text(loaded(f"(uint16_t){x.at(UNARY)}", expr.dtype))
+    if expr.dtype.is_float:
+        unsigned = f"u{expr.dtype.size * 8}"
+        return Text(f"mt_{expr.dtype.code}_of_{unsigned}((uint{expr.dtype.size * 8}_t){x.at(UNARY)})")
+    return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+def _pow(a: A, b: A) -> A:
+    return np.power(a, np.asarray(b).astype(np.asarray(a).dtype))
+
+
+def _pow_text(expr: Expr, a: Text, b: Text) -> Text:
+    if expr.dtype.is_integer:
+        return Text(f"mt_pow_{expr.dtype.code}({a.c}, {b.c})")
+    return Text(f"pow{'' if expr.dtype is DType.FLOAT64 else 'f'}({a.c}, {b.c})")
+
+
+def _divide_text(expr: Expr, a: Text, b: Text) -> Text:
+    if expr.dtype.is_integer and expr.value != "index":
+        return Text(f"mt_div_{expr.dtype.code}({a.c}, {b.c})")
+    return Text(f"{a.at(MUL)} / {b.at(UNARY)}", MUL)
+
+
+def _bits(symbol: str, meaning: Callable[..., A]) -> Function:
+    def text(expr: Expr, a: Text, b: Text) -> Text:
+        return Text(f"({expr.dtype.c})({a.at(UNARY)} {symbol} {b.at(UNARY)})", UNARY)
+
+    return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
+
+
+def _test(name: str, meaning: Callable[..., A]) -> Function:
+    return Function(lambda expr, a: meaning(a), lambda expr, a: Text(f"(uint8_t)({name}({a.c}) != 0)", UNARY))
 
 
 def _erf(x: A) -> A:
@@ -235,7 +322,7 @@ FUNCTIONS: dict[str, Function] = {
     "add": _infix("+", ADD, np.add),
     "sub": _infix("-", ADD, np.subtract),
     "mul": _infix("*", MUL, np.multiply),
-    "div": _infix("/", MUL, _truncated_div),
+    "div": Function(lambda expr, a, b: _truncated_div(a, b).astype(expr.dtype.numpy), _divide_text),
     "floordiv": _infix("/", MUL, np.floor_divide),  # of index expressions, which are never negative
     "mod": _infix("%", MUL, np.mod),
     "neg": Function(lambda expr, a: np.negative(a), lambda expr, a: _wrap(expr, Text(f"-{a.at(ATOM)}", UNARY))),
@@ -252,7 +339,34 @@ FUNCTIONS: dict[str, Function] = {
     "floor": _libm("floor", np.floor),
     "ceil": _libm("ceil", np.ceil),
     "rint": _libm("rint", np.rint),
-    "pow": _libm("pow", np.power),
+    "round": _libm("round", lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x)),
+    "trunc": _libm("trunc", np.trunc),
+    "tan": _libm("tan", np.tan),
+    "asin": _libm("asin", np.arcsin),
+    "acos": _libm("acos", np.arccos),
+    "atan": _libm("atan", np.arctan),
+    "sinh": _libm("sinh", np.sinh),
+    "cosh": _libm("cosh", np.cosh),
+    "asinh": _libm("asinh", np.arcsinh),
+    "acosh": _libm("acosh", np.arccosh),
+    "atanh": _libm("atanh", np.arctanh),
+    "expm1": _libm("expm1", np.expm1),
+    "log1p": _libm("log1p", np.log1p),
+    "pow": Function(lambda expr, a, b: _pow(a, b).astype(expr.dtype.numpy), _pow_text),
+    "sign": _inline("mt_sign", np.sign),
+    "remainder": _inline("mt_mod", np.mod),  # the sign of the divisor
+    "fmod": _inline("mt_fmod", np.fmod),  # the sign of the dividend
+    "shl": _inline("mt_shl", np.left_shift),
+    "shr": _inline("mt_shr", np.right_shift),
+    "bit_and": _bits("&", np.bitwise_and),
+    "bit_or": _bits("|", np.bitwise_or),
+    "bit_xor": _bits("^", np.bitwise_xor),
+    "bit_not": Function(
+        lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)
+    ),
+    "bitcast": Function(_bitcast, _bitcast_text),
+    "isnan": _test("isnan", np.isnan),
+    "isinf": _test("isinf", np.isinf),
     "sigmoid": _inline("mt_sigmoid", _sigmoid),
     "less": _compare("<", np.less),
     "less_equal": _compare("<=", np.less_equal),
@@ -260,9 +374,11 @@ FUNCTIONS: dict[str, Function] = {
     "greater_equal": _compare(">=", np.greater_equal),
     "equal": _compare("==", np.equal),
     "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.at(COMPARE)} && {b.at(COMPARE)}", AND)),
+    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.at(COMPARE)} || {b.at(COMPARE)})")),
+    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: Text(f"(uint8_t)({a.at(ADD)} != {b.at(ADD)})", UNARY)),
     "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: Text(f"!{a.at(ATOM)}", UNARY)),
     "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
-    "cast": Function(lambda expr, a: np.asarray(a).astype(expr.dtype.numpy), _cast_text),
+    "cast": Function(_cast, _cast_text),
     "quantise": Function(_quantise, _quantise_text),
     "requantise": Function(_requantise, _requantise_text),
     "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
@@ -303,7 +419,11 @@ def evaluate(
         args = [visit(arg) for arg in node.args]
         if node.op == "load":
             data = operands[node.value]
-            return data[tuple(np.broadcast_arrays(*args))] if args else data
+            if not args:
+                return data
+            # An index of a load that a `where` will drop may lie outside.
+            inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]
+            return data[tuple(np.broadcast_arrays(*inside))]
         if node.op == "reduce":
             places = tuple(order.index(number) for number, _ in node.value.axes)
             full = [sizes[n] if i in places else 1 for i, n in enumerate(order)]
@@ -314,7 +434,7 @@ def evaluate(
     result = np.asarray(visit(expr))
     result = result.reshape((1,) * (rank - result.ndim) + result.shape)
     full_shape = tuple(shape) + (1,) * (rank - len(shape))
-    return np.ascontiguousarray(np.broadcast_to(result, full_shape).reshape(shape).astype(expr.dtype.numpy))
+    return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)
 
 
 def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes  # gives NumPy its bfloat16 and int4
 import numpy as np
 import numpy.typing as npt
 
@@ -12,17 +13,24 @@ Array = npt.NDArray[Any]
 
 
 class DType(enum.Enum):
-    """An element type: its name (NumPy's), its C type and its kind."""
+    """An element type: its name (NumPy's), the C type that it is stored as, and its kind.
+
+    A 4-bit integer takes a byte. float16 and bfloat16 are stored as their bits and computed with in float32.
+    """
 
     BOOL = ("bool", "uint8_t", "bool")
+    INT4 = ("int4", "int8_t", "int")
     INT8 = ("int8", "int8_t", "int")
     INT16 = ("int16", "int16_t", "int")
     INT32 = ("int32", "int32_t", "int")
     INT64 = ("int64", "int64_t", "int")
+    UINT4 = ("uint4", "uint8_t", "uint")
     UINT8 = ("uint8", "uint8_t", "uint")
     UINT16 = ("uint16", "uint16_t", "uint")
     UINT32 = ("uint32", "uint32_t", "uint")
     UINT64 = ("uint64", "uint64_t", "uint")
+    FLOAT16 = ("float16", "uint16_t", "float")
+    BFLOAT16 = ("bfloat16", "uint16_t", "float")
     FLOAT32 = ("float32", "float", "float")
     FLOAT64 = ("float64", "double", "float")
 
@@ -32,7 +40,7 @@ class DType(enum.Enum):
         self.kind = kind
 
     @property
-    def numpy(self) -> "np.dtype[np.generic]":
+    def numpy(self) -> "np.dtype[Any]":
         """The NumPy dtype."""
         return np.dtype(self.label)
 
@@ -47,18 +55,38 @@ class DType(enum.Enum):
         return self.kind == "float"
 
     @property
+    def is_half(self) -> bool:
+        """Whether it is float16 or bfloat16."""
+        return self.is_float and self.size == 2
+
+    @property
     def is_integer(self) -> bool:
         """Whether it is a signed or unsigned integer (not bool)."""
         return self.kind in ("int", "uint")
 
     @property
+    def is_nibble(self) -> bool:
+        """Whether it is a 4-bit integer."""
+        return self.label in ("int4", "uint4")
+
+    @property
+    def computed(self) -> str:
+        """The C type that an element has inside an expression."""
+        return "float" if self.is_half else self.c
+
+    @property
+    def code(self) -> str:
+        """What the names of C functions for it end in: f32, i8, u64."""
+        return "f32" if self.is_half else f"{self.kind[0] if self.kind != 'bool' else 'u'}{self.size * 8}"
+
+    @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
-        info = np.iinfo(self.label)
+        info = ml_dtypes.iinfo(self.numpy)
         return int(info.min), int(info.max)
 
     @classmethod
-    def of(cls, dtype: "np.dtype[np.generic] | type | str") -> "DType":
+    def of(cls, dtype: "np.dtype[Any] | type | str") -> "DType":
         """Return the type of a NumPy dtype.
 
         Raises:

@@ -3,13 +3,33 @@
 An operator is a file or a small package of this folder; it stands in one of the two lists below.
 """
 
-from mtool.ops import concat, conv2d, dense, elementwise, loop, movement, pool2d, quantise, reduce, softmax
+from mtool.ops import (
+    concat,
+    conv2d,
+    creation,
+    dense,
+    direct,
+    elementwise,
+    indexing,
+    loop,
+    movement,
+    normalise,
+    pool2d,
+    quantise,
+    reduce,
+    softmax,
+    window,
+)
 from mtool.ops.lowering import Lower
 from mtool.ops.schedule import KernelOp
 
+_MODULES = (
+    conv2d, creation, dense, elementwise, indexing, movement, normalise, pool2d, quantise, reduce, softmax, window,
+)  # fmt: skip
+
 LOWERINGS: dict[str, Lower] = {
     op: lower
-    for module in (conv2d, dense, elementwise, movement, pool2d, quantise, reduce, softmax)
+    for module in _MODULES
     for op, lower in module.LOWERINGS.items()
 }
 """Canonical ONNX operators, by name."""
@@ -18,6 +38,7 @@ KERNELS: dict[str, KernelOp] = {
     "concat": concat.KERNEL,
     "conv2d": conv2d.KERNEL,
     "dense": dense.KERNEL,
+    "direct": direct.KERNEL,
     "loop": loop.KERNEL,
     "pool2d": pool2d.KERNEL,
     "softmax": softmax.KERNEL,

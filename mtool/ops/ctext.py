@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from mtool.ir import Expr, Graph, Node
-from mtool.ir.scalar import ADD, ATOM, MUL, Text, render
+from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
 from mtool.ops.schedule import Argument
 
-LIBM = {"exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid"}
+LIBM = {
+    "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid", "round", "trunc",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod",
+}  # fmt: skip
 
 
 def needs_math(expr: Expr) -> bool:
@@ -87,6 +90,7 @@ def element(
     acc: str = "acc",
     offset: str = "",
     reduce: Callable[[Expr], Text] | None = None,
+    as_stored: bool = True,
 ) -> str:
     """Return the C of one element's value.
 
@@ -99,6 +103,7 @@ def element(
         acc: the C of the kernel's result.
         offset: the C of the element's flat offset, if the kernel has it at hand.
         reduce: the C of a reduction, where the kernel computes one.
+        as_stored: as the bits that a 16-bit float is stored as, not as a number to compute with.
     """
     shape = graph.types[node.outputs[0]].shape
 
@@ -112,7 +117,17 @@ def element(
             return reduce(part)
         kind = graph.types[node.inputs[part.value]]
         if offset and is_identity(part, shape, kind.shape):
-            return Text(f"{names[part.value]}[{offset}]")
-        return Text(f"{names[part.value]}[{flat_index([render(i, leaf) for i in part.args], kind.shape).c}]", ATOM)
+            place = offset
+        else:
+            place = flat_index([render(i, leaf) for i in part.args], kind.shape).c
+        text = f"{names[part.value]}[{place}]"
+        return Text(text if raw and part is expr else loaded(text, kind.dtype))
 
-    return render(expr, leaf).c
+    raw = as_stored and expr.op == "load"  # a move: the bits go as they are
+    if raw:
+        return leaf(expr).c
+    if not as_stored:
+        return render(expr, leaf).c
+    if expr.op == "cast" and expr.dtype.is_half and expr.args[0].dtype.computed == "float":
+        return stored(render(expr.args[0], leaf).c, expr.dtype)
+    return stored(render(expr, leaf).c, expr.dtype)

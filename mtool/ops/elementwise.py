@@ -51,6 +51,39 @@ def _softplus(x: Expr) -> Expr:
     return call("log", call("add", call("exp", x), _number(1, x)))
 
 
+def _function(name: str) -> Build:
+    return lambda x: call(name, x)
+
+
+def _is_infinite(x: Expr, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
+    signs = []
+    if detect_positive:
+        signs.append(call("equal", x, _number(math.inf, x), dtype=DType.BOOL))
+    if detect_negative:
+        signs.append(call("equal", x, _number(-math.inf, x), dtype=DType.BOOL))
+    if not signs:
+        return call("and", call("isnan", x, dtype=DType.BOOL), const(False, DType.BOOL))
+    return signs[0] if len(signs) == 1 else call("or", *signs)
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    """Pow 15: the result has the base's type; a float exponent of an integer is not rounded first."""
+    if a.dtype.is_integer and b.dtype.is_float:
+        wide = call("pow", *(call("cast", x, dtype=DType.FLOAT64) for x in (a, b)))
+        return call("cast", wide, dtype=a.dtype)
+    if a.dtype.is_integer and b.op == "const" and b.value < 0:
+        b = _number(0, b)
+    return call("pow", a, call("cast", b, dtype=a.dtype))
+
+
+def _modulo(a: Expr, b: Expr, fmod: int = 0) -> Expr:
+    return call("fmod" if fmod else "remainder", a, b)
+
+
+def _shift(a: Expr, b: Expr, direction: str = "LEFT") -> Expr:
+    return call("shl" if direction == "LEFT" else "shr", a, b)
+
+
 UNARY: dict[str, Build] = {
     "Relu": lambda x: call("maximum", x, _number(0, x)),
     "LeakyRelu": _leaky,
@@ -72,9 +105,14 @@ UNARY: dict[str, Build] = {
     "Ceil": lambda x: call("ceil", x),
     "Round": lambda x: call("rint", x),
     "Erf": lambda x: call("erf", x),
-    "Sin": lambda x: call("sin", x),
-    "Cos": lambda x: call("cos", x),
+    **{
+        op: _function(op.lower())
+        for op in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sign")
+    },
     "Not": lambda x: call("not", x),
+    "IsNaN": lambda x: call("isnan", x, dtype=DType.BOOL),
+    "IsInf": _is_infinite,
+    "BitwiseNot": lambda x: call("bit_not", x),
 }
 
 BINARY: dict[str, Build] = {
@@ -82,7 +120,14 @@ BINARY: dict[str, Build] = {
     "Sub": lambda a, b: call("sub", a, b),
     "Mul": lambda a, b: call("mul", a, b),
     "Div": lambda a, b: call("div", a, b),
-    "Pow": lambda a, b: call("pow", a, call("cast", b, dtype=a.dtype)),
+    "Pow": _power,
+    "Mod": _modulo,
+    "BitShift": _shift,
+    "BitwiseAnd": lambda a, b: call("bit_and", a, b),
+    "BitwiseOr": lambda a, b: call("bit_or", a, b),
+    "BitwiseXor": lambda a, b: call("bit_xor", a, b),
+    "Or": lambda a, b: call("or", a, b),
+    "Xor": lambda a, b: call("xor", a, b),
     "PRelu": _prelu,
     "And": lambda a, b: call("and", a, b),
     "Less": _compare("less"),
@@ -97,9 +142,6 @@ VARIADIC: dict[str, Build] = {
     "Min": lambda a, b: call("minimum", a, b),
     "Sum": lambda a, b: call("add", a, b),
 }
-
-_FLOAT_ONLY = {"Floor", "Ceil", "Round", "Erf", "Sin", "Cos", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Softplus"}
-
 
 def _elementwise(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
@@ -132,10 +174,26 @@ def _clip(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, result, given)
 
 
+def _mean(ctx: Lowering, node: Node) -> None:
+    first, *rest = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
+    total = first
+    for other in rest:
+        total = call("add", total, other)
+    ctx.loop(node, call("div", total, _number(len(node.inputs), first)), node.inputs)
+
+
 def _cast(ctx: Lowering, node: Node) -> None:
+    """Cast 25 and CastLike 25, between numbers and booleans."""
+    kind = ctx.types[node.outputs[0]]
+    (element,) = ctx.operands(node.inputs[:1], kind.shape)
+    ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs[:1])
+
+
+def _bitcast(ctx: Lowering, node: Node) -> None:
+    """BitCast 26: the same bits as another type of the same size."""
     kind = ctx.types[node.outputs[0]]
     (element,) = ctx.operands(node.inputs, kind.shape)
-    ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs)
+    ctx.loop(node, call("bitcast", element, dtype=kind.dtype), node.inputs)
 
 
 def _where(ctx: Lowering, node: Node) -> None:
@@ -148,10 +206,15 @@ def _batch_normalization(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.outputs[0]]
     axis = (Expr("axis", DType.INT32, value=1),)
     x = ctx.operands(node.inputs[:1], kind.shape)[0]
-    scale, bias, mean, variance = (Expr("load", kind.dtype, axis, number) for number in range(1, 5))
-    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], kind.dtype)))
+    dtype = DType.FLOAT32 if kind.dtype.is_half else kind.dtype
+    x, scale, bias, mean, variance = (
+        call("cast", value, dtype=dtype)
+        for value in (x, *(Expr("load", ctx.types[node.inputs[n]].dtype, axis, n) for n in range(1, 5)))
+    )
+    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], dtype)))
     centred = call("div", call("sub", x, mean), deviation)
-    ctx.loop(node, call("add", call("mul", centred, scale), bias), node.inputs)
+    result = call("add", call("mul", centred, scale), bias)
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 
 
 def _expand(ctx: Lowering, node: Node) -> None:
@@ -162,7 +225,10 @@ LOWERINGS: dict[str, Lower] = {
     **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
     **{op: _variadic(build) for op, build in VARIADIC.items()},
     "Clip": _clip,
+    "Mean": _mean,
     "Cast": _cast,
+    "CastLike": _cast,
+    "BitCast": _bitcast,
     "Where": _where,
     "BatchNormalization": _batch_normalization,
     "Expand": moves_integers(_expand),

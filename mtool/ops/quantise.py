@@ -1,20 +1,24 @@
-"""QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest), per tensor and per axis."""
+"""QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
 import numpy as np
 
 from mtool.errors import ModelError
-from mtool.ir import DType, Node, Quant
-from mtool.ir.expr import call
+from mtool.ir import DType, Expr, Node, Quant
+from mtool.ir.expr import axis, call, const, identity, load
+from mtool.ir.index import number, over
 from mtool.ops.lowering import Dequantised, Lower, Lowering
 
 
-def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised:
+def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
+    """Return constant parameters, per tensor or per axis; None: they are blocked, or known only to the run."""
     scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
     if scale not in ctx.constants or (zero_point and zero_point not in ctx.constants):
-        raise ModelError(f"{node.op} {node.name!r} has a scale or zero point that is computed at run time")
+        return None
     scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
     if not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
+    if node.attrs.get("block_size") or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+        return None
     points = np.zeros_like(scales, np.int32)
     if zero_point:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
@@ -30,20 +34,49 @@ def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
     )
 
 
+def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
+    """Return the scale (1) or zero point (2) of the element, as a number of `dtype`; 0 if it is not given."""
+    if place >= len(node.inputs) or not node.inputs[place]:
+        return const(0, dtype)
+    kind, shape = ctx.types[node.inputs[place]], ctx.types[node.inputs[0]].shape
+    index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
+    if kind.count > 1:
+        along = node.attrs.get("axis", 1) % len(shape)
+        index = (axis(along),)
+        if len(kind.shape) > 1:
+            size = node.attrs.get("block_size") or -(-shape[along] // kind.shape[along])
+            index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
+    return call("cast", load(place, kind.dtype, index), dtype=dtype)
+
+
 def _dequantize(ctx: Lowering, node: Node) -> None:
+    source, kind = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     found = _parameters(ctx, node, node.inputs[0])
-    _note(ctx, node.inputs[0], found)
-    _note(ctx, node.outputs[0], found)
-    ctx.dequantise(node, found, node.outputs[0])
+    if found is not None and kind.dtype is DType.FLOAT32:
+        _note(ctx, node.inputs[0], found)
+        _note(ctx, node.outputs[0], found)
+        ctx.dequantise(node, found, node.outputs[0])
+        return
+    element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=DType.INT32)
+    centred = call("sub", element, _loaded(ctx, node, DType.INT32, 2), value="index")
+    real = call("mul", call("cast", centred, dtype=DType.FLOAT32), _loaded(ctx, node, DType.FLOAT32, 1))
+    ctx.loop(node, call("cast", real, dtype=kind.dtype), [name for name in node.inputs if name])
 
 
 def _quantize(ctx: Lowering, node: Node) -> None:
     value, output = node.inputs[0], node.outputs[0]
-    found = _parameters(ctx, node, output)
-    _note(ctx, output, found)
     kind = ctx.types[output]
+    found = _parameters(ctx, node, output)
+    if found is None:
+        element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
+        scale, zero_point = _loaded(ctx, node, DType.FLOAT32, 1), _loaded(ctx, node, DType.INT32, 2)
+        steps = call("quantise", element, scale, zero_point, dtype=kind.dtype)
+        ctx.loop(node, steps, [name for name in node.inputs if name])
+        return
+    _note(ctx, output, found)
     inputs = [value]
     (element,) = ctx.operands([value], kind.shape)
+    element = call("cast", element, dtype=DType.FLOAT32)
     scale = ctx.parameter(found.scale, found.axis, DType.FLOAT32, inputs, node)
     zero_point = ctx.parameter(found.zero_point, found.axis, DType.INT32, inputs, node)
     ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)

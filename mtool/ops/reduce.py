@@ -1,21 +1,48 @@
-"""Reductions (ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd) as loops with extra axes."""
+"""Reductions (ai.onnx Reduce*, opset 1 to newest) as loops with extra axes."""
 
 import math
+from collections.abc import Callable
 
-from mtool.ir import Expr, Node
+from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ops.lowering import Lower, Lowering
 
-KINDS = {
-    "ReduceSum": "add",
-    "ReduceMean": "add",
-    "ReduceMax": "maximum",
-    "ReduceMin": "minimum",
-    "ReduceProd": "multiply",
+Element = Callable[[Expr], Expr]
+
+
+def _same(x: Expr) -> Expr:
+    return x
+
+
+def _square(x: Expr) -> Expr:
+    return call("mul", x, x)
+
+
+def _magnitude(x: Expr) -> Expr:
+    return call("abs", x)
+
+
+KINDS: dict[str, tuple[str, Element, Element]] = {
+    "ReduceSum": ("add", _same, _same),
+    "ReduceMean": ("add", _same, _same),
+    "ReduceMax": ("maximum", _same, _same),
+    "ReduceMin": ("minimum", _same, _same),
+    "ReduceProd": ("multiply", _same, _same),
+    "ReduceL1": ("add", _magnitude, _same),
+    "ReduceL2": ("add", _square, lambda total: _root(total)),
+    "ReduceSumSquare": ("add", _square, _same),
+    "ReduceLogSum": ("add", _same, lambda total: call("log", total)),
 }
+"""The combination, what is done to each element before it, and to the total after it."""
 
 
-def _reduce(ctx: Lowering, node: Node) -> None:
+def _root(total: Expr) -> Expr:
+    wide = total if total.dtype.is_float else call("cast", total, dtype=DType.FLOAT64)
+    return call("cast", call("sqrt", wide), dtype=total.dtype)
+
+
+def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...], tuple[Expr, ...]]:
+    """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     rank, axes = len(kind.shape), node.attrs["axes"]
     kept = [place for place in range(rank) if place not in axes]
@@ -23,10 +50,34 @@ def _reduce(ctx: Lowering, node: Node) -> None:
     position = {place: place if node.attrs["keepdims"] else kept.index(place) for place in kept}
     index = tuple(axis(extra[place] if place in extra else position[place]) for place in range(rank))
     sizes = tuple((extra[place], kind.shape[place]) for place in axes)
-    total = Expr("reduce", kind.dtype, (load(0, kind.dtype, index),), Reduction(KINDS[node.op], sizes))
+    own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
+    return index, sizes, own
+
+
+def _reduce(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.inputs[0]]
+    index, sizes, _ = _index(ctx, node)
+    how, before, after = KINDS[node.op]
+    element = load(0, kind.dtype, index)
+    total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
     if node.op == "ReduceMean":
         total = call("div", total, const(math.prod(size for _, size in sizes), kind.dtype))
-    ctx.loop(node, total, node.inputs)
+    ctx.loop(node, after(total), node.inputs)
 
 
-LOWERINGS: dict[str, Lower] = dict.fromkeys(KINDS, _reduce)
+def _log_sum_exp(ctx: Lowering, node: Node) -> None:
+    """ReduceLogSumExp 18: log(sum(exp(x - max))) + max, with an infinite maximum taken as 0."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    index, sizes, own = _index(ctx, node)
+    dtype = kind.dtype
+    top = ctx.value(f"{node.outputs[0]}.max", dtype, result.shape)
+    highest = Expr("reduce", dtype, (load(0, dtype, index),), Reduction("maximum", sizes))
+    limit = const(3.0e38 if dtype.computed == "float" else 1.7e308, DType.FLOAT64 if dtype.size == 8 else DType.FLOAT32)
+    finite = call("less", call("abs", highest), limit, dtype=DType.BOOL)
+    ctx.loop(node, call("where", finite, highest, const(0, dtype), dtype=dtype), node.inputs[:1], top)
+    shifted = call("exp", call("sub", load(0, dtype, index), load(1, dtype, own)))
+    total = Expr("reduce", dtype, (shifted,), Reduction("add", sizes))
+    ctx.loop(node, call("add", call("log", total), load(1, dtype, own)), [node.inputs[0], top])
+
+
+LOWERINGS: dict[str, Lower] = {**dict.fromkeys(KINDS, _reduce), "ReduceLogSumExp": _log_sum_exp}

@@ -28,7 +28,7 @@ class Target:
 class Argument:
     """One parameter of a generated function: its C name, element type and what is passed for it.
 
-    `source` is "output", "scratch", ("input", number) or ("constant", name).
+    `source` is "output" (the first), "scratch", ("output", number), ("input", number) or ("constant", name).
     """
 
     name: str
@@ -37,22 +37,25 @@ class Argument:
 
     @property
     def declaration(self) -> str:
-        """The parameter in C; what is only read is const."""
-        written = self.source in ("output", "scratch")
-        return f"{'' if written else 'const '}{self.c_type} *{self.name}"
+        """The parameter in C; what is only read is const, and constants may lie in flash."""
+        written = self.source in ("output", "scratch") or self.source[0] == "output"
+        where = "MT_FLASH " if self.source[0] == "constant" else ""
+        return f"{'' if written else 'const '}{where}{self.c_type} *{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A generated function without its name: parameters, body, and the constants it is called with.
 
-    Nodes whose parameters and body are equal share one function.
+    Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
+    besides mt_math.h.
     """
 
     arguments: tuple[Argument, ...]
     body: str
     constants: Mapping[str, Array] = field(default_factory=dict)
     needs_math: bool = False
+    headers: tuple[str, ...] = ()
 
 
 class Schedule(Protocol):

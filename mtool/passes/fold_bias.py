@@ -9,6 +9,7 @@ from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
 
 NEAR = 1e-3  # how far from a whole number a bias may be, in steps of the accumulator
+ROUNDING = 2.0**-22  # and for its size: a float32 of so many steps is no more exact
 
 
 def fold_bias(graph: Graph) -> Graph:
@@ -38,7 +39,8 @@ def _folded(node: Node, rewriter: Rewriter) -> Node:
                 data = (bias + addend).astype(np.float32)
             else:
                 steps = addend.astype(np.float64) / scale
-                if np.abs(steps - np.rint(steps)).max(initial=0) > NEAR or np.abs(steps).max(initial=0) > 2**30:
+                near = np.maximum(NEAR, ROUNDING * np.abs(steps))
+                if (np.abs(steps - np.rint(steps)) > near).any() or np.abs(steps).max(initial=0) > 2**30:
                     continue
                 data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(np.int32)
                 attrs = {

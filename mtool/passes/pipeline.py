@@ -6,6 +6,7 @@ from collections.abc import Callable
 from mtool.ir import Graph
 from mtool.ir.graph import verify
 from mtool.ops.schedule import Target
+from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm
 from mtool.passes.fold_bias import fold_bias
@@ -33,6 +34,7 @@ def run(graph: Graph, target: Target) -> Graph:
         lambda g: use_integer_math(g, target),  # float arithmetic on integers to tables and requantisation
         transposes_to_loops,  # what is left of them
         fuse,
+        lambda g: remove_dead_channels(g, target),  # constant and unread channels, into the bias of their readers
         lambda g: use_fixed_point(g, target),  # requantisation without an FPU
         fold_constants,
         own_outputs,  # each output is written by an operator of its own

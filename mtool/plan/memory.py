@@ -48,10 +48,13 @@ def last_uses(graph: Graph, steps: Sequence["Step"]) -> tuple[dict[str, str], di
     return root, last
 
 
-def storages(graph: Graph, steps: Sequence["Step"], io: "Io") -> tuple[list[Storage], dict[str, int], list[int | None]]:
+def storages(
+    graph: Graph, steps: Sequence["Step"], io: "Io", *, grow: bool = False
+) -> tuple[list[Storage], dict[str, int], list[int | None]]:
     """Return the storages, the storage number of each value, and of each step's scratch.
 
-    An output takes the storage of an input that dies at its step, where the schedule allows it.
+    An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
+    that of a smaller one, which then is as large from its beginning.
     """
     root, last = last_uses(graph, steps)
     pieces: list[Storage] = []
@@ -73,9 +76,10 @@ def storages(graph: Graph, steps: Sequence["Step"], io: "Io") -> tuple[list[Stor
     scratch_of: list[int | None] = []
     for number, step in enumerate(steps):
         node = step.node
-        output = node.outputs[0]
-        if output not in outside:
-            heir = _inherit(graph, step, number, root, last, owner)
+        for output in node.outputs:
+            if output in outside:
+                continue
+            heir = _inherit(graph, step, number, root, last, owner, grow) if output == node.outputs[0] else None
             if heir is None:
                 add(output, number)
             else:
@@ -95,7 +99,13 @@ def storages(graph: Graph, steps: Sequence["Step"], io: "Io") -> tuple[list[Stor
 
 
 def _inherit(
-    graph: Graph, step: "Step", number: int, root: dict[str, str], last: dict[str, int], owner: dict[str, int]
+    graph: Graph,
+    step: "Step",
+    number: int,
+    root: dict[str, str],
+    last: dict[str, int],
+    owner: dict[str, int],
+    grow: bool,
 ) -> str | None:
     """Return the value whose storage the step's output takes: the largest that it may and that dies here."""
     node = step.node
@@ -103,7 +113,8 @@ def _inherit(
     found = []
     for place in step.schedule.in_place(node, graph):
         value = root.get(node.inputs[place], node.inputs[place])
-        if value in owner and last.get(value) == number and graph.types[value].bytes >= out.bytes:
+        fits = grow or graph.types[value].bytes >= out.bytes
+        if fits and value in owner and last.get(value) == number:
             found.append(value)
     return max(found, key=lambda value: graph.types[value].bytes, default=None)
 

@@ -54,8 +54,11 @@ def make_plan(graph: Graph, target: Target, io: Io = "arena") -> Plan:
     ordered = order_nodes(graph, chosen, io)
     graph = replace(graph, nodes=ordered)
     steps = tuple(chosen[node.name] for node in ordered if node.op != "view")
-    pieces, owners, scratch_of = storages(graph, steps, io)
-    placed, arena_bytes = lay_out(pieces)
+    layouts = []
+    for grow in (False, True):
+        found = storages(graph, steps, io, grow=grow)
+        layouts.append((*found, *lay_out(found[0])))
+    pieces, owners, scratch_of, placed, arena_bytes = min(layouts, key=lambda layout: layout[-1])
     offsets = {value: placed[number] for value, number in owners.items() if number in placed}
     scratch = tuple(placed[number] if number is not None else None for number in scratch_of)
     ranked = sorted(((piece, placed[n]) for n, piece in enumerate(pieces)), key=lambda pair: (pair[1], pair[0].first))

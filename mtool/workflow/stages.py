@@ -105,7 +105,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     outputs = ", ".join(map(wording.tensor, described.outputs))
     size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
-    functions = len({operator.name for operator in described.operators})
+    functions = len({operator.function for operator in described.operators})
     note = f"{wording.count(len(described.operators), 'operator')} in {wording.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}")

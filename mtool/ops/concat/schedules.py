@@ -44,7 +44,8 @@ class Copies:
                 constants[name] = graph.constants[value]
             to = " + ".join(["output", *([f"i * {total}"] if outer > 1 else []), *([str(start)] if start else [])])
             source = f"{name} + i * {count}" if outer > 1 else name
-            lines.append(f"{indent}memcpy({to}, {source}, {count * out.dtype.size});")
+            copy = "MT_FLASH_COPY" if constant else "memcpy"
+            lines.append(f"{indent}{copy}({to}, {source}, {count * out.dtype.size});")
             start += count
         if outer > 1:
             lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]

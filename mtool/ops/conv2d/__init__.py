@@ -6,13 +6,15 @@ the input zero point folded in), then whatever the epilogue reads. The output is
 
 import numpy as np
 
-from mtool.errors import ModelError
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
-from mtool.ops.conv2d.schedules import SCHEDULES, Conv
+from mtool.ops import window
+from mtool.ops.conv2d import dsp_columns, dsp_plane
+from mtool.ops.conv2d.schedules import SCHEDULES as PORTABLE
+from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lower, Lowering
-from mtool.ops.schedule import KernelOp
+from mtool.ops.schedule import KernelOp, Schedule
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -23,16 +25,23 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
+    if "macs" in node.attrs:  # channels were removed: those of the model as given
+        return int(node.attrs["macs"])
     conv = Conv.of(node, graph)
     return conv.batch * conv.pixels * conv.out_channels * conv.depth
 
 
+SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, dsp_columns.Pointwise(), dsp_columns.Patch(), dsp_plane.Plane())
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     given = node.inputs[2] if len(node.inputs) > 2 else ""
+    constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
+    if not constant or len(node.attrs["kernel"]) > 2 or ctx.types[x].dtype is not DType.FLOAT32:
+        window.conv(ctx, node, x, w, given, node.outputs[0])
+        return
     group = node.attrs["group"]
     result = ctx.types[node.outputs[0]]
     integer = ctx.integers(x)
@@ -43,8 +52,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         source = integer.value
     else:
         found, integer = constant_value(ctx, w), None
-        if found is None or bias is None:
-            raise ModelError(f"Conv {node.name!r} has weights or a bias that are computed at run time")
+        assert found is not None and bias is not None
         data, w_scale = found, None
         source = x
     if data.ndim == 3:  # one spatial dimension: a height of 1

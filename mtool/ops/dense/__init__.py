@@ -12,9 +12,10 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
 from mtool.ir.types import Array
 from mtool.ops.conv2d import constant_value, epilogue_of, float_bias, integer_weights
-from mtool.ops.dense.schedules import SCHEDULES
+from mtool.ops.dense import dsp_rows
+from mtool.ops.dense.schedules import SCHEDULES as PORTABLE
 from mtool.ops.lowering import Lower, Lowering
-from mtool.ops.schedule import KernelOp
+from mtool.ops.schedule import KernelOp, Schedule
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -22,9 +23,12 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
+    if "macs" in node.attrs:  # channels were removed: those of the model as given
+        return int(node.attrs["macs"])
     return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
 
 
+SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, dsp_rows.Rows())
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 
@@ -115,4 +119,30 @@ def _gemm(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, result, inputs)
 
 
-LOWERINGS: dict[str, Lower] = {"MatMul": _matmul, "Gemm": _gemm}
+def _matmul_integer(ctx: Lowering, node: Node) -> None:
+    """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
+    a, b = (_centred(ctx, node, place) for place in (0, 1))
+    _product(ctx, node, a, b, node.outputs[0])
+
+
+def _centred(ctx: Lowering, node: Node, place: int) -> str:
+    """Return an operand as int32 with its zero point taken off."""
+    value, kind = node.inputs[place], ctx.types[node.inputs[place]]
+    rank = len(kind.shape)
+    inputs = [value]
+    element = call("cast", load(0, kind.dtype, tuple(axis(n) for n in range(rank))), dtype=DType.INT32)
+    if len(node.inputs) > 2 + place and node.inputs[2 + place]:
+        inputs.append(node.inputs[2 + place])
+        point = ctx.types[inputs[1]]
+        if point.count == 1:
+            index = tuple(const(0, DType.INT32) for _ in point.shape)
+        elif len(point.shape) == 1:
+            index = (axis(rank - 2 if place == 0 else rank - 1),)
+        else:
+            index = broadcast_index(point.shape, kind.shape)
+        zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)
+        element = call("sub", element, zero, value="index")
+    return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
+
+
+LOWERINGS: dict[str, Lower] = {"MatMul": _matmul, "Gemm": _gemm, "MatMulInteger": _matmul_integer}

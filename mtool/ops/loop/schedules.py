@@ -88,7 +88,7 @@ class LoopNest:
         def reduce(part: Expr) -> Text:
             if part not in totals:
                 totals[part] = f"total{len(totals)}" if totals else "total"
-                body = element(part.args[0], node, graph, names, axes)
+                body = element(part.args[0], node, graph, names, axes, reduce=reduce, as_stored=False)
                 lines.extend(_reduction(part, totals[part], body, depth))
             return Text(totals[part])
 
@@ -123,7 +123,7 @@ def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
     else:
         low, high = dtype.limits if dtype is not DType.BOOL else (0, 1)
         start = literal(low if how.kind == "maximum" else high, dtype)
-    lines = [f"{INDENT * depth}{dtype.c} {name} = {start.c};"]
+    lines = [f"{INDENT * depth}{dtype.computed} {name} = {start.c};"]
     level = depth
     for number, size in how.axes:
         axis = _axis_name(number)

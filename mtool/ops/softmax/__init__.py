@@ -10,6 +10,7 @@ import numpy as np
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.expr import acc
+from mtool.ops import normalise
 from mtool.ops.lowering import Lower, Lowering
 from mtool.ops.schedule import KernelOp
 from mtool.ops.softmax.schedules import SCHEDULES
@@ -31,6 +32,9 @@ def _lower(ctx: Lowering, node: Node) -> None:
     axis, log = node.attrs["axis"], node.attrs["log"]
     kind = ctx.types[output]
     rank = len(kind.shape)
+    if kind.dtype is not DType.FLOAT32:
+        normalise.softmax(ctx, node)
+        return
     inputs = []
     quantised = ctx.integers(source) if not log else None
     if quantised is not None:

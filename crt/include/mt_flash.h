@@ -1,0 +1,29 @@
+/* Where constants lie. On an 8-bit AVR flash is another address space than RAM: without MT_FLASH the constants of a
+ * model would be copied to RAM at the start. GCC reads such data by itself (its named address spaces want -std=gnu99
+ * or newer); __flash reaches the first 64 KB, __memx all of it, more slowly. Elsewhere MT_FLASH is nothing. */
+#ifndef MT_FLASH_H
+#define MT_FLASH_H
+
+#include <string.h>
+
+#if defined(__AVR__) && !defined(__cplusplus)
+#include <avr/pgmspace.h>
+#ifdef MT_FLASH_FAR
+#define MT_FLASH __memx
+#define MT_FLASH_COPY(to, from, count) mt_flash_copy((uint8_t *)(to), (const MT_FLASH uint8_t *)(from), (count))
+static inline void mt_flash_copy(uint8_t *to, const MT_FLASH uint8_t *from, size_t count)
+{
+    while (count-- > 0) {
+        *to++ = *from++;
+    }
+}
+#else
+#define MT_FLASH __flash
+#define MT_FLASH_COPY(to, from, count) memcpy_P((to), (const void *)(from), (count))
+#endif
+#else
+#define MT_FLASH
+#define MT_FLASH_COPY(to, from, count) memcpy((to), (from), (count))
+#endif
+
+#endif

@@ -1,0 +1,125 @@
+"""Types of a node's outputs, by onnx's shape inference; constant folding, by its reference evaluator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from mtool.frontend.problems import Unsupported, ValueNeeded
+from mtool.ir import DType, TensorType
+from mtool.ir.types import Array
+
+MOST_PROPAGATED = 1024  # elements of a constant up to which shape inference is told its values
+
+SHAPING = {
+    "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "TopK": (1,),
+    "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1,),
+    "Resize": (2, 3), "Upsample": (1,), "CenterCropPad": (1,), "HannWindow": (0,), "HammingWindow": (0,),
+    "BlackmanWindow": (0,), "DFT": (1, 2), "STFT": (1, 3), "MelWeightMatrix": (0, 1, 2, 3, 4), "Col2Im": (1, 2),
+    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,), "EyeLike": (),
+}  # fmt: skip
+"""Inputs whose values say what shape the outputs have."""
+
+
+def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
+    """Return a tensor type whose every dimension is a number; `declared` fills in what inference left open.
+
+    Raises:
+        Unsupported: it is no tensor, has an element type that mtool does not have, or a dimension that is open.
+    """
+    if not kind.HasField("tensor_type"):
+        raise Unsupported(f"its output is a {kind.WhichOneof('value') or 'value of no type'}, not a tensor")
+    if not kind.tensor_type.elem_type and declared is not None:
+        kind.tensor_type.elem_type = declared.tensor_type.elem_type
+    try:
+        dtype = DType.of(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+    except KeyError:
+        label = TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
+        raise Unsupported(f"elements of type {label} are not supported") from None
+    other = declared.tensor_type.shape.dim if declared is not None and declared.tensor_type.HasField("shape") else None
+    if not kind.tensor_type.HasField("shape"):
+        if other is None:
+            raise Unsupported("the shape of its output can't be told before it runs")
+        kind.tensor_type.shape.CopyFrom(declared.tensor_type.shape if declared is not None else None)
+    dims = []
+    for place, dim in enumerate(kind.tensor_type.shape.dim):
+        if not dim.HasField("dim_value") and other is not None and len(other) == len(kind.tensor_type.shape.dim):
+            dim = other[place]
+        if not dim.HasField("dim_value"):
+            raise Unsupported("its output shape depends on data; declare its shape in the model")
+        dims.append(dim.dim_value)
+    return TensorType(dtype, tuple(dims))
+
+
+def infer(
+    proto: onnx.NodeProto,
+    domain: str,
+    version: int,
+    types: Mapping[str, TensorType],
+    constants: Mapping[str, Array],
+    declared: Mapping[str, onnx.TypeProto],
+) -> dict[str, TensorType]:
+    """Return the types of a node's outputs.
+
+    Raises:
+        ValueNeeded: the output's shape depends on the value of an input that is not a constant.
+        Unsupported: the types can't be told, or mtool does not have them.
+    """
+    known = {name: tensor_type(kind) for name in proto.input if name and (kind := types.get(name))}
+    data = {
+        name: numpy_helper.from_array(constants[name], name)
+        for name in proto.input
+        if name in constants and constants[name].size <= MOST_PROPAGATED
+    }
+    found: dict[str, onnx.TypeProto] = {}
+    failure = ""
+    try:
+        schema = onnx.defs.get_schema(proto.op_type, version, domain)
+        imports = [helper.make_opsetid(domain, version)]
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, proto, known, data, opset_imports=imports, ir_version=10
+        )
+    except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
+        failure = str(failed).strip().splitlines()[-1]
+    result = {}
+    for name in filter(None, proto.output):
+        try:
+            result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
+        except Unsupported as problem:
+            for place in SHAPING.get(proto.op_type, ()):
+                if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
+                    raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
+            raise Unsupported(failure or str(problem)) from None
+    return result
+
+
+def tensor_type(kind: TensorType) -> onnx.TypeProto:
+    """Return a type as ONNX writes it."""
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)
+
+
+def fold(
+    proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array], types: Mapping[str, TensorType]
+) -> dict[str, Array]:
+    """Return a node's outputs, computed from constants.
+
+    Raises:
+        Unsupported: the reference evaluator can't.
+    """
+    inputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.input if name]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.output if name]
+    graph = helper.make_graph([proto], "fold", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, version)])
+    feeds = {name: constants[name] for name in proto.input if name}
+    try:
+        values: list[Any] = ReferenceEvaluator(model).run(None, feeds)
+    except Exception as failed:
+        raise Unsupported(f"its constant inputs can't be computed with: {failed}") from None
+    result = {}
+    for info, value in zip(outputs, values, strict=True):
+        kind = types[info.name]
+        result[info.name] = np.asarray(value, kind.dtype.numpy).reshape(kind.shape)
+    return result

@@ -1,0 +1,13 @@
+"""Why one node can't be compiled; the importer collects these and reports them all at once."""
+
+
+class Unsupported(Exception):
+    """What the node is or does is not supported; the text is the reason."""
+
+
+class ValueNeeded(Unsupported):
+    """The node's C depends on the value of one of its inputs, which only the run would know."""
+
+    def __init__(self, value: str, role: str) -> None:
+        super().__init__(f"the value of its input {role!r} has to be known when it is compiled")
+        self.value = value

@@ -1,0 +1,174 @@
+"""Many models in one host program: compiled to C one by one, built together, run over a pipe.
+
+The program reads the number of a model (4 bytes) and the bytes of its inputs, and writes the bytes of
+its outputs. A model that the C compiler refuses is told apart and left out.
+"""
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from mtool import codegen, frontend, passes, proc, resources
+from mtool.errors import BuildError, DeviceError
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest
+from mtool.ops.schedule import Target
+from mtool.plan import make_plan
+
+Array = NDArray[Any]
+
+HOST = Target("host", frozenset())
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+_TIMEOUT_S = 600.0
+_NIBBLES = {"int4": "int8", "uint4": "uint8"}  # a 4-bit integer takes a byte
+
+
+@dataclass(frozen=True, slots=True)
+class CModel:
+    """One model as C: its files, its manifest, and the numbers of the proto's inputs that are still inputs."""
+
+    files: FileTree
+    manifest: Manifest
+    fed: tuple[int, ...]
+
+
+def to_c(
+    model: onnx.ModelProto, name: str, constants: Mapping[str, Array] | None = None, target: Target = HOST
+) -> CModel:
+    """Compile a model in memory to C.
+
+    Raises:
+        NeedsValues: values of inputs have to be known; give them as `constants`.
+        ModelError: the model can't be compiled.
+    """
+    graph = frontend.from_proto(model, name, constants=constants)
+    plan = make_plan(passes.run(graph, target), target)
+    files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
+    initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
+    every = [value.name for value in model.graph.input if value.name not in {t.name for t in model.graph.initializer}]
+    return CModel(files, manifest, tuple(n for n, value in enumerate(every) if value not in initialised))
+
+
+@dataclass(slots=True)
+class Batch:
+    """A built program; `refused` has the models that the C compiler refuses, with its message."""
+
+    program: Path
+    models: Sequence[CModel]
+    refused: dict[int, str] = field(default_factory=dict)
+    _process: "subprocess.Popen[bytes] | None" = None
+
+    def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
+        """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
+
+        Raises:
+            BuildError: the C compiler refuses the model.
+            DeviceError: the program died; the message has its last words.
+        """
+        if number in self.refused:
+            raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
+        model = self.models[number]
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [str(self.program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        sent = [_sent(inputs[place], tensor.dtype) for place, tensor in zip(model.fed, model.manifest.inputs, strict=True)]
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(b"".join([number.to_bytes(4, "little"), *sent]))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        results = []
+        for tensor in model.manifest.outputs:
+            data = self._process.stdout.read(tensor.bytes)
+            if len(data) != tensor.bytes:
+                raise self._death()
+            results.append(_received(data, tensor.dtype).reshape(tensor.shape))
+        return results
+
+    def _death(self) -> DeviceError:
+        assert self._process is not None
+        _, words = self._process.communicate()
+        code, self._process = self._process.returncode, None
+        return DeviceError(f"the program died with {code}", details=words.decode(errors="replace").splitlines()[:6])
+
+    def close(self) -> None:
+        """End the program."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _sent(array: Array, dtype: str) -> bytes:
+    return np.asarray(array).astype(np.dtype(dtype)).astype(np.dtype(_NIBBLES.get(dtype, dtype))).tobytes()
+
+
+def _received(data: bytes, dtype: str) -> Array:
+    return np.frombuffer(data, np.dtype(_NIBBLES.get(dtype, dtype))).astype(np.dtype(dtype))
+
+
+def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:
+    """Write the models' C and one program around them into `folder`, and compile it."""
+    batch = Batch(folder / "batch", models)
+    for model in models:
+        for name in model.files:
+            (folder / name).write_bytes(model.files[name])
+    include = resources.path("crt") / "include"
+    while True:
+        numbers = [number for number in range(len(models)) if number not in batch.refused]
+        (folder / "batch.c").write_text(_program(models, numbers))
+        argv = [compiler, *STRICT, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
+        done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
+        if done.returncode == 0:
+            return batch
+        found = _refused(done.output, models)
+        if not found:
+            raise BuildError("the batch does not build", details=done.output.splitlines()[-20:])
+        batch.refused.update(found)
+
+
+def _refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
+    """Return the compiler's words on each model that it names."""
+    places = {model.manifest.model: number for number, model in enumerate(models)}
+    found: dict[int, str] = {}
+    for name, message in re.findall(r"^(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE):
+        if name in places:
+            found.setdefault(places[name], message)
+    return found
+
+
+def _program(models: Sequence[CModel], numbers: Sequence[int]) -> str:
+    """Return the C that includes the models and drives them."""
+    lines = ["#include <stdint.h>", "#include <stdio.h>", ""]
+    for number in numbers:
+        name = models[number].manifest.model
+        lines += [f'#include "{name}.c"', f'#include "{name}_weights.c"']
+    lines += ["", "static int get(void *data, size_t bytes) { return fread(data, 1, bytes, stdin) == bytes; }"]
+    lines += ["static int put(const void *data, size_t bytes) { return fwrite(data, 1, bytes, stdout) == bytes; }", ""]
+    for number in numbers:
+        manifest = models[number].manifest
+        name = manifest.model
+        gets = [f"get({name}_arena_inputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.inputs]
+        puts = [f"put({name}_arena_outputs.{tensor.c_name}, {tensor.bytes})" for tensor in manifest.outputs]
+        run = f"{name}_run(&{name}_arena_inputs, &{name}_arena_outputs) == 0"
+        lines += [f"static int serve_{number}(void) {{ return {' && '.join([*gets, run, *puts])}; }}"]
+    lines += ["", "static int serve(uint32_t number)", "{", "    switch (number) {"]
+    lines += [f"    case {number}: return serve_{number}();" for number in numbers]
+    lines += ["    default: return 0;", "    }", "}", "", "int main(void)", "{", "    uint32_t number;"]
+    lines += ["    while (get(&number, sizeof number)) {", "        if (!serve(number))", "            return 1;"]
+    lines += ["        fflush(stdout);", "    }", "    return 0;", "}", ""]
+    return "\n".join(lines)

@@ -1,0 +1,250 @@
+"""Schedules of conv2d for SIMD32 (Armv7E-M and Armv8-M with DSP): three pixels by two channels, int8.
+
+The inner loops and the layout of the packed weights are in crt/include/mt_dsp.h.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.schedule import Kernel, Target, identity_loads, template
+
+UNROLLS = (28, 16, 8)  # the loops that mt_dsp.h has
+HEADER = "mt_dsp.h"
+
+
+def round_up(number: int, multiple: int) -> int:
+    """Round up to a multiple."""
+    return -(-number // multiple) * multiple
+
+
+def is_dsp(target: Target) -> bool:
+    """Whether the target has SIMD32 and an FPU for the requantisation."""
+    return {"dsp", "fpu"} <= target.features
+
+
+def dot_cost(depth: int, unroll: int) -> int:
+    """Return instructions of 3 x 2 dot products: 17 for four steps of k, 3 an iteration."""
+    return round_up(depth, unroll) // unroll * (unroll // 4 * 17 + 3)
+
+
+def best_unroll(depth: int) -> int:
+    """Return the unrolling with the fewest instructions."""
+    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
+
+
+def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array] | None:
+    """Pair up channels: uint32 words [N/2, K/2] of halfwords a + 256 * b, and biases [N/2, 2] (a, a + 256 * b).
+
+    Args:
+        weights: int8 [N, K], N even, K a multiple of 4.
+        bias: int32 [N].
+
+    Returns:
+        None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
+    """
+    count, depth = weights.shape
+    wide = weights.astype(np.int64).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
+    a, b = wide[0::2], wide[1::2]
+    raw = a + 256 * b
+    offsets = bias.astype(np.int64)
+    bound = np.abs(offsets[1::2]) + 128 * np.abs(b).sum(axis=1)
+    if raw.min(initial=0) < -32768 or bound.max(initial=0) >= 1 << 23:
+        return None
+    halves = raw.astype(np.int16).view(np.uint16).astype(np.uint32).reshape(count // 2, depth // 2, 2)
+    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * offsets[1::2]], axis=1) & 0xFFFFFFFF
+    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32)
+
+
+def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
+    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4]; None: the pairs can't be proved exact.
+
+    Args:
+        weights: int8 [N, K] in the columns' order, N even; K is filled up to `depth` with zeros.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+        depth: a multiple of 4.
+    """
+    filled = np.zeros((weights.shape[0], depth), np.int8)
+    filled[:, : weights.shape[1]] = weights
+    pairs = radix_pairs(filled, bias)
+    if pairs is None:
+        return None
+    tails = np.stack([scale[0::2], scale[1::2] / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
+    return np.concatenate([pairs[1], pairs[0], tails], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How the patches of a convolution stand in the columns.
+
+    `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
+    for all rows. `order` has the place in the kernel of each byte of the column, -1 for filling.
+    """
+
+    row_words: int
+    lasts: bool
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, conv: Conv) -> "Columns":
+        """Choose: whole rows, rows and last bytes, or rows filled up to words."""
+        height, row = conv.kernel[0], conv.kernel[1] * conv.channels
+        if row % 4 == 0:
+            return cls(row // 4, False, tuple(range(height * row)))
+        if row % 4 == 1 and row > 4 and height <= 4:
+            body = [y * row + i for y in range(height) for i in range(row - 1)]
+            lasts = [y * row + row - 1 for y in range(height)]
+            return cls(row // 4, True, (*body, *lasts, *[-1] * (4 - height)))
+        filled = round_up(row, 4)
+        return cls(filled // 4, False, tuple(y * row + i if i < row else -1 for y in range(height) for i in range(filled)))
+
+
+class Pointwise:
+    """1x1: three pixels are widened to int16 and meet all channels, two at a time. In place either way.
+
+    A layer that grows runs backwards, so that its output may start where its input starts.
+    """
+
+    name = "dsp_pointwise"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """1x1 of one image, an even number of outputs, a multiple of four inputs, int8 to int8, provable weights."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
+        even = conv.out_channels % 2 == 0 and conv.channels % 4 == 0
+        return is_dsp(target) and shape and even and self._packed(node, graph) is not None
+
+    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        depth = Conv.of(node, graph).channels
+        filters = weights.reshape(weights.shape[0], depth)
+        padded = round_up(depth, best_unroll(depth))
+        packed = pack(filters, graph.constants[node.inputs[2]], epilogue.scale, padded)
+        return None if packed is None else (epilogue, packed)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Three columns, and results that are not stored directly."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        direct = epilogue is None or epilogue.rest is None
+        aside = conv.out_channels * (3 if not direct else 1 if conv.pixels % 3 else 0)
+        return 6 * round_up(conv.channels, best_unroll(conv.channels)) + aside
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, and a residual operand that is not its input."""
+        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
+            return tuple(residuals)
+        return (0, *residuals)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, 57 for two channels of three pixels, 14 to widen four elements of three."""
+        conv = Conv.of(node, graph)
+        tile = conv.out_channels / 2 * (dot_cost(conv.channels, best_unroll(conv.channels)) + 57)
+        return math.ceil(conv.pixels / 3) * (tile + 14 * conv.channels / 4)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue, weights = packed
+        unroll = best_unroll(conv.channels)
+        body = template(
+            "conv2d/dsp_pointwise.c.j2",
+            conv=conv,
+            unroll=unroll,
+            depth=round_up(conv.channels, unroll),
+            epilogue=epilogue,
+            backward=conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, weights, HEADER)
+
+
+class Patch:
+    """k x k: the patches of three pixels are gathered into columns of int16, which meet all channels, two at a time.
+
+    Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
+    """
+
+    name = "dsp_patch"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, an even number of outputs, int8 to int8, provable weights, no groups."""
+        conv = Conv.of(node, graph)
+        shape = conv.group == 1 and conv.batch == 1 and conv.out_channels % 2 == 0
+        words = conv.channels % 4 == 0 or conv.dilation == (1, 1)
+        return is_dsp(target) and shape and words and self._packed(node, graph) is not None
+
+    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        order = np.asarray(Columns.of(Conv.of(node, graph)).order)
+        flat = weights.reshape(weights.shape[0], -1)
+        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
+        padded = round_up(order.size, best_unroll(order.size))
+        packed = pack(filters, graph.constants[node.inputs[2]], epilogue.scale, padded)
+        return None if packed is None else (epilogue, packed)
+
+    def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, depth: int) -> int:
+        """Bytes for one patch of a border pixel, or for results that are not stored directly."""
+        direct = epilogue is None or epilogue.rest is None
+        results = conv.out_channels * (3 if not direct else 1 if conv.pixels % 3 else 0)
+        return max(results, depth if conv.channels % 4 else 0)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Three columns, a row of results if they are stored a row at a time, a border patch."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        depth = len(Columns.of(conv).order)
+        row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
+        return 6 * round_up(depth, best_unroll(depth)) + row + self._aside(conv, epilogue, depth)
+
+    def _by_rows(self, node: Node, graph: Graph) -> bool:
+        """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        if conv.out_size[1] % 3 or epilogue is None or epilogue.rest is not None:
+            return False
+        out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
+        return all(
+            (y + 1) * out_row <= max(0, (y + 1) * conv.stride[0] - conv.pad[0]) * in_row
+            for y in range(conv.out_size[0] - 1)
+        )
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if it shrinks fast enough; a residual operand that is not its input."""
+        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        return (0, *residuals) if self._by_rows(node, graph) else tuple(residuals)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, 57 for two channels of three pixels, 8 for four gathered elements."""
+        conv = Conv.of(node, graph)
+        depth = len(Columns.of(conv).order)
+        tile = conv.out_channels / 2 * (dot_cost(depth, best_unroll(depth)) + 57)
+        return math.ceil(conv.pixels / 3) * tile + conv.pixels * (8 * depth / 4 + 20 * conv.kernel[0])
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue, weights = packed
+        columns = Columns.of(conv)
+        unroll = best_unroll(len(columns.order))
+        body = template(
+            "conv2d/dsp_patch.c.j2",
+            conv=conv,
+            columns=columns,
+            unroll=unroll,
+            depth=round_up(len(columns.order), unroll),
+            epilogue=epilogue,
+            by_rows=self._by_rows(node, graph),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, weights, HEADER)

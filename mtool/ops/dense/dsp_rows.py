@@ -1,0 +1,87 @@
+"""Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp.h."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_columns import HEADER, is_dsp, radix_pairs, round_up
+from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.schedule import Kernel, Target, identity_loads, template
+
+
+def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
+    """Return the stream of mt_dsp_rows, uint32 [N/4, K + 8]; None: the pairs can't be proved exact.
+
+    Args:
+        weights: int8 [N, K], K a multiple of 4; N is filled up to a multiple of 4.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+    """
+    count, depth = weights.shape
+    filled = round_up(count, 4)
+    more = filled - count
+    pairs = radix_pairs(np.pad(weights, ((0, more), (0, 0))), np.pad(bias, (0, more)))
+    if pairs is None:
+        return None
+    words = pairs[0].reshape(filled // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(filled // 4, depth)
+    steps = np.pad(scale.astype(np.float32), (0, more)) / np.tile(np.float32([1, 256]), filled // 2)
+    tails = steps.astype(np.float32).view(np.uint32).reshape(filled // 4, 4)
+    return np.concatenate([pairs[1].reshape(filled // 4, 4), words, tails], axis=1)
+
+
+def best_unroll(depth: int) -> int:
+    """Return the largest unrolling of mt_dsp.h that divides the depth."""
+    return next(unroll for unroll in (16, 8, 4) if depth % unroll == 0)
+
+
+class Rows:
+    """Row by row of the input; four outputs share each widened word of it."""
+
+    name = "dsp_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """A multiple of four inputs, int8 to int8, provable weights."""
+        whole = graph.types[node.inputs[0]].shape[1] % 4 == 0
+        return is_dsp(target) and whole and self._packed(node, graph) is not None
+
+    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        packed = pack(weights, graph.constants[node.inputs[2]], epilogue.scale)
+        return None if packed is None else (epilogue, packed)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A row of results, if an epilogue follows; the last four, if they are not all wanted."""
+        epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
+        if epilogue is not None and epilogue.rest is not None:
+            return round_up(outputs, 4)
+        return 4 if outputs % 4 else 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        groups = round_up(graph.types[node.outputs[0]].shape[1], 4) // 4
+        return rows * groups * (4 * depth + 3 * depth / best_unroll(depth) + 42)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        packed = self._packed(node, graph)
+        assert packed is not None
+        epilogue, weights = packed
+        rows, depth = graph.types[node.inputs[0]].shape
+        body = template(
+            "dense/dsp_rows.c.j2",
+            rows=rows,
+            depth=depth,
+            outputs=graph.types[node.outputs[0]].shape[1],
+            unroll=best_unroll(depth),
+            epilogue=epilogue,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
+        return epilogue.kernel(node, graph, body, weights, HEADER, scratch)

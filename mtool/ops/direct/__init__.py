@@ -1,0 +1,83 @@
+"""Kernels that are one C template each: sorting, scattering, running sums, recurrence.
+
+Internal form `direct`: attributes `template` (its file), `values` (what the template is told), `names`
+(the C names of the inputs, then of the outputs), `scratch` (bytes), `label`, `math` (calls the mathematical library).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mtool.ir import DType, Graph, Node
+from mtool.ir.expr import call, identity, load
+from mtool.ops.direct.schedules import Template
+from mtool.ops.lowering import Lowering
+from mtool.ops.schedule import KernelOp
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return str(node.attrs["label"])
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return int(node.attrs.get("macs", 0))
+
+
+KERNEL = KernelOp(_label, _macs, (Template(),))
+
+
+def direct(
+    ctx: Lowering,
+    node: Node,
+    template: str,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    *,
+    scratch: int = 0,
+    math: bool = False,
+    macs: int = 0,
+    **values: Any,
+) -> None:
+    """Append a kernel.
+
+    Args:
+        ctx: the graph under construction.
+        node: the ONNX operator.
+        template: the name of the C template, without its ending.
+        inputs: C name to value.
+        outputs: C name to value.
+        scratch: bytes of working memory; the template calls it `scratch`, of the type of the first input.
+        math: whether the C calls the mathematical library.
+        macs: its multiply-accumulates.
+        values: what the template is told beside `types`, the types of inputs and outputs by C name.
+    """
+    attrs = {
+        "template": template, "values": values, "names": (*inputs, *outputs), "scratch": scratch,
+        "label": node.op.lower(), "math": math, "macs": macs,
+    }  # fmt: skip
+    ctx.node("direct", list(inputs.values()), list(outputs.values()), attrs, like=node)
+
+
+def widened(ctx: Lowering, node: Node, value: str, dtype: DType | None = None) -> str:
+    """Return a value as float32 if it is a 16-bit float (or as `dtype`, if that is given)."""
+    kind = ctx.types[value]
+    wanted = dtype or (DType.FLOAT32 if kind.dtype.is_half else kind.dtype)
+    if wanted == kind.dtype:
+        return value
+    made = ctx.value(f"{value}.wide", wanted, kind.shape)
+    element = load(0, kind.dtype, identity(len(kind.shape)))
+    return ctx.loop(node, call("cast", element, dtype=wanted), [value], made)
+
+
+def wide_output(ctx: Lowering, value: str) -> str:
+    """Return where to compute an output: itself, or a float32 value if it is a 16-bit float."""
+    kind = ctx.types[value]
+    return ctx.value(f"{value}.wide", DType.FLOAT32, kind.shape) if kind.dtype.is_half else value
+
+
+def narrowed(ctx: Lowering, node: Node, pairs: Sequence[tuple[str, str]]) -> None:
+    """Append the conversions from what `wide_output` gave to the outputs themselves."""
+    for wide, value in pairs:
+        if wide != value:
+            kind = ctx.types[value]
+            element = load(0, ctx.types[wide].dtype, identity(len(kind.shape)))
+            ctx.loop(node, call("cast", element, dtype=kind.dtype), [wide], value)

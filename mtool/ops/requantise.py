@@ -1,0 +1,98 @@
+"""The epilogue that SIMD schedules have by heart: int32 to int8 by a scale a channel, and what may follow it."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.scalar import Requantise, Text
+from mtool.ir.types import Array
+from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.ops.schedule import Argument, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Epilogue:
+    """An epilogue as `rest(requantise(acc))`: the limits and zero point, a scale a channel, and what follows.
+
+    `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself
+    or in a table.
+    """
+
+    how: Requantise
+    scale: Array
+    rest: Expr | None
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self | None:
+        """Split a node's epilogue; None: it has another form."""
+        expr: Expr = node.attrs["epilogue"]
+        found = {part for part in expr.walk() if part.op == "requantise" and part.args[0].op == "acc"}
+        if len(found) != 1 or graph.types[node.inputs[0]].dtype is not DType.INT8:
+            return None
+        (part,) = found
+        channels = graph.types[node.outputs[0]].shape[-1]
+        scale = _per_channel(part.args[1], node, graph, channels)
+        if part.dtype is not DType.INT8 or scale is None:
+            return None
+        narrow = Expr("acc", DType.INT8)
+        rest = expr.rewrite(lambda p: narrow if p == part else p)
+        if rest == narrow:
+            return cls(part.value, scale, None)
+        return cls(part.value, scale, rest) if _is_elementwise(rest, node, graph) else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
+        return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
+
+    def operand_names(self, node: Node, graph: Graph) -> dict[int, str]:
+        """Name the inputs that `rest` reads."""
+        return operand_names(node, graph, self.rest) if self.rest else {}
+
+    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str) -> str:
+        """Return the C of what follows, for the element at `offset`."""
+        assert self.rest is not None
+        names = self.operand_names(node, graph)
+        return element(self.rest, node, graph, names, lambda _: Text("0"), acc=acc, offset=offset)
+
+    def kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str = "int32_t"
+    ) -> Kernel:
+        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (empty: none)."""
+        names = self.operand_names(node, graph)
+        arguments = [
+            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
+            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
+            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
+            *operand_arguments(node, graph, names),
+        ]
+        if scratch:
+            arguments.append(Argument("scratch", scratch, "scratch"))
+        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        math = self.rest is not None and needs_math(self.rest)
+        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
+
+
+def _per_channel(scale: Expr, node: Node, graph: Graph, channels: int) -> Array | None:
+    if scale.op == "const":
+        return np.full(channels, scale.value, np.float32)
+    data = graph.constants.get(node.inputs[scale.value]) if scale.op == "load" else None
+    last = len(graph.types[node.outputs[0]].shape) - 1
+    if data is None or data.size != channels or scale.args[-1].op != "axis" or scale.args[-1].value != last:
+        return None
+    return data.reshape(-1).astype(np.float32)
+
+
+def _is_elementwise(rest: Expr, node: Node, graph: Graph) -> bool:
+    shape = graph.types[node.outputs[0]].shape
+    for part in rest.walk():
+        if part.op == "reduce" or (part.op == "acc" and part.dtype is not DType.INT8):
+            return False
+        if part.op == "load":
+            kind = graph.types[node.inputs[part.value]]
+            bare = any(index.op == "axis" for index in part.args)
+            if bare and not is_identity(part, shape, kind.shape):
+                return False
+    return True

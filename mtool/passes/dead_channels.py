@@ -1,0 +1,269 @@
+"""Remove channels that are the same number at every pixel, or that nobody reads.
+
+Training leaves them: a depthwise filter that died gives its bias, whatever the image. Such a channel goes into the bias
+of the operators that read it, and its own weights and multiply-accumulates go with it. Beside padding a channel is
+the same number everywhere only if it comes out equal for every set of taps that lie inside: all are computed.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from mtool import ops
+from mtool.ir import Graph, Node
+from mtool.ir.graph import Rewriter
+from mtool.ir.scalar import evaluate
+from mtool.ir.types import Array, TensorType
+from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.schedule import Target
+
+Constants = dict[int, int]  # channel -> its value at every pixel
+
+
+def remove_dead_channels(graph: Graph, target: Target) -> Graph:
+    """Drop constant and unread channels of integer convolutions, as far as every reader can do without them.
+
+    What is left of a channel count stays a multiple of the target's vectors.
+    """
+    found = _Channels(graph)
+    multiple = 16 if "mve" in target.features else 4 if "dsp" in target.features else 2
+    kept = {}
+    for value in graph.types:
+        keep = found.kept(value, multiple)
+        if keep is not None:
+            kept[value] = keep
+    return _removed(graph, found, _agreed(graph, kept)) if kept else graph
+
+
+def _agreed(graph: Graph, kept: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Let what stands before and after a depthwise, a pool or a view keep the same channels: the union."""
+    changed = True
+    while changed:
+        changed = False
+        for node in graph.nodes:
+            if not _is_channelwise(node, graph):
+                continue
+            before, after = node.inputs[0], node.outputs[0]
+            if before not in kept and after not in kept:
+                continue
+            if before not in kept or after not in kept:
+                kept.pop(before, None)
+                kept.pop(after, None)
+                changed = True
+                continue
+            union = sorted({*kept[before], *kept[after]})
+            if union != kept[before] or union != kept[after]:
+                kept[before] = kept[after] = union
+                changed = True
+    return kept
+
+
+def _is_channelwise(node: Node, graph: Graph) -> bool:
+    """Whether each output channel depends on the input channel of the same number alone."""
+    if node.op == "conv2d":
+        conv = Conv.of(node, graph)
+        return conv.is_depthwise and conv.out_channels == conv.channels
+    return node.op == "pool2d" or (node.op == "view" and _keeps_channels(node, graph))
+
+
+def _keeps_channels(view: Node, graph: Graph) -> bool:
+    """Whether a view only adds or drops sizes of 1 before the last one."""
+    before, after = graph.types[view.inputs[0]].shape, graph.types[view.outputs[0]].shape
+    return before[-1:] == after[-1:] and before[-1] == graph.types[view.inputs[0]].count
+
+
+def _mixes(node: Node, graph: Graph) -> bool:
+    """Whether each output channel is a weighted sum of all input channels."""
+    return node.op == "dense" or (node.op == "conv2d" and node.attrs["group"] == 1)
+
+
+def _filters(node: Node, graph: Graph) -> Array:
+    """Return a kernel's weights as int64 [O, taps, C/group]."""
+    weights = graph.constants[node.inputs[1]].astype(np.int64)
+    return weights.reshape(weights.shape[0], -1, weights.shape[-1])
+
+
+def _tap_masks(node: Node, graph: Graph) -> Array:
+    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
+    if node.op != "conv2d":
+        return np.ones((1, 1), bool)
+    conv = Conv.of(node, graph)
+    sides = []
+    for axis in (0, 1):
+        taps = np.arange(conv.kernel[axis]) * conv.dilation[axis]
+        first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
+        places = first[:, None] + taps
+        sides.append(np.unique((places >= 0) & (places < conv.size[axis]), axis=0))
+    return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(*sides)])
+
+
+class _Channels:
+    """What is known of each value's channels, and which of them can go."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.consumers = graph.consumers()
+        self.constants: dict[str, Constants] = {}
+        for node in graph.nodes:
+            self.constants[node.outputs[0]] = self._constants_of(node)
+        self._memory: dict[tuple[str, int], bool] = {}
+
+    def _constants_of(self, node: Node) -> Constants:
+        graph = self.graph
+        known = self.constants.get(node.inputs[0], {}) if node.inputs else {}
+        if node.op == "view":
+            return known if known and _keeps_channels(node, graph) else {}
+        if not _is_integer(node, graph) or not _reads_only_itself(node, graph):
+            return {}
+        if node.op == "pool2d":
+            return self._pooled(node, known)
+        weights, masks = _filters(node, graph), _tap_masks(node, graph)
+        pad = int(node.attrs["pad_value"])
+        if _mixes(node, graph):
+            inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
+            unknown = [c for c in range(weights.shape[2]) if c not in known]
+            still = ~weights[:, :, unknown].any(axis=(1, 2))
+            inside, outside = weights @ inputs, weights.sum(axis=2) * pad
+        else:
+            values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
+            still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
+            if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
+                return {}
+            inside, outside = weights[:, :, 0] * values[:, None], weights[:, :, 0] * pad
+        if not still.any():
+            return {}
+        sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + graph.constants[node.inputs[2]].astype(np.int64)
+        results = self._finished(node, sums.clip(-(2**31), 2**31 - 1).astype(np.int32))
+        equal = (results == results[0]).all(axis=0)
+        return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
+
+    def _pooled(self, node: Node, known: Constants) -> Constants:
+        if not known or any(node.attrs["pads"]) or _input_type(self.graph, node).dtype.is_float:
+            return {}
+        channels = self.graph.types[node.inputs[0]].shape[-1]
+        count = int(np.prod(node.attrs["kernel"])) if node.attrs["kind"] == "average" else 1
+        sums = np.array([[known.get(c, 0) * count for c in range(channels)]])
+        results = self._finished(node, sums)
+        return {c: int(results[0, c]) for c in known}
+
+    def _finished(self, node: Node, sums: Array) -> Array:
+        """Apply the epilogue to sums [classes, O]."""
+        rank = len(self.graph.types[node.outputs[0]].shape)
+        shape = (*(1,) * (rank - 2), *sums.shape)
+        operands = [self.graph.constants.get(value, np.zeros(0)) for value in node.inputs]
+        return evaluate(node.attrs["epilogue"], operands, shape, sums.reshape(shape)).reshape(sums.shape)
+
+    def can_go(self, value: str, channel: int) -> bool:
+        """Whether every reader of a value can do without a channel of it."""
+        key = (value, channel)
+        if key not in self._memory:
+            self._memory[key] = False  # a cycle can't be: this is for the type of the dictionary only
+            readers = self.consumers.get(value, [])
+            alone = value not in self.graph.outputs and bool(readers)
+            self._memory[key] = alone and all(self._absorbs(node, value, channel) for node in readers)
+        return self._memory[key]
+
+    def _absorbs(self, node: Node, value: str, channel: int) -> bool:
+        if node.op not in ("conv2d", "dense", "pool2d", "view") or value in node.inputs[1:]:
+            return False
+        if _is_channelwise(node, self.graph):
+            return _reads_only_itself(node, self.graph) and self.can_go(node.outputs[0], channel)
+        if not _mixes(node, self.graph) or not _is_integer(node, self.graph):
+            return False
+        constant = self.constants.get(value, {}).get(channel)
+        if constant is None:
+            return not _filters(node, self.graph)[:, :, channel].any()
+        return bool(_tap_masks(node, self.graph).all()) or constant == node.attrs["pad_value"]
+
+    def kept(self, value: str, multiple: int) -> list[int] | None:
+        """Return the channels of a value that stay; None: all."""
+        kind = self.graph.types[value]
+        if value in self.graph.constants or value in self.graph.inputs or not kind.shape:
+            return None
+        gone = [channel for channel in range(kind.shape[-1]) if self.can_go(value, channel)]
+        maker = next((node for node in self.graph.nodes if value in node.outputs), None)
+        if not gone or maker is None or not _is_narrowable(maker, self.graph):
+            return None
+        stay = [channel for channel in range(kind.shape[-1]) if channel not in set(gone)]
+        wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), kind.shape[-1])
+        return sorted([*stay, *gone[: wanted - len(stay)]]) if wanted < kind.shape[-1] else None
+
+
+def _input_type(graph: Graph, node: Node) -> TensorType:
+    """Return the type of a node's first input."""
+    return graph.types[node.inputs[0]]
+
+
+def _is_integer(node: Node, graph: Graph) -> bool:
+    return node.op in ("conv2d", "dense", "pool2d") and _input_type(graph, node).dtype.is_integer
+
+
+def _reads_only_itself(node: Node, graph: Graph) -> bool:
+    """Whether the epilogue reads constants alone."""
+    if "epilogue" not in node.attrs:
+        return True
+    return all(node.inputs[number] in graph.constants for number in node.attrs["epilogue"].operands())
+
+
+def _is_narrowable(node: Node, graph: Graph) -> bool:
+    """Whether a node can be made with fewer output channels."""
+    return (_mixes(node, graph) or _is_channelwise(node, graph)) and _reads_only_itself(node, graph)
+
+
+def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> Graph:
+    rewriter = Rewriter(graph)
+    for value, keep in kept.items():
+        kind = graph.types[value]
+        rewriter.types[value] = TensorType(kind.dtype, (*kind.shape[:-1], len(keep)))
+    for node in graph.nodes:
+        before, after = kept.get(node.inputs[0] if node.inputs else ""), kept.get(node.outputs[0])
+        if before is None and after is None:
+            rewriter.keep(node)
+        elif node.op in ("conv2d", "dense"):
+            rewriter.keep(_narrowed(node, graph, found, rewriter, before, after))
+        else:
+            rewriter.keep(replace(node, inputs=_sliced_operands(node, graph, rewriter, after, first=1)))
+    return rewriter.finish()
+
+
+def _narrowed(
+    node: Node, graph: Graph, found: _Channels, rewriter: Rewriter, before: list[int] | None, after: list[int] | None
+) -> Node:
+    """Return a kernel without the input and output channels that go."""
+    weights, bias = graph.constants[node.inputs[1]], graph.constants[node.inputs[2]]
+    if before is not None and _mixes(node, graph):
+        known = found.constants.get(node.inputs[0], {})
+        gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
+        values = np.array([known.get(channel, 0) for channel in gone], np.int64)
+        share = (_filters(node, graph)[:, :, gone] @ values).sum(axis=1)
+        bias = (bias.astype(np.int64) + share).astype(bias.dtype)
+        weights = weights[..., before]
+    if after is not None:
+        weights, bias = weights[after], bias[after]
+    inputs = list(_sliced_operands(node, graph, rewriter, after, first=3))
+    inputs[1] = rewriter.constant(f"{node.name}/weights", np.ascontiguousarray(weights))
+    inputs[2] = rewriter.constant(f"{node.name}/bias", bias)
+    attrs = {**node.attrs, "macs": ops.KERNELS[node.op].macs(node, graph)}
+    if node.op == "conv2d" and node.attrs["group"] > 1 and after is not None:
+        attrs["group"] = len(after)
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+def _sliced_operands(
+    node: Node, graph: Graph, rewriter: Rewriter, after: list[int] | None, first: int
+) -> tuple[str, ...]:
+    """Return the inputs, with those of the epilogue that have an element a channel cut to the channels that stay."""
+    inputs = list(node.inputs)
+    if after is None or "epilogue" not in node.attrs:
+        return tuple(inputs)
+    last = len(graph.types[node.outputs[0]].shape) - 1
+    for part in node.attrs["epilogue"].walk():
+        if part.op != "load" or part.value < first or not part.args:
+            continue
+        own, data = part.args[-1], graph.constants[node.inputs[part.value]]
+        if own.op == "axis" and own.value == last and data.shape[-1] > 1:
+            cut = np.ascontiguousarray(data[..., after])
+            inputs[part.value] = rewriter.constant(f"{node.name}/parameter", cut)
+    return tuple(inputs)
