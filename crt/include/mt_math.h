@@ -32,6 +32,14 @@ extern "C" {
 #define MT_UNROLL(n)
 #endif
 
+/* An operator of a model stays a function of its own: a fault names it, a profile shows it, and its stack frame ends
+ * with it. */
+#if defined(__GNUC__)
+#define MT_OPERATOR static __attribute__((noinline))
+#else
+#define MT_OPERATOR static
+#endif
+
 /* How the arena of a model is declared. */
 #if defined(__GNUC__)
 #define MT_ARENA __attribute__((aligned(16)))

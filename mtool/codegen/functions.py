@@ -19,7 +19,7 @@ class Function:
     @property
     def signature(self) -> str:
         """The C declaration, without a semicolon."""
-        return f"static void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
+        return f"MT_OPERATOR void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,8 +238,7 @@ def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
         if source == "output":
             arguments.append(pointers[node.outputs[0]])
         elif source == "scratch":
-            offset = plan.scratch[number]
-            assert offset is not None
+            offset = plan.scratch[number] or 0  # none is needed for an empty tensor
             place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
             arguments.append(place if argument.c_type == "uint8_t" else f"({argument.c_type} *)(void *)({place})")
         else:

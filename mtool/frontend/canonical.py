@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tupl
     rank = len(kernel)
     strides = attrs.get("strides") or (1,) * rank
     dilations = attrs.get("dilations") or (1,) * rank
+    if not len(spatial) == len(result) == len(strides) == len(dilations) == rank:
+        raise Unsupported(f"its kernel has {rank} dimensions, its input {len(spatial)}")
+    if min((*strides, *dilations, *kernel), default=1) < 1 or min(attrs.get("pads") or (0,)) < 0:
+        raise Unsupported("a stride, dilation, kernel size or padding is out of range")
     begin, end = [], []
     for i in range(rank):
         span = (kernel[i] - 1) * dilations[i] + 1
@@ -61,7 +66,13 @@ def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tupl
 
 
 def _conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-    window = _window(state, proto, attrs, state.types[proto.input[1]].shape[2:])
+    x, w = (state.types[value].shape for value in proto.input[:2])
+    group = attrs.get("group", 1)
+    if len(x) < 3 or len(x) != len(w):
+        raise Unsupported(f"its input has {len(x)} dimensions, its filters {len(w)}")
+    if group < 1 or x[1] != w[1] * group or w[0] % group:
+        raise Unsupported(f"{x[1]} input channels do not fit {w[0]}x{w[1]} filters in {group} groups")
+    window = _window(state, proto, attrs, w[2:])
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), {**window, "group": attrs.get("group", 1)})
 
 
@@ -179,6 +190,8 @@ def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
         value = state.value_of(proto.input[2], "constant_value").item()
     pads = _vector(state, proto, attrs, "pads", 1) or ()
     axes = _vector(state, proto, {}, "axes", 3) or tuple(range(len(kind.shape)))
+    if len(pads) != 2 * len(axes):
+        raise Unsupported(f"it has {len(pads)} pads for {len(axes)} axes")
     before = [0] * len(kind.shape)
     for place, amount in zip(axes, pads[: len(axes)], strict=True):
         before[place % len(kind.shape)] = amount
@@ -219,6 +232,9 @@ def _batch_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
     if attrs.get("training_mode") or any(proto.output[1:]):
         state.fail("BatchNormalization", origin, "training mode is not supported")
         return
+    x = state.types[proto.input[0]].shape
+    if len(x) < 2 or any(state.types[value].shape != x[1:2] for value in proto.input[1:5]):
+        raise Unsupported("its scale, bias, mean and variance do not have a number for each channel")
     state.emit(
         "BatchNormalization",
         origin,
@@ -298,6 +314,149 @@ def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
     state.emit("OneHot", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", -1) % rank})
 
 
+def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.input[0]].shape)
+    made = {"axes": (attrs.get("axis", 0) % max(rank, 1),), "keepdims": bool(attrs.get("keepdims", 1))}
+    made["last"] = bool(attrs.get("select_last_index"))
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _running(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """CumSum, CumProd: the axis is an input."""
+    axis = int(state.value_of(proto.input[1], "axis").item()) % len(state.types[proto.input[0]].shape)
+    made = {"axis": axis, "exclusive": bool(attrs.get("exclusive")), "reverse": bool(attrs.get("reverse"))}
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Compress, Unique: without an axis the input is flat."""
+    made: dict[str, Any] = {"axis": None, "sorted": bool(attrs.get("sorted", 1))}
+    if "axis" in attrs:
+        made["axis"] = attrs["axis"] % len(state.types[proto.input[0]].shape)
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
+
+
+def _recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
+    gates = {"RNN": 1, "GRU": 2, "LSTM": 3}[proto.op_type]
+    default = ("Tanh",) if gates == 1 else ("Sigmoid", "Tanh", "Tanh")[:gates]
+    directions = state.types[proto.input[1]].shape[0]
+    names = [name.decode() for name in attrs.get("activations") or ()] or list(default) * directions
+    alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())
+    functions = []
+    for name in names:
+        alpha, beta = ACTIVATIONS.get(name.lower(), (None, None))
+        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
+        beta = betas.pop(0) if beta is not None and betas else beta
+        functions.append((name.lower(), alpha, beta))
+    made = {
+        "functions": tuple(functions), "clip": attrs.get("clip"), "batch_first": bool(attrs.get("layout")),
+        "direction": attrs.get("direction", "forward"), "input_forget": bool(attrs.get("input_forget")),
+        "linear_before_reset": bool(attrs.get("linear_before_reset")),
+    }  # fmt: skip
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
+
+
+ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
+    "affine": (1.0, 0.0), "leakyrelu": (0.01, None), "thresholdedrelu": (1.0, None), "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5), "elu": (1.0, None),
+}  # fmt: skip
+"""Default alpha and beta of the activations that have them."""
+
+
+def _max_unpool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    shape = state.types[proto.input[0]].shape[2:]
+    kernel, rank = attrs["kernel_shape"], len(shape)
+    strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
+    inner = tuple((shape[i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank))
+    state.emit("MaxUnpool", origin, list(proto.input[:2]), [proto.output[0]], {"inner": inner})
+
+
+def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    shape = state.types[proto.input[0]].shape
+    inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
+    axis = attrs.get("axis", 1 if version < 20 else -2)
+    if len(proto.input) > 2 and proto.input[2]:
+        axis = int(state.value_of(proto.input[2], "axis").item())
+    axis %= len(shape)
+    length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
+    if len(proto.input) > 1 and proto.input[1]:
+        length = int(state.value_of(proto.input[1], "dft_length").item())
+    made = {"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}
+    state.emit("DFT", origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _stft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    signal, step, window, length = [*proto.input, "", ""][:4]
+    size = int(state.value_of(length, "frame_length").item()) if length else state.types[window].shape[0]
+    made = {"step": int(state.value_of(step, "frame_step").item()), "length": size}
+    kind = state.types[proto.output[0]]
+    bins = size // 2 + 1 if attrs.get("onesided", 1) else size
+    state.types[proto.output[0]] = TensorType(kind.dtype, (*kind.shape[:2], bins, 2))
+    state.emit("STFT", origin, [signal, window], [proto.output[0]], made)
+
+
+def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Resize, Upsample: a scale and a region of interest for every axis."""
+    x, result = state.types[proto.input[0]].shape, state.types[proto.output[0]].shape
+    rank = len(x)
+    upsample = proto.op_type == "Upsample" or version < 11
+    roi, scales, sizes = ["", *proto.input[1:2], ""] if upsample else [*proto.input[1:], "", "", ""][:3]
+    axes = [axis % rank for axis in attrs.get("axes") or range(rank)]
+    all_scales, rois = [1.0] * rank, [(0.0, 1.0)] * rank
+    given = [float(v) for v in state.value_of(scales, "scales")] if scales else list(attrs.get("scales") or [])
+    if given:
+        for axis, scale in zip(axes, given, strict=True):
+            all_scales[axis] = scale
+    elif sizes:
+        ratios = [result[axis] / x[axis] for axis in axes]
+        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            wanted = state.value_of(sizes, "sizes").tolist()
+            ratios = [size / x[axis] for size, axis in zip(wanted, axes, strict=True)]
+            ratios = [min(ratios) if policy == "not_larger" else max(ratios)] * len(axes)
+        for axis, ratio in zip(axes, ratios, strict=True):
+            all_scales[axis] = ratio
+    mode = attrs.get("coordinate_transformation_mode", "asymmetric" if upsample else "half_pixel")
+    if mode == "tf_crop_and_resize" and roi:
+        region = state.value_of(roi, "roi").tolist()
+        for n, axis in enumerate(axes):
+            rois[axis] = (float(region[n]), float(region[n + len(axes)]))
+    made = {
+        "scales": tuple(all_scales), "rois": tuple(rois), "coordinate_transformation_mode": mode,
+        "mode": attrs.get("mode", "nearest"), "cubic_coeff_a": attrs.get("cubic_coeff_a", -0.75),
+        "antialias": bool(attrs.get("antialias")), "exclude_outside": bool(attrs.get("exclude_outside")),
+        "nearest_mode": attrs.get("nearest_mode", "floor" if upsample else "round_prefer_floor"),
+        "extrapolation_value": attrs.get("extrapolation_value", 0.0),
+    }  # fmt: skip
+    state.emit("Resize", origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _deform_conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    window = _window(state, proto, attrs, state.types[proto.input[1]].shape[2:])
+    if len(window["kernel"]) != 2:
+        raise Unsupported(f"{len(window['kernel'])} spatial dimensions; 2 are supported")
+    window |= {"group": attrs.get("group", 1), "offset_group": attrs.get("offset_group", 1)}
+    state.emit("DeformConv", origin, list(proto.input), [proto.output[0]], window)
+
+
+def _roi_align(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    if not attrs.get("sampling_ratio"):
+        raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
+    half = attrs.get("coordinate_transformation_mode", "half_pixel" if version >= 16 else "output_half_pixel")
+    made = {
+        "sampling_ratio": attrs["sampling_ratio"], "spatial_scale": attrs.get("spatial_scale", 1.0),
+        "mode": attrs.get("mode", "avg"), "half_pixel": half == "half_pixel",
+    }  # fmt: skip
+    state.emit("RoiAlign", origin, list(proto.input), [proto.output[0]], made)
+
+
+def _tf_idf(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    if "pool_strings" in attrs:
+        raise Unsupported("strings are not supported")
+    state.emit("TfIdfVectorizer", origin, list(proto.input), list(proto.output), attrs)
+
+
 def _first_input(op: str) -> Canonical:
     """An operator whose further inputs only say its output's shape."""
 
@@ -346,6 +505,23 @@ CANONICAL: dict[str, Canonical] = {
     "BitCast": _with_axis(None),
     "EyeLike": _with_axis(None, k=0),
     "Trilu": _with_axis(None, upper=1),
+    **dict.fromkeys(["ArgMax", "ArgMin"], _arg),
+    **dict.fromkeys(["CumSum", "CumProd"], _running),
+    **dict.fromkeys(["Compress", "Unique"], _optional_axis),
+    **dict.fromkeys(["RNN", "GRU", "LSTM"], _recurrent),
+    **dict.fromkeys(["ScatterElements", "Scatter"], _with_axis(0, reduction="none")),
+    "ScatterND": _with_axis(None, reduction="none"),
+    "TensorScatter": _with_axis(-2, mode="linear"),
+    "MaxUnpool": _max_unpool,
+    "TfIdfVectorizer": _tf_idf,
+    **dict.fromkeys(["Resize", "Upsample"], _resize),
+    "DeformConv": _deform_conv,
+    "RoiAlign": _roi_align,
+    "GridSample": _with_axis(None, mode="linear", padding_mode="zeros", align_corners=0),
+    "NonMaxSuppression": _with_axis(None, center_point_box=0),
+    "DFT": _dft,
+    "STFT": _stft,
+    "TopK": _with_axis(-1, largest=1),
     "OneHot": _one_hot,
     "Hardmax": _hardmax,
     "LRN": _with_axis(None, alpha=1e-4, beta=0.75, bias=1.0, size=1),
@@ -354,7 +530,7 @@ CANONICAL: dict[str, Canonical] = {
     "GatherElements": _with_axis(0),
     "GatherND": _with_axis(None, batch_dims=0),
     "DepthToSpace": _with_axis(None, blocksize=1, mode="DCR"),
-    "SpaceToDepth": _with_axis(None, blocksize=1),
+    "SpaceToDepth": _with_axis(None, blocksize=1, mode="DCR"),
     "ReverseSequence": _with_axis(None, time_axis=0, batch_axis=1),
     "MelWeightMatrix": _computed("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"),
 }

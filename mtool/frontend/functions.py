@@ -49,7 +49,7 @@ def expand(
         if place < len(node.output) and node.output[place]:
             names[inner] = node.output[place]
     attrs = {attr.name: attr for attr in node.attribute}
-    return [_renamed(part, names, attrs, prefix, proto.name or prefix) for part in body.node], opsets
+    return [renamed(part, names, attrs, prefix, proto.name or prefix) for part in body.node], opsets
 
 
 def _newest(versions: Sequence[int], wanted: int) -> int:
@@ -57,9 +57,11 @@ def _newest(versions: Sequence[int], wanted: int) -> int:
     return max((version for version in versions if version <= wanted), default=min(versions))
 
 
-def _renamed(
+def renamed(
     part: onnx.NodeProto, names: Mapping[str, str], attrs: Mapping[str, onnx.AttributeProto], prefix: str, origin: str
 ) -> onnx.NodeProto:
+    """Return a node of a body with its values renamed; those that `names` does not have get the prefix."""
+
     def name(inner: str) -> str:
         return names.get(inner, f"{prefix}/{inner}") if inner else ""
 
@@ -76,7 +78,7 @@ def _renamed(
                 outer = {v for node in attr.g.node for v in node.input} | {v.name for v in attr.g.output}
                 kept = {value: value for value in inner}
                 seen = {value: name(value) for value in outer if value not in inner} | kept
-                nodes = [_renamed(node, seen, attrs, prefix, origin) for node in attr.g.node]
+                nodes = [renamed(node, seen, attrs, prefix, origin) for node in attr.g.node]
                 del copy.g.node[:]
                 copy.g.node.extend(nodes)
         elif attr.ref_attr_name in attrs:

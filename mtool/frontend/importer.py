@@ -10,10 +10,12 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool import ops
 from mtool.errors import ModelError, NeedsValues
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.control import CONTROL
 from mtool.frontend.functions import expand
-from mtool.frontend.inference import fold, infer
+from mtool.frontend.inference import MOST_BYTES, fold, infer
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
+from mtool.frontend.sequences import SEQUENCES
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
 from mtool.ir.types import Array
@@ -30,6 +32,7 @@ class Importer:
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
+        self.sequences: dict[str, list[str]] = {}
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
         self.inputs = tuple(value.name for value in model.graph.input)
         self.declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -114,9 +117,13 @@ class Importer:
             for part in qoperator(self, proto, origin):
                 self.run(part, {"": NEWEST_OPSET})
             return
+        special = {**CONTROL, **SEQUENCES}.get(proto.op_type) if not domain else None
+        if special is not None:
+            special(self, proto, origin, opsets)
+            return
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
-        self.types.update(infer(proto, domain, version, self.types, self.constants, self.declared))
+        self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
         known = all(name in self.constants or not name for name in proto.input)
         if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
             for name, data in fold(proto, domain, version, self.constants, self.types).items():
@@ -134,9 +141,7 @@ class Importer:
         else:
             self._expand(proto, domain, version, origin, opsets)
 
-    def _expand(
-        self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]
-    ) -> None:
+    def _expand(self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]) -> None:
         """Import the body of an operator that ONNX defines as a function of others."""
         found = expand(proto, domain, version, self.types, self.unique(origin))
         if found is None:
@@ -169,7 +174,10 @@ def import_graph(model: onnx.ModelProto, name: str) -> Graph:
         except KeyError:
             label = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
             raise ModelError(f"input {value.name!r} has elements of type {label}", details=["not supported"]) from None
-        state.types[value.name] = TensorType(dtype, dims)
+        kind = TensorType(dtype, dims)
+        if min(dims, default=0) < 0 or kind.bytes > MOST_BYTES:
+            raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more, at most 2 GiB"])
+        state.types[value.name] = kind
         inputs.append(value.name)
     for proto in model.graph.node:
         state.run(proto, state.opsets)

@@ -19,7 +19,9 @@ SHAPING = {
     "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1,),
     "Resize": (2, 3), "Upsample": (1,), "CenterCropPad": (1,), "HannWindow": (0,), "HammingWindow": (0,),
     "BlackmanWindow": (0,), "DFT": (1, 2), "STFT": (1, 3), "MelWeightMatrix": (0, 1, 2, 3, 4), "Col2Im": (1, 2),
-    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,), "EyeLike": (),
+    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,),
+    **{f"Reduce{kind}": (1,) for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum")},
+    "ReduceLogSumExp": (1,),
 }  # fmt: skip
 """Inputs whose values say what shape the outputs have."""
 
@@ -54,6 +56,10 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
     return TensorType(dtype, tuple(dims))
 
 
+MOST_BYTES = 2**31 - 1
+"""The largest tensor: offsets in generated C are int32_t."""
+
+
 def infer(
     proto: onnx.NodeProto,
     domain: str,
@@ -68,6 +74,9 @@ def infer(
         ValueNeeded: the output's shape depends on the value of an input that is not a constant.
         Unsupported: the types can't be told, or mtool does not have them.
     """
+    absent = [name for name in proto.input if name and name not in types]
+    if absent:
+        raise Unsupported(f"its input {absent[0]!r} is not a tensor of the model")
     known = {name: tensor_type(kind) for name in proto.input if name and (kind := types.get(name))}
     data = {
         name: numpy_helper.from_array(constants[name], name)
@@ -93,6 +102,8 @@ def infer(
                 if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
                     raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
             raise Unsupported(failure or str(problem)) from None
+        if result[name].bytes > MOST_BYTES:
+            raise Unsupported(f"its output {result[name]} is larger than 2 GiB")
     return result
 
 
@@ -121,5 +132,8 @@ def fold(
     result = {}
     for info, value in zip(outputs, values, strict=True):
         kind = types[info.name]
-        result[info.name] = np.asarray(value, kind.dtype.numpy).reshape(kind.shape)
+        data = np.asarray(value, kind.dtype.numpy)
+        if data.size != kind.count:
+            raise Unsupported(f"its output is {list(data.shape)} where {list(kind.shape)} was inferred")
+        result[info.name] = data.reshape(kind.shape)
     return result

@@ -47,7 +47,7 @@ class Graph:
 
     def producers(self) -> dict[str, Node]:
         """Return the node that makes each value."""
-        return {output: node for node in self.nodes for output in node.outputs}
+        return {output: node for node in self.nodes for output in node.outputs if output}
 
     def consumers(self) -> dict[str, list[Node]]:
         """Return the nodes that read each value, once for each time that they do."""
@@ -79,7 +79,7 @@ def verify(graph: Graph) -> None:
         names.add(node.name)
         for value in node.inputs:
             assert value in known, f"{node.name} reads {value!r} before it is made"
-        for value in node.outputs:
+        for value in filter(None, node.outputs):
             assert value not in known, f"{value!r} is made twice"
             assert value in graph.types, f"{value!r} has no type"
             known.add(value)

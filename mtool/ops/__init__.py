@@ -8,15 +8,23 @@ from mtool.ops import (
     conv2d,
     creation,
     dense,
+    detection,
     direct,
+    einsum,
     elementwise,
+    fourier,
     indexing,
     loop,
     movement,
     normalise,
+    ordering,
     pool2d,
     quantise,
+    recurrent,
     reduce,
+    resize,
+    sampling,
+    scatter,
     softmax,
     window,
 )
@@ -24,7 +32,8 @@ from mtool.ops.lowering import Lower
 from mtool.ops.schedule import KernelOp
 
 _MODULES = (
-    conv2d, creation, dense, elementwise, indexing, movement, normalise, pool2d, quantise, reduce, softmax, window,
+    conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise, ordering, pool2d, quantise,
+    recurrent, reduce, resize, sampling, scatter, softmax, window,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Lower] = {

@@ -3,7 +3,7 @@ DepthToSpace 13, ReverseSequence 10, CenterCropPad's parts, ArrayFeatureExtracto
 
 from mtool.ir import Expr, Node
 from mtool.ir.expr import axis, const, load
-from mtool.ir.index import choose, compare, integer, minus, modulo, number, over, plus, times, wrapped
+from mtool.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times, wrapped
 from mtool.ops.lowering import Lower, Lowering, moves_integers
 
 
@@ -36,13 +36,15 @@ def _gather_nd(ctx: Lowering, node: Node) -> None:
 
 
 def _space_to_depth(ctx: Lowering, node: Node) -> None:
-    """SpaceToDepth: channel (dy, dx, c) of the output is what lies dy, dx into the block."""
+    """SpaceToDepth: channel (dy, dx, c) of the output, or (c, dy, dx), is what lies dy, dx into the block."""
     kind, size = ctx.types[node.inputs[0]], node.attrs["blocksize"]
     channels = kind.shape[1]
-    block = over(axis(1), channels)
+    crd = node.attrs["mode"] == "CRD"
+    block = modulo(axis(1), size * size) if crd else over(axis(1), channels)
+    channel = over(axis(1), size * size) if crd else modulo(axis(1), channels)
     row = plus(times(axis(2), size), over(block, size))
     column = plus(times(axis(3), size), modulo(block, size))
-    ctx.loop(node, load(0, kind.dtype, (axis(0), modulo(axis(1), channels), row, column)), node.inputs)
+    ctx.loop(node, load(0, kind.dtype, (axis(0), channel, row, column)), node.inputs)
 
 
 def _depth_to_space(ctx: Lowering, node: Node) -> None:
@@ -85,6 +87,25 @@ def _binarizer(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(above, const(1, kind.dtype), const(0, kind.dtype)), node.inputs)
 
 
+def _tensor_scatter(ctx: Lowering, node: Node) -> None:
+    """TensorScatter 24: the update stands from place write_indices[batch] on; "circular" goes on at the start."""
+    past, update = node.inputs[:2]
+    kind, place = ctx.types[past], node.attrs["axis"]
+    size, length = kind.shape[place], ctx.types[update].shape[place]
+    own: list[Expr] = [axis(n) for n in range(len(kind.shape))]
+    inputs = [name for name in node.inputs if name]
+    start: Expr = number(0)
+    if len(inputs) > 2:
+        start = integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),)))
+    offset = minus(axis(place), start)
+    if node.attrs["mode"] == "circular":
+        offset = modulo(plus(offset, size), size)
+    new = load(1, kind.dtype, tuple(offset if n == place else a for n, a in enumerate(own)))
+    condition = every(inside(offset, length))
+    assert condition is not None
+    ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
+
+
 LOWERINGS: dict[str, Lower] = {
     "Tile": moves_integers(_tile),
     "GatherElements": _gather_elements,
@@ -94,4 +115,5 @@ LOWERINGS: dict[str, Lower] = {
     "ReverseSequence": _reverse_sequence,
     "ArrayFeatureExtractor": _array_feature_extractor,
     "Binarizer": _binarizer,
+    "TensorScatter": _tensor_scatter,
 }

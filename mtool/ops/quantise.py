@@ -9,8 +9,29 @@ from mtool.ir.index import number, over
 from mtool.ops.lowering import Dequantised, Lower, Lowering
 
 
+def _check_shapes(ctx: Lowering, node: Node) -> None:
+    """Refuse scales and zero points that are neither one, nor one along the axis, nor of the input's rank.
+
+    Raises:
+        ModelError: they are not.
+    """
+    shape, along = ctx.types[node.inputs[0]].shape, node.attrs.get("axis", 1)
+    for value in filter(None, node.inputs[1:3]):
+        kind = ctx.types[value]
+        vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
+        blocked = len(kind.shape) == len(shape) > 1
+        wrong_type = value == node.inputs[1] and not kind.dtype.is_float
+        uneven = kind.shape != ctx.types[node.inputs[1]].shape and kind.shape not in ((), (1,))
+        if (kind.count != 1 and not vector and not blocked) or wrong_type or uneven:
+            raise ModelError(
+                f"{node.op} {node.name!r} has scales or zero points that do not fit its input",
+                details=[f"input {ctx.types[node.inputs[0]]}, {value} {kind}, axis {along}"],
+            )
+
+
 def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
     """Return constant parameters, per tensor or per axis; None: they are blocked, or known only to the run."""
+    _check_shapes(ctx, node)
     scale, zero_point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else ""
     if scale not in ctx.constants or (zero_point and zero_point not in ctx.constants):
         return None
@@ -24,8 +45,7 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
     if scales.size == 1:
         return Dequantised(value, scales, points, None)
-    rank = len(ctx.types[node.inputs[0]].shape)
-    return Dequantised(value, scales, points, node.attrs.get("axis", 1) % rank)
+    return Dequantised(value, scales, points, node.attrs.get("axis", 1) % len(ctx.types[node.inputs[0]].shape))
 
 
 def _note(ctx: Lowering, value: str, found: Dequantised) -> None:

@@ -80,4 +80,26 @@ def _log_sum_exp(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("add", call("log", total), load(1, dtype, own)), [node.inputs[0], top])
 
 
-LOWERINGS: dict[str, Lower] = {**dict.fromkeys(KINDS, _reduce), "ReduceLogSumExp": _log_sum_exp}
+def _arg(ctx: Lowering, node: Node) -> None:
+    """ArgMax, ArgMin 13: the first (or last) place of the extreme value."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    index, sizes, own = _index(ctx, node)
+    how = "maximum" if node.op == "ArgMax" else "minimum"
+    extreme = ctx.value(f"{node.outputs[0]}.extreme", kind.dtype, result.shape)
+    element = load(0, kind.dtype, index)
+    ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
+    number, size = sizes[0]
+    last = node.attrs["last"]
+    reached = call("equal", element, load(1, kind.dtype, own), dtype=DType.BOOL)
+    outside = const(-1 if last else size, DType.INT32)
+    place = call("where", reached, axis(number), outside, dtype=DType.INT32)
+    chosen = Expr("reduce", DType.INT32, (place,), Reduction("maximum" if last else "minimum", sizes))
+    ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
+
+
+LOWERINGS: dict[str, Lower] = {
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    **dict.fromkeys(KINDS, _reduce),
+    "ReduceLogSumExp": _log_sum_exp,
+}

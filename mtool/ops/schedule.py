@@ -1,5 +1,6 @@
 """The schedule interface: how an operator becomes C on a target, and what the planner may do with it."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +102,9 @@ _ENVIRONMENT = jinja2.Environment(
     keep_trailing_newline=False,
     autoescape=False,
 )
+
+
+_ENVIRONMENT.filters["product"] = math.prod
 
 
 def template(name: str, **values: Any) -> str:

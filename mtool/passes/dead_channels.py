@@ -134,7 +134,8 @@ class _Channels:
             inside, outside = weights[:, :, 0] * values[:, None], weights[:, :, 0] * pad
         if not still.any():
             return {}
-        sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + graph.constants[node.inputs[2]].astype(np.int64)
+        bias = graph.constants[node.inputs[2]].astype(np.int64)
+        sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + bias
         results = self._finished(node, sums.clip(-(2**31), 2**31 - 1).astype(np.int32))
         equal = (results == results[0]).all(axis=0)
         return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}

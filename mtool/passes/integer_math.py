@@ -10,6 +10,8 @@ reads. In this order:
   requant  an int32 accumulator times a scale: `requantise`
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +26,7 @@ from mtool.ops.schedule import Target
 
 SMALL = (DType.INT8, DType.UINT8)
 FAST_ROUNDING = 2**22
+SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
 
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
@@ -136,19 +139,12 @@ class _Work:
         ]
         wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
         ratios = a_scale / out_scale, b_scale / out_scale
-        for shift in range(22, 7, -1):
-            left, right = (round(ratio * 2**shift) for ratio in ratios)
-            offset = round(2**shift * (out_zero + 0.5 - ratios[0] * a_zero - ratios[1] * b_zero))
-            if abs(left) * 255 + abs(right) * 255 + abs(offset) >= 2**31:
-                continue
-            how = RescalePair(left, right, offset, shift, low, high)
-            made = Expr("rescale_pair", part.dtype, (a, b), how)
-            got = _tabulate(made, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
-            off = np.abs(got.astype(np.int32) - wanted.astype(np.int32)).max()
-            if off == 0 or (off == 1 and not self.target.has_float):
-                return made
-            break  # a coarser shift only gets worse
-        return None
+        offset = out_zero - ratios[0] * a_zero - ratios[1] * b_zero
+        left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
+        how = _exact_pair(wanted.astype(np.int64), left, right, ratios, offset, (low, high))
+        if how is None and not self.target.has_float:
+            how = _near_pair(wanted.astype(np.int64), left, right, ratios, offset, (low, high))
+        return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
 
     def _requantise(self, part: Expr) -> Expr | None:
         inner, scale, zero_point = part.args
@@ -170,6 +166,46 @@ class _Work:
             self.inputs.append(self.rewriter.constant(f"{self.node.name}/scale", ratio))
             operand = load(len(self.inputs) - 1, DType.FLOAT32, vector.args)
         return Expr("requantise", part.dtype, (total, operand), value)
+
+
+def _shifts(ratios: tuple[float, float], offset: float, largest: int) -> range:
+    """Return the shifts, largest first, with which no sum leaves 32 bits."""
+    reach = largest * (abs(ratios[0]) + abs(ratios[1])) + abs(offset) + 2
+    return range(min(23, math.floor(31 - math.log2(reach))), 11, -1)
+
+
+def _exact_pair(
+    wanted: Array, a: Array, b: Array, ratios: tuple[float, float], offset: float, limits: tuple[int, int]
+) -> RescalePair | None:
+    """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: none were found.
+
+    For a pair of multipliers the offsets that are right for each of the 65,536 sums are an interval: all must meet.
+    """
+    low, high = limits
+    largest = int(max(np.abs(a).max(), np.abs(b).max()))
+    steps = sorted(itertools.product(range(-SEARCH, SEARCH + 1), repeat=2), key=lambda d: abs(d[0]) + abs(d[1]))
+    for shift in _shifts(ratios, offset, largest):
+        left, right = (round(ratio * 2**shift) for ratio in ratios)
+        least = np.where(wanted > low, wanted << shift, -(2**40))
+        most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
+        for more_left, more_right in steps:
+            sums = (a * (left + more_left))[:, None] + (b * (right + more_right))[None]
+            first, last = int((least - sums).max()), int((most - sums).min())
+            added = (first + last) // 2
+            if first <= last and np.abs(sums).max() + abs(added) < 2**31:
+                return RescalePair(left + more_left, right + more_right, added, shift, low, high)
+    return None
+
+
+def _near_pair(
+    wanted: Array, a: Array, b: Array, ratios: tuple[float, float], offset: float, limits: tuple[int, int]
+) -> RescalePair | None:
+    """Return the plain roundings of the same numbers, if they are off by one at most."""
+    shift = _shifts(ratios, offset, 255)[0]
+    left, right = (round(ratio * 2**shift) for ratio in ratios)
+    added = round(2**shift * (offset + 0.5))
+    got = (((a * left)[:, None] + (b * right)[None] + added) >> shift).clip(*limits)
+    return RescalePair(left, right, added, shift, *limits) if np.abs(got - wanted).max() <= 1 else None
 
 
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:

@@ -213,6 +213,10 @@ def _sink_view(state: _State) -> Graph | None:
         bare = any(part.op == "axis" for part in _outside_loads(node.attrs["expr"]))
         if axes is None and (others or bare):
             continue
+        # Views that go must outnumber those that come; where they don't, the shape of higher rank stays.
+        come = sum(1 for value in whole if _source_shape(state, value) != shape)
+        if come and (come > len(views) or (len(shape), shape) <= (len(out.shape), out.shape)):
+            continue
 
         def sunk(
             r: Rewriter, n: Node, whole: list[str] = whole, shape: Shape = shape, axes: dict[int, Expr] | None = axes
@@ -238,6 +242,12 @@ def _sink_view(state: _State) -> Graph | None:
 
         return _rebuild(graph, {node.name: sunk})
     return None
+
+
+def _source_shape(state: _State, value: str) -> Shape:
+    """Return the shape of what a value is a view of, or its own."""
+    view = state.maker(value, "view")
+    return state.graph.types[view.inputs[0] if view else value].shape
 
 
 def _outside_loads(expr: Expr) -> list[Expr]:

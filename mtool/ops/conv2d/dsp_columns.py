@@ -102,7 +102,17 @@ class Columns:
             lasts = [y * row + row - 1 for y in range(height)]
             return cls(row // 4, True, (*body, *lasts, *[-1] * (4 - height)))
         filled = round_up(row, 4)
-        return cls(filled // 4, False, tuple(y * row + i if i < row else -1 for y in range(height) for i in range(filled)))
+        order = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
+        return cls(filled // 4, False, tuple(order))
+
+
+def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
+    """Whether each row of outputs ends before the input that the next one reads, and is whole groups of `pixels`."""
+    out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
+    return conv.out_size[1] % pixels == 0 and all(
+        (y + 1) * out_row <= max(0, (y + 1) * conv.stride[0] - conv.pad[0]) * in_row
+        for y in range(conv.out_size[0] - 1)
+    )
 
 
 class Pointwise:
@@ -209,14 +219,8 @@ class Patch:
 
     def _by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        if conv.out_size[1] % 3 or epilogue is None or epilogue.rest is not None:
-            return False
-        out_row, in_row = conv.out_size[1] * conv.out_channels, conv.size[1] * conv.channels
-        return all(
-            (y + 1) * out_row <= max(0, (y + 1) * conv.stride[0] - conv.pad[0]) * in_row
-            for y in range(conv.out_size[0] - 1)
-        )
+        epilogue = Int8Epilogue.of(node, graph)
+        return epilogue is not None and epilogue.rest is None and shrinks_by_rows(Conv.of(node, graph), 3)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""

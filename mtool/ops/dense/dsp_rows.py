@@ -24,9 +24,11 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
     if pairs is None:
         return None
     words = pairs[0].reshape(filled // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(filled // 4, depth)
-    steps = np.pad(scale.astype(np.float32), (0, more)) / np.tile(np.float32([1, 256]), filled // 2)
-    tails = steps.astype(np.float32).view(np.uint32).reshape(filled // 4, 4)
-    return np.concatenate([pairs[1].reshape(filled // 4, 4), words, tails], axis=1)
+    tails = np.pad(scale.astype(np.float32), (0, more))
+    tails[1::2] /= np.float32(256)
+    return np.concatenate(
+        [pairs[1].reshape(filled // 4, 4), words, tails.view(np.uint32).reshape(filled // 4, 4)], axis=1
+    )
 
 
 def best_unroll(depth: int) -> int:

@@ -1,5 +1,7 @@
 """The one emitter of loop nests."""
 
+import re
+
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction
 from mtool.ir.scalar import FUNCTIONS, Text, literal
@@ -55,7 +57,11 @@ class LoopNest:
         )
         lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
         constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        return Kernel(tuple(arguments), "\n".join(lines), constants, needs_math(expr))
+        body = "\n".join(lines)
+        words = set(re.findall(r"\w+", body))  # an index into a dimension of size 1 is not written
+        used = tuple(argument for argument in arguments if argument.name in words)
+        constants = {name: data for name, data in constants.items() if name in words}
+        return Kernel(used, body, constants, needs_math(expr))
 
     def _outside_loads(self, expr: Expr) -> list[Expr]:
         if expr.op == "load":

@@ -1,0 +1,178 @@
+"""If, Loop and Scan: chosen, or written out, when the model is imported.
+
+An If whose condition is known is its branch; one whose condition is not, both branches and a choice. A Loop
+whose number of rounds is known, and a Scan, are their bodies one after another.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from mtool.frontend.functions import renamed
+from mtool.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+Opsets = Mapping[str, int]
+Control = Callable[["Importer", onnx.NodeProto, str, Opsets], None]
+
+MOST_ROUNDS = 256
+
+
+def _graph(proto: onnx.NodeProto, name: str) -> onnx.GraphProto:
+    return next(attr.g for attr in proto.attribute if attr.name == name)
+
+
+def inline(
+    state: "Importer", graph: onnx.GraphProto, feeds: Mapping[str, str], prefix: str, opsets: Opsets
+) -> list[str]:
+    """Import a body with its inputs bound to values, and return the names of its outputs."""
+    made = {value for node in graph.node for value in node.output if value} | {t.name for t in graph.initializer}
+    read = {value for node in graph.node for value in node.input} | {value.name for value in graph.output}
+    names = {value: value for value in read} | {value: f"{prefix}/{value}" for value in made} | dict(feeds)
+    for tensor in graph.initializer:
+        state.add_constant(names[tensor.name], numpy_helper.to_array(tensor))
+    for node in graph.node:
+        state.run(renamed(node, names, {}, prefix, node.name or prefix), opsets)
+    return [names[value.name] for value in graph.output]
+
+
+def alias(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
+    """Let a value go by another name too."""
+    if new:
+        state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
+
+
+def _node(state: "Importer", opsets: Opsets, op: str, inputs: list[str], prefix: str, **attrs: object) -> str:
+    output = state.unique(f"{prefix}/{op}")
+    state.run(helper.make_node(op, inputs, [output], name=prefix, **attrs), opsets)
+    return output
+
+
+def _if(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    condition = proto.input[0]
+    branches = [_graph(proto, name) for name in ("then_branch", "else_branch")]
+    if condition in state.constants:
+        chosen = branches[0 if state.constants[condition].item() else 1]
+        for old, new in zip(inline(state, chosen, {}, state.unique(origin), opsets), proto.output, strict=True):
+            alias(state, old, new, opsets)
+        return
+    sides = [inline(state, branch, {}, state.unique(origin), opsets) for branch in branches]
+    for yes, no, output in zip(*sides, proto.output, strict=True):
+        if yes in state.types and no in state.types and state.types[yes] != state.types[no]:
+            raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}")
+        state.run(helper.make_node("Where", [condition, yes, no], [output], name=origin), opsets)
+
+
+def _rounds(state: "Importer", rounds: int) -> int:
+    if rounds > MOST_ROUNDS:
+        raise Unsupported(f"{rounds} rounds; at most {MOST_ROUNDS} are written out")
+    return rounds
+
+
+def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    body = _graph(proto, "body")
+    trips, condition, *values = [*proto.input, "", ""][: max(len(proto.input), 2)]
+    limit = int(state.value_of(trips, "M").item()) if trips else None
+    going = bool(state.value_of(condition, "cond").item()) if condition else True
+    carried, scanned, number = list(values), [[] for _ in body.output[1 + len(values) :]], 0
+    while going and (limit is None or number < limit):
+        _rounds(state, number + 1)
+        prefix = state.unique(origin)
+        given = [state.constant(f"{prefix}/number", np.asarray(number, np.int64))]
+        given.append(state.constant(f"{prefix}/going", np.asarray(True)))
+        feeds = dict(zip((value.name for value in body.input), [*given, *carried], strict=True))
+        outputs = inline(state, body, feeds, prefix, opsets)
+        going = bool(state.value_of(outputs[0], "cond").item())
+        carried = outputs[1 : 1 + len(values)]
+        for rows, value in zip(scanned, outputs[1 + len(values) :], strict=True):
+            rows.append(value)
+        number += 1
+    for old, new in zip(carried, proto.output, strict=False):
+        alias(state, old, new, opsets)
+    for rows, new in zip(scanned, proto.output[len(values) :], strict=True):
+        if new and not rows:
+            raise Unsupported("it makes no round")
+        if new:
+            _stack(state, rows, new, 0, False, origin, opsets)
+
+
+def _stack(
+    state: "Importer", rows: list[str], output: str, axis: int, reverse: bool, origin: str, opsets: Opsets
+) -> None:
+    """Concatenate values along a new axis."""
+    axes = state.constant(f"{origin}/axis", np.asarray([axis], np.int64))
+    parts = [_node(state, {"": 21}, "Unsqueeze", [row, axes], origin) for row in (rows[::-1] if reverse else rows)]
+    state.run(helper.make_node("Concat", parts, [output], name=origin, axis=axis), opsets)
+
+
+def _scan(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute if attr.name != "body"}
+    body, count = _graph(proto, "body"), attrs["num_scan_inputs"]
+    inputs, batch = list(proto.input), None
+    if opsets.get("", 21) < 9:  # Scan 8: sequence lengths first, and a batch dimension
+        if inputs[0]:
+            raise Unsupported("sequence lengths of Scan 8 are not supported")
+        batch = state.types[inputs[1]].shape[0]
+        inputs = inputs[1:]
+    states, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
+    made = len(body.output) - len(states)
+    axes = attrs.get("scan_input_axes") or [0] * count
+    turned = attrs.get("scan_input_directions") or attrs.get("directions") or [0] * count
+    out_axes, out_turned = (attrs.get(key) or [0] * made for key in ("scan_output_axes", "scan_output_directions"))
+    if batch is None:
+        carried, rows = _scan_once(state, body, states, scanned, axes, turned, origin, opsets)
+        for old, new in zip(carried, proto.output, strict=False):
+            alias(state, old, new, opsets)
+        for values, new, axis, back in zip(rows, proto.output[len(states) :], out_axes, out_turned, strict=True):
+            rank = len(state.types[values[0]].shape) + 1
+            _stack(state, values, new, axis % rank, bool(back), origin, opsets)
+        return
+    images: list[list[str]] = []
+    for image in range(batch):
+        place = state.constant(f"{origin}/image", np.asarray(image, np.int64))
+        one = [_node(state, opsets, "Gather", [value, place], origin, axis=0) for value in inputs]
+        carried, rows = _scan_once(
+            state, body, one[: len(states)], one[len(states) :], axes, turned, origin, opsets
+        )
+        stacked = [state.unique(f"{origin}/rows") for _ in rows]
+        for values, name in zip(rows, stacked, strict=True):
+            _stack(state, values, name, 0, False, origin, opsets)
+        images.append([*carried, *stacked])
+    for values, new in zip(zip(*images, strict=True), proto.output, strict=True):
+        _stack(state, list(values), new, 0, False, origin, opsets)
+
+
+def _scan_once(
+    state: "Importer",
+    body: onnx.GraphProto,
+    states: list[str],
+    scanned: list[str],
+    axes: list[int],
+    turned: list[int],
+    origin: str,
+    opsets: Opsets,
+) -> tuple[list[str], list[list[str]]]:
+    """Write the rounds out; return the last states and what each round gave."""
+    shapes = [state.types[value].shape for value in scanned]
+    rounds = _rounds(state, shapes[0][axes[0] % len(shapes[0])])
+    carried, rows = list(states), [[] for _ in body.output[len(states) :]]
+    for number in range(rounds):
+        prefix = state.unique(origin)
+        parts = []
+        for value, axis, back in zip(scanned, axes, turned, strict=True):
+            place = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
+            parts.append(_node(state, opsets, "Gather", [value, place], prefix, axis=axis))
+        feeds = dict(zip((value.name for value in body.input), [*carried, *parts], strict=True))
+        outputs = inline(state, body, feeds, prefix, opsets)
+        carried = outputs[: len(states)]
+        for values, value in zip(rows, outputs[len(states) :], strict=True):
+            values.append(value)
+    return carried, rows
+
+
+CONTROL: dict[str, Control] = {"If": _if, "Loop": _loop, "Scan": _scan}

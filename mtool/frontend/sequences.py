@@ -1,0 +1,117 @@
+"""Sequences and optionals whose structure is known: lists of values while the model is imported, nothing in C."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+Opsets = Mapping[str, int]
+Sequence = Callable[["Importer", onnx.NodeProto, str, Opsets], None]
+
+
+def _list(state: "Importer", name: str) -> list[str]:
+    if name not in state.sequences:
+        raise Unsupported("its sequence is an input of the model")
+    return state.sequences[name]
+
+
+def _identity(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
+    state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
+
+
+def _construct(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    state.sequences[proto.output[0]] = list(proto.input)
+
+
+def _split(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
+    shape = state.types[proto.input[0]].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    drop = False
+    if len(proto.input) > 1 and proto.input[1]:
+        given = state.value_of(proto.input[1], "split")
+        size = int(given.item()) if given.ndim == 0 else 0
+        lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else given.tolist()
+    else:
+        lengths, drop = [1] * shape[axis], not attrs.get("keepdims", 1)
+    parts = [state.unique(f"{origin}/part") for _ in lengths]
+    sizes = state.constant(f"{origin}/sizes", np.asarray(lengths, np.int64))
+    state.run(helper.make_node("Split", [proto.input[0], sizes], parts, name=origin, axis=axis), {"": 13})
+    if drop:
+        axes = state.constant(f"{origin}/axes", np.asarray([axis], np.int64))
+        flat = [state.unique(f"{origin}/part") for _ in parts]
+        for part, name in zip(parts, flat, strict=True):
+            state.run(helper.make_node("Squeeze", [part, axes], [name], name=origin), {"": 13})
+        parts = flat
+    state.sequences[proto.output[0]] = parts
+
+
+def _insert(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    values = list(_list(state, proto.input[0]))
+    place = len(values)
+    if len(proto.input) > 2 and proto.input[2]:
+        place = int(state.value_of(proto.input[2], "position").item())
+        place += len(values) if place < 0 else 0
+    state.sequences[proto.output[0]] = [*values[:place], proto.input[1], *values[place:]]
+
+
+def _erase(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    values = list(_list(state, proto.input[0]))
+    given = len(proto.input) > 1 and proto.input[1]
+    del values[int(state.value_of(proto.input[1], "position").item()) if given else -1]
+    state.sequences[proto.output[0]] = values
+
+
+def _at(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    place = int(state.value_of(proto.input[1], "position").item())
+    _identity(state, _list(state, proto.input[0])[place], proto.output[0], opsets)
+
+
+def _length(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    state.add_constant(proto.output[0], np.asarray(len(_list(state, proto.input[0])), np.int64))
+
+
+def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
+    parts, axis = list(_list(state, proto.input[0])), attrs["axis"]
+    if attrs.get("new_axis"):
+        axes = state.constant(f"{origin}/axes", np.asarray([axis], np.int64))
+        raised = [state.unique(f"{origin}/part") for _ in parts]
+        for part, name in zip(parts, raised, strict=True):
+            state.run(helper.make_node("Unsqueeze", [part, axes], [name], name=origin), {"": 13})
+        parts = raised
+    state.run(helper.make_node("Concat", parts, list(proto.output), name=origin, axis=axis), {"": 13})
+
+
+def _get_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    """OptionalGetElement, Optional: of a value that is there, the value."""
+    if proto.input[0] in state.sequences:
+        state.sequences[proto.output[0]] = state.sequences[proto.input[0]]
+    else:
+        _identity(state, proto.input[0], proto.output[0], opsets)
+
+
+def _has_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    state.add_constant(proto.output[0], np.asarray(bool(proto.input and proto.input[0])))
+
+
+SEQUENCES: dict[str, Sequence] = {
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _construct,
+    "SplitToSequence": _split,
+    "SequenceInsert": _insert,
+    "SequenceErase": _erase,
+    "SequenceAt": _at,
+    "SequenceLength": _length,
+    "ConcatFromSequence": _concat,
+    "Optional": _get_element,
+    "OptionalGetElement": _get_element,
+    "OptionalHasElement": _has_element,
+}

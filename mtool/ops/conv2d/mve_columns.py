@@ -1,0 +1,142 @@
+"""Schedules of conv2d for Helium: four pixels by two channels, int8. See crt/include/mt_mve.h."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_columns import round_up, shrinks_by_rows
+from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.schedule import Kernel, Target, identity_loads, template
+
+HEADER = "mt_mve.h"
+BLOCK = 16  # bytes of a vector
+SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
+
+
+def is_mve(target: Target) -> bool:
+    """Whether the target has Helium with floating point."""
+    return {"mve", "fpu"} <= target.features
+
+
+def best_unroll(depth: int) -> int:
+    """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
+    blocks = round_up(depth, BLOCK) // BLOCK
+    return next(unroll for unroll in (4, 3, 2, 1) if blocks % unroll == 0)
+
+
+def dot_cost(depth: int) -> float:
+    """Return instructions of 4 x 2 dot products with their results: 14 a block, 2 an iteration, 34 more."""
+    blocks = round_up(depth, BLOCK) / BLOCK
+    return blocks * (14 + 2 / best_unroll(depth)) + 34
+
+
+def pack(weights: Array, bias: Array, scale: Array) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/2, 16 + 2 * depth] with the depth filled up to whole vectors.
+
+    Args:
+        weights: int8 [N, K], N even.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+    """
+    count, depth = weights.shape
+    filled = np.zeros((count, round_up(depth, BLOCK)), np.int8)
+    filled[:, :depth] = weights
+    blocks = filled.reshape(count // 2, 2, -1, BLOCK).transpose(0, 2, 1, 3).reshape(count // 2, -1)
+    heads = np.ascontiguousarray(bias.astype(np.int32)).view(np.int8).reshape(count // 2, 8)
+    tails = np.ascontiguousarray(scale.astype(np.float32)).view(np.int8).reshape(count // 2, 8)
+    return np.concatenate([heads, blocks, tails], axis=1)
+
+
+class _Columns:
+    """What both schedules share."""
+
+    name = ""
+    template = ""
+    pixelwise = False
+
+    def fits(self, conv: Conv) -> bool:
+        """Whether the shape is one of this schedule's."""
+        raise NotImplementedError
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, no groups, an even number of outputs, int8 to int8."""
+        conv = Conv.of(node, graph)
+        shape = conv.group == 1 and conv.batch == 1 and conv.out_channels % 2 == 0 and self.fits(conv)
+        int8 = graph.constants[node.inputs[1]].dtype == np.int8 and conv.out_channels < SCATTER_REACH
+        return is_mve(target) and shape and int8 and Int8Epilogue.of(node, graph) is not None
+
+    def by_rows(self, node: Node, graph: Graph) -> bool:
+        """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        direct = epilogue is not None and epilogue.rest is None
+        return direct and not self.pixelwise and shrinks_by_rows(conv, 4)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Four columns, and a patch or results that are not stored directly."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        padded = round_up(conv.depth, BLOCK)
+        direct = (epilogue is None or epilogue.rest is None) and conv.pixels % 4 == 0
+        gathered = 0 if self.pixelwise or conv.channels % BLOCK == 0 else padded
+        row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
+        return 4 * padded + row + max(0 if direct else 4 * conv.out_channels, gathered)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
+        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        bytewise = graph.types[node.outputs[0]].dtype.size == 1
+        if not (self.pixelwise and bytewise or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
+            return tuple(residuals)
+        return (0, *residuals)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, and what gathers four pixels."""
+        conv = Conv.of(node, graph)
+        gathering = conv.depth / 4 if conv.channels % BLOCK == 0 else conv.depth * 1.5
+        return math.ceil(conv.pixels / 4) * (conv.out_channels / 2 * dot_cost(conv.depth) + 4 * gathering + 20)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        body = template(
+            self.template,
+            conv=conv,
+            padded=round_up(conv.depth, BLOCK),
+            unroll=best_unroll(conv.depth),
+            epilogue=epilogue,
+            by_rows=self.by_rows(node, graph),
+            backward=conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        weights = pack(filters, graph.constants[node.inputs[2]], epilogue.scale)
+        return epilogue.kernel(node, graph, body, weights, HEADER, scratch="int8_t")
+
+
+class Pointwise(_Columns):
+    """1x1: four pixels side by side meet all channels, two at a time. In place either way: growing layers run backwards."""
+
+    name = "mve_pointwise"
+    template = "conv2d/mve_pointwise.c.j2"
+    pixelwise = True
+
+    def fits(self, conv: Conv) -> bool:
+        """1x1, stride 1, no padding."""
+        return conv.is_pointwise
+
+
+class Patch(_Columns):
+    """k x k: the patches of four pixels are gathered side by side and meet all channels, two at a time.
+
+    Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
+    """
+
+    name = "mve_patch"
+    template = "conv2d/mve_patch.c.j2"
+
+    def fits(self, conv: Conv) -> bool:
+        """Whole vectors a pixel, or rows of pixels side by side."""
+        return conv.channels % BLOCK == 0 or conv.dilation == (1, 1)

@@ -1,0 +1,88 @@
+"""Schedule of depthwise 3x3 for Helium: 16 lanes of channels, a ring of three padded rows. See crt/include/mt_mve.h."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_columns import round_up
+from mtool.ops.conv2d.mve_columns import BLOCK, HEADER, is_mve
+from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.schedule import Kernel, Target, template
+
+# Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
+LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def pack(taps: Array, bias: Array, scale: Array) -> Array:
+    """Return int8 [C/16, 272]: nine vectors of weights, biases and scales in the order of the widened lanes.
+
+    Eight channels are doubled: a vector has two pixels then.
+
+    Args:
+        taps: int8 [9, C], C a multiple of 16, or 8.
+        bias: int32 [C], the input's zero point folded in.
+        scale: float32 [C].
+    """
+    if taps.shape[1] == BLOCK // 2:
+        taps, bias, scale = np.tile(taps, 2), np.tile(bias, 2), np.tile(scale, 2)
+    weights = taps.reshape(9, -1, BLOCK).transpose(1, 0, 2).reshape(-1, 9 * BLOCK)
+    heads = np.ascontiguousarray(bias.astype(np.int32).reshape(-1, BLOCK)[:, LANES]).view(np.int8)
+    tails = np.ascontiguousarray(scale.astype(np.float32).reshape(-1, BLOCK)[:, LANES]).view(np.int8)
+    return np.concatenate([weights, heads, tails], axis=1)
+
+
+class Ring:
+    """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
+
+    Rows are read before they are written: the output may take the input's storage.
+    """
+
+    name = "mve_ring"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """3x3, stride 1 or 2, whole vectors of channels (or 8 and pairs of pixels), weights from -127, int8 to int8."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
+        plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
+        pairs = conv.channels == BLOCK // 2 and conv.stride == (1, 1) and conv.out_size[1] % 2 == 0
+        lanes = conv.channels % BLOCK == 0 or pairs
+        weights = graph.constants[node.inputs[1]]
+        int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
+        return is_mve(target) and shape and plain and lanes and int8 and epilogue is not None and epilogue.rest is None
+
+    def _pitch(self, conv: Conv) -> int:
+        """Bytes of a row of the ring."""
+        lanes = min(conv.channels, BLOCK)
+        columns = max((conv.out_size[1] - 1) * conv.stride[1] + 3, conv.size[1] + conv.pad[1])
+        return round_up(columns * lanes + (BLOCK - lanes) * 2, BLOCK)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Three rows."""
+        return 3 * self._pitch(Conv.of(node, graph))
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if rows are read before they are written; a vector's channels are its own in both."""
+        conv = Conv.of(node, graph)
+        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
+        ahead = all(
+            (y + 1) * out_row <= max(0, y * conv.stride[0] - conv.pad[0] + 3) * in_row for y in range(conv.out_size[0])
+        )
+        return (0,) if ahead else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """132 instructions a vector of outputs, 3 a copied vector."""
+        conv = Conv.of(node, graph)
+        return conv.channels / BLOCK * (132.0 * conv.pixels + 3.0 * conv.size[0] * conv.size[1])
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        lanes = min(conv.channels, BLOCK)
+        body = template(
+            "conv2d/mve_ring.c.j2", conv=conv, how=epilogue.how, pitch=self._pitch(conv), lanes=lanes, pixels=BLOCK // lanes
+        )
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, 9).T)
+        packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
+        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")

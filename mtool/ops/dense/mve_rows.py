@@ -1,0 +1,75 @@
+"""Schedule of dense for Helium: eight outputs at a time, int8. See crt/include/mt_mve.h."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_columns import round_up
+from mtool.ops.conv2d.mve_columns import BLOCK, HEADER, is_mve
+from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.schedule import Kernel, Target, identity_loads, template
+
+GROUP = 8  # outputs at a time
+
+
+def pack(weights: Array, bias: Array, scale: Array) -> Array:
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * K]; N is filled up to a multiple of 8.
+
+    Args:
+        weights: int8 [N, K], K a multiple of 16.
+        bias: int32 [N], the input's zero point folded in.
+        scale: float32 [N].
+    """
+    count, depth = weights.shape
+    groups = round_up(count, GROUP) // GROUP
+    more = groups * GROUP - count
+    filled = np.pad(weights, ((0, more), (0, 0))).reshape(groups, GROUP, depth // BLOCK, BLOCK)
+    heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
+    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
+    return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
+
+
+class Rows:
+    """Row by row of the input; eight outputs share each vector of it."""
+
+    name = "mve_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Whole vectors of inputs, int8 to int8."""
+        whole = graph.types[node.inputs[0]].shape[1] % BLOCK == 0
+        int8 = graph.constants[node.inputs[1]].dtype == np.int8
+        return is_mve(target) and whole and int8 and Int8Epilogue.of(node, graph) is not None
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
+        epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
+        if epilogue is not None and epilogue.rest is not None:
+            return round_up(outputs, GROUP)
+        return GROUP if outputs % GROUP else 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """19 instructions for 16 inputs and eight outputs, 30 for eight outputs."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        groups = round_up(graph.types[node.outputs[0]].shape[1], GROUP) // GROUP
+        return rows * groups * (19 * depth / BLOCK + 30)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        epilogue = Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        rows, depth = graph.types[node.inputs[0]].shape
+        body = template(
+            "dense/mve_rows.c.j2",
+            rows=rows,
+            depth=depth,
+            outputs=graph.types[node.outputs[0]].shape[1],
+            epilogue=epilogue,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        weights = pack(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], epilogue.scale)
+        scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
+        return epilogue.kernel(node, graph, body, weights, HEADER, scratch)

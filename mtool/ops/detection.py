@@ -1,0 +1,35 @@
+"""NonMaxSuppression 11 (as many rows as the output's declared shape has; rows that are not needed are -1) and Det 22."""
+
+import math
+
+from mtool.ir import DType, Node
+from mtool.ops.direct import direct, narrowed, wide_output, widened
+from mtool.ops.lowering import Lower, Lowering
+
+
+def _non_max_suppression(ctx: Lowering, node: Node) -> None:
+    boxes, scores, *limits = [*node.inputs, "", "", ""][:5]
+    batches, classes, count = ctx.types[scores].shape
+    inputs = {"boxes": boxes, "scores": scores}
+    inputs |= {name: value for name, value in zip(("limit", "iou", "least"), limits, strict=True) if value}
+    rows = ctx.types[node.outputs[0]].shape[0]
+    values = {
+        "batches": batches, "classes": classes, "count": count, "rows": rows, "given": tuple(inputs),
+        "center": node.attrs["center_point_box"], "scratch_type": "uint8_t",
+    }  # fmt: skip
+    direct(ctx, node, "non_max_suppression", inputs, {"output": node.outputs[0]}, scratch=count, **values)
+
+
+def _det(ctx: Lowering, node: Node) -> None:
+    """Det, by elimination with row exchanges in a copy."""
+    shape = ctx.types[node.inputs[0]].shape
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    size, dtype = shape[-1], ctx.types[source].dtype
+    values = {"size": size, "count": math.prod(shape[:-2]), "scratch_type": dtype.c}
+    fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
+    scratch = size * size * dtype.size
+    direct(ctx, node, "det", {"input": source}, {"output": made}, scratch=scratch, math=True, fabs=fabs, **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+LOWERINGS: dict[str, Lower] = {"NonMaxSuppression": _non_max_suppression, "Det": _det}

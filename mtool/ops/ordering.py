@@ -1,0 +1,74 @@
+"""Operators that go through their input one element after another: CumSum 14, CumProd 26, TopK 24, Unique 11,
+NonZero 13, Compress 11. How many elements the last three give is the output's declared shape."""
+
+import math
+
+from mtool.ir import DType, Node
+from mtool.ops.direct import direct, narrowed, wide_output, widened
+from mtool.ops.lowering import Lower, Lowering
+
+
+def _split(shape: tuple[int, ...], place: int) -> dict[str, int]:
+    """Return the elements before, along and behind an axis."""
+    return {"outer": math.prod(shape[:place]), "count": shape[place], "inner": math.prod(shape[place + 1 :])}
+
+
+def _running(ctx: Lowering, node: Node) -> None:
+    shape = ctx.types[node.inputs[0]].shape
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    attrs = {key: node.attrs[key] for key in ("exclusive", "reverse")}
+    product = node.op == "CumProd"
+    sizes = _split(shape, node.attrs["axis"])
+    direct(ctx, node, "running", {"input": source}, {"output": made}, product=product, **sizes, **attrs)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _top_k(ctx: Lowering, node: Node) -> None:
+    """TopK: sorted, equal values by place; K is the output's size."""
+    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs["axis"]
+    source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    indices = node.outputs[1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
+    sizes = _split(kind.shape, place)
+    better = ">" if node.attrs["largest"] else "<"
+    outputs = {"values": values, "indices": indices}
+    direct(ctx, node, "top_k", {"input": source}, outputs, k=result.shape[place], better=better, **sizes)
+    narrowed(ctx, node, [(values, node.outputs[0])])
+
+
+def _unique(ctx: Lowering, node: Node) -> None:
+    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    sizes = {"outer": 1, "count": kind.count, "inner": 1} if place is None else _split(kind.shape, place)
+    found = ctx.types[node.outputs[0]].shape[place or 0]
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    outputs = {"output": made}
+    for number, (name, size) in enumerate((("indices", found), ("inverse", sizes["count"]), ("counts", found)), 1):
+        given = node.outputs[number] if len(node.outputs) > number else ""
+        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
+    values = {**sizes, "found": found, "sorted": node.attrs["sorted"], "scratch_type": "int32_t"}
+    direct(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _non_zero(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    source = widened(ctx, node, node.inputs[0])
+    direct(ctx, node, "non_zero", {"input": source}, {"output": node.outputs[0]}, shape=kind.shape, most=result.shape[1])
+
+
+def _compress(ctx: Lowering, node: Node) -> None:
+    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    sizes = {"outer": 1, "count": kind.count, "inner": 1} if place is None else _split(kind.shape, place)
+    kept = ctx.types[node.outputs[0]].shape[place or 0]
+    given = min(ctx.types[node.inputs[1]].count, sizes["count"])
+    inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
+    direct(ctx, node, "compress", inputs, {"output": node.outputs[0]}, **sizes, kept=kept, given=given)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "CumSum": _running,
+    "CumProd": _running,
+    "TopK": _top_k,
+    "Unique": _unique,
+    "NonZero": _non_zero,
+    "Compress": _compress,
+}

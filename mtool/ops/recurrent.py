@@ -1,0 +1,73 @@
+"""RNN, GRU and LSTM (ai.onnx 7, 14, 22): every direction, initial state, sequence lengths, peepholes, both layouts."""
+
+from mtool.errors import ModelError
+from mtool.ir import DType, Node
+from mtool.ops.direct import direct, narrowed, wide_output, widened
+from mtool.ops.lowering import Lower, Lowering
+
+INPUTS = {
+    "RNN": ("x", "w", "r", "bias", "lengths", "initial_h"),
+    "GRU": ("x", "w", "r", "bias", "lengths", "initial_h"),
+    "LSTM": ("x", "w", "r", "bias", "lengths", "initial_h", "initial_c", "peephole"),
+}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+SCRATCH = {"RNN": 1, "GRU": 4, "LSTM": 4}
+"""Vectors of the hidden size that a step works in."""
+
+FORMULAS = {
+    "tanh": "tanhf({x})",
+    "sigmoid": "mt_sigmoid_f32({x})",
+    "relu": "mt_max_f32({x}, 0.0f)",
+    "affine": "{a} * ({x}) + {b}",
+    "leakyrelu": "({x} < 0.0f ? {a} * ({x}) : {x})",
+    "thresholdedrelu": "({x} > {a} ? {x} : 0.0f)",
+    "scaledtanh": "{a} * tanhf({b} * ({x}))",
+    "hardsigmoid": "mt_max_f32(mt_min_f32({a} * ({x}) + {b}, 1.0f), 0.0f)",
+    "elu": "({x} < 0.0f ? {a} * expm1f({x}) : {x})",
+    "softsign": "({x}) / (1.0f + fabsf({x}))",
+    "softplus": "log1pf(expf({x}))",
+}
+
+
+def _lower(ctx: Lowering, node: Node) -> None:
+    given = dict(zip(INPUTS[node.op], node.inputs, strict=False))
+    inputs = {name: value if name == "lengths" else widened(ctx, node, value) for name, value in given.items() if value}
+    if ctx.types[inputs["x"]].dtype is not DType.FLOAT32:
+        raise ModelError(f"{node.op} {node.name!r} has elements of type {ctx.types[inputs['x']].dtype.label}")
+    attrs = node.attrs
+    first, second, size = ctx.types[given["x"]].shape
+    steps, batch = (second, first) if attrs["batch_first"] else (first, second)
+    directions, _, hidden = ctx.types[given["r"]].shape
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    if attrs["batch_first"]:
+        shapes = [(batch, steps, directions, hidden), *[(batch, directions, hidden)] * 2]
+    wanted = [*node.outputs, "", "", ""][:3]
+    names = ("y", "h", "c")[: 3 if node.op == "LSTM" else 2]
+    outputs = {
+        name: wide_output(ctx, value) if value else ctx.value(f"{node.name}/{name}", DType.FLOAT32, shape)
+        for name, value, shape in zip(names, wanted, shapes, strict=False)
+    }
+    unknown = [name for name, _, _ in attrs["functions"] if name not in FORMULAS]
+    if unknown:
+        raise ModelError(f"{node.op} {node.name!r} has the unknown activation {unknown[0]}")
+    values = {
+        "steps": steps, "batch": batch, "size": size, "hidden": hidden, "directions": directions,
+        "gates": GATES[node.op], "kind": node.op, "reverse": attrs["direction"] == "reverse",
+        "batch_first": attrs["batch_first"], "clip": attrs["clip"], "input_forget": attrs["input_forget"],
+        "linear_before_reset": attrs["linear_before_reset"], "activation": _activations(attrs["functions"]),
+        "given": tuple(inputs), "scratch_type": "float",
+    }  # fmt: skip
+    macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
+    scratch = 4 * SCRATCH[node.op] * hidden
+    direct(ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, **values)
+    narrowed(ctx, node, [(outputs[name], value) for name, value in zip(names, wanted, strict=False) if value])
+
+
+def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) -> tuple[str, ...]:
+    return tuple(
+        FORMULAS[name].replace("{a}", f"{float(alpha or 0)!r}f").replace("{b}", f"{float(beta or 0)!r}f")
+        for name, alpha, beta in functions
+    )
+
+
+LOWERINGS: dict[str, Lower] = {"RNN": _lower, "GRU": _lower, "LSTM": _lower}

@@ -1,0 +1,111 @@
+"""The tests of the `onnx` package itself that are in mtool's scope, as plain data."""
+
+import glob
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+T = TensorProto
+NUMBERS = {
+    T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8, T.UINT16, T.UINT32, T.UINT64, T.INT4, T.UINT4,
+    T.FLOAT16, T.BFLOAT16, T.FLOAT, T.DOUBLE,
+}  # fmt: skip
+RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+TRAINING = {"ai.onnx.preview.training", "ai.onnx.training"}
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test: its group and name, its model, its data sets (inputs, outputs) and the suite's tolerances."""
+
+    group: str
+    name: str
+    model: onnx.ModelProto
+    data: Sequence[tuple[Arrays, Arrays]]
+    rtol: float
+    atol: float
+
+    @property
+    def operator(self) -> str:
+        """The operator that it is about; the model's first node."""
+        base = self.model.graph.node[0].op_type if self.model.graph.node else ""
+        return f"{base} (function)" if "_expanded" in self.name else base
+
+
+def node_cases() -> list[Case]:
+    """Return the node tests, made in the process, that are in scope."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        found = collect_testcases()
+    return [
+        Case("node", case.name, case.model, [_arrays(pair) for pair in case.data_sets], case.rtol, case.atol)
+        for case in found
+        if in_scope(case.model)
+    ]
+
+
+def in_scope(model: onnx.ModelProto) -> bool:
+    """Whether all inputs and outputs are tensors of numbers, and nothing is random or trains."""
+    values = [*model.graph.input, *model.graph.output]
+    tensors = all(value.type.WhichOneof("value") == "tensor_type" for value in values)
+    if not tensors or not all(value.type.tensor_type.elem_type in NUMBERS for value in values):
+        return False
+    if any(entry.domain in TRAINING for entry in model.opset_import):
+        return False
+    return not any(_is_random(node) for node in model.graph.node)
+
+
+def _is_random(node: onnx.NodeProto) -> bool:
+    return node.op_type in RANDOM
+
+
+def _arrays(pair: tuple[Sequence[object], Sequence[object]]) -> tuple[Arrays, Arrays]:
+    inputs, outputs = (
+        [numpy_helper.to_array(item) if isinstance(item, TensorProto) else np.asarray(item) for item in side]
+        for side in pair
+    )
+    return inputs, outputs
+
+
+def stored_cases(group: str) -> Iterator[Case]:
+    """Yield the tests of a folder of the package: pytorch-converted, pytorch-operator, simple."""
+    from onnx.backend.test.loader import load_model_tests
+
+    for case in sorted(load_model_tests(kind=group), key=lambda case: case.name):
+        if case.model_dir is None:
+            continue
+        model = onnx.load(os.path.join(case.model_dir, "model.onnx"))
+        if not in_scope(model):
+            continue
+        data = []
+        for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set*"))):
+            sides = []
+            for side in ("input", "output"):
+                count = len(glob.glob(os.path.join(folder, f"{side}_*.pb")))
+                sides.append([_tensor(os.path.join(folder, f"{side}_{number}.pb")) for number in range(count)])
+            data.append((sides[0], sides[1]))
+        yield Case(group, case.name, model, data, case.rtol, case.atol)
+
+
+def _tensor(path: str) -> np.ndarray:
+    tensor = TensorProto()
+    with open(path, "rb") as file:
+        tensor.ParseFromString(file.read())
+    return np.asarray(numpy_helper.to_array(tensor))
+
+
+GROUPS = ("node", "pytorch-converted", "pytorch-operator", "simple")
+
+
+def all_cases() -> list[Case]:
+    """Return every test in scope."""
+    return [*node_cases(), *(case for group in GROUPS[1:] for case in stored_cases(group))]

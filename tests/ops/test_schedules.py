@@ -1,0 +1,164 @@
+"""Every SIMD schedule over random shapes, strides, pads, zero points and limits, against onnxruntime, bit for bit.
+
+On the host the runtime's plain C stands for the assembly, under the sanitizers; in QEMU the assembly runs. All cases of
+a target are one firmware.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from graphs import compiled, model, reference
+from onnx import helper
+from one_firmware import Case, failures
+
+from mtool import ops
+from mtool.ops.schedule import Target
+
+F = np.float32
+DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
+MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
+
+
+def limits(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
+    """The output's zero point, and an activation."""
+    zero = rng.choice([-128, -128, 0, 5, int(rng.integers(-128, 128))])
+    return np.int8(zero), str(rng.choice(["none", "relu", "clip", "relu"]))
+
+
+def quantised(
+    rng: np.random.Generator, shape: tuple[int, ...], weights: Any, nodes: list[Any], residual: bool, out: tuple[int, ...]
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """DequantizeLinear, what `nodes` compute from xf, wf, bf into c, an activation, perhaps an addition, and back."""
+    outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]
+    sums = np.abs(weights.astype(int)).sum(axis=tuple(range(1, weights.ndim)) if nodes[0].op_type == "Conv" else 0)
+    w_scale = (rng.uniform(0.5, 2, outputs) * 255 / (sums + 1) / 60).astype(F)
+    zero, act = limits(rng)
+    axis = 0 if nodes[0].op_type == "Conv" else 1
+    constants: dict[str, Any] = {
+        "xs": F(0.05), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights, "ws": w_scale,
+        "wz": np.zeros(outputs, np.int8), "b": rng.integers(-2000, 2000, outputs).astype(np.int32),
+        "bs": F(0.05) * w_scale, "bz": np.zeros(outputs, np.int32), "ys": F(0.07), "yz": zero, "lo": F(0), "hi": F(6),
+        "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis),
+        helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bf"], axis=0),
+        *nodes,
+        *([helper.make_node("Relu", ["c"], ["a"])] if act == "relu" else []),
+        *([helper.make_node("Clip", ["c", "lo", "hi"], ["a"])] if act == "clip" else []),
+        helper.make_node("QuantizeLinear", ["c" if act == "none" else "a", "ys", "yz"], ["q" if residual else "y"]),
+    ]
+    inputs: dict[str, Any] = {"x": (np.int8, shape)}
+    if residual:
+        inputs["r"] = (np.int8, out)
+        nodes += [
+            helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["qf"]),
+            helper.make_node("DequantizeLinear", ["r", "rs", "rz"], ["rf"]),
+            helper.make_node("Add", ["qf", "rf"], ["s"]),
+            helper.make_node("QuantizeLinear", ["s", "zs", "zz"], ["y"]),
+        ]
+    used = {name for node in nodes for name in node.input}
+    proto = model(nodes, inputs, ["y"], {name: data for name, data in constants.items() if name in used})
+    feeds = {name: rng.integers(-128, 128, kind[1]).astype(np.int8) for name, kind in inputs.items()}
+    return proto, feeds
+
+
+def convolution(rng: np.random.Generator, kind: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    depthwise, pointwise = kind == "depthwise", kind == "pointwise"
+    channels = int(rng.choice([1, 2, 3, 4, 5, 8, 12, 16, 32, 48]))
+    kernel, stride, pads = [1, 1], [1, 1], [0, 0, 0, 0]
+    outputs = int(rng.choice([2, 4, 6, 10, 16, 24]))
+    if depthwise:
+        channels = outputs = int(rng.choice([2, 5, 8, 8, 16, 32]))
+        kernel, stride = [3, 3], [int(rng.choice([1, 2]))] * 2
+        pads = rng.integers(0, 2, 4).tolist()
+    elif not pointwise:
+        kernel = rng.integers(1, 5, 2).tolist()
+        stride = rng.integers(1, 3, 2).tolist()
+        pads = [int(rng.integers(0, k)) for k in kernel * 2]
+    height, width = (int(rng.integers(k, 12)) for k in kernel)
+    dilation = [1, 1]
+    if kind == "patch" and rng.random() < 0.2:
+        dilation = rng.integers(1, 3, 2).tolist()
+        height, width = height + kernel[0], width + kernel[1]
+    weights = rng.integers(-127, 128, (outputs, 1 if depthwise else channels, *kernel)).astype(np.int8)
+    size = [
+        (n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1
+        for i, n in enumerate((height, width))
+    ]
+    node = helper.make_node(
+        "Conv", ["xf", "wf", "bf"], ["c"], pads=pads, strides=stride, dilations=dilation,
+        group=channels if depthwise else 1,
+    )  # fmt: skip
+    residual = not depthwise and rng.random() < 0.3
+    return quantised(rng, (1, channels, height, width), weights, [node], residual, (1, outputs, *size))
+
+
+def dense(rng: np.random.Generator) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    rows, depth, outputs = int(rng.integers(1, 4)), 4 * int(rng.integers(1, 20)), int(rng.integers(1, 22))
+    weights = rng.integers(-127, 128, (depth, outputs)).astype(np.int8)
+    nodes = [helper.make_node("MatMul", ["xf", "wf"], ["m"]), helper.make_node("Add", ["m", "bf"], ["c"])]
+    return quantised(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
+
+
+def cases_of(target: Target, prefix: str, count: int, monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """Random models until each schedule with a name of `prefix` has its cases, each computed by that schedule alone."""
+    rng = np.random.default_rng(20)
+    made: list[Case] = []
+    found: Counter[str] = Counter()
+    wanted = {s.name for key in ("conv2d", "dense") for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)}
+    assert wanted
+    for attempt in range(40 * count):
+        if all(found[name] >= count for name in wanted):
+            break
+        kind = ("pointwise", "patch", "depthwise", "dense")[attempt % 4]
+        proto, feeds = dense(rng) if kind == "dense" else convolution(rng, kind)
+        key = "dense" if kind == "dense" else "conv2d"
+        kernel = ops.KERNELS[key]
+        for schedule in kernel.schedules:
+            if schedule.name not in wanted or found[schedule.name] >= count:
+                continue
+            with monkeypatch.context() as patch:
+                alone = replace(kernel, schedules=(_Preferred(schedule), kernel.schedules[0]))
+                patch.setitem(ops.KERNELS, key, alone)
+                plan = compiled(proto, target, f"case{len(made)}")
+            if any(step.schedule.name == schedule.name for step in plan.steps):
+                found[schedule.name] += 1
+                made.append(Case(plan, feeds, reference(proto, feeds)[0]))
+    assert all(found[name] >= count for name in wanted), found
+    return made
+
+
+class _Preferred:
+    """A schedule that costs nothing: taken wherever it can be."""
+
+    def __init__(self, schedule: Any) -> None:
+        self._schedule = schedule
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._schedule, name)
+
+    def cost(self, *arguments: Any) -> float:
+        return -1.0
+
+
+@pytest.mark.parametrize(("target", "prefix"), [(DSP, "dsp"), (MVE, "mve")], ids=["dsp", "mve"])
+def test_the_plain_c_of_simd_schedules(
+    target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failures(cases_of(target, prefix, 20, monkeypatch), tmp_path, None) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "prefix", "board"), [(DSP, "dsp", "mps2_an386"), (MVE, "mve", "mps3_an547")], ids=["dsp", "mve"]
+)
+def test_simd_schedules_in_the_emulator(
+    target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failures(cases_of(target, prefix, 20, monkeypatch), tmp_path, board) == []
