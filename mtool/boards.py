@@ -55,7 +55,7 @@ class Emulator(Record):
 
     The program's standard input and output carry the bytes between the host and the firmware:
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
-    arguments, `{elf}` stands for the firmware's path and `{folder}` for the folder that it lies in.
+    arguments, `{elf}` stands for the firmware's path.
     Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
     """
 

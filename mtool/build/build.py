@@ -2,13 +2,14 @@
 
 import hashlib
 import logging
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import filetree, manifest
-from mtool.build import cmake, host, toolchains
+from mtool.build import arduino, cmake, host, toolchains, west
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Manifest, Project
 
@@ -16,11 +17,35 @@ log = logging.getLogger(__name__)
 
 BUILD_FOLDER = "build"
 
-# A builder takes the project folder, its manifest and the firmware kinds, and makes project.firmware[kind] of each.
-Builder = Callable[[Path, Manifest, Sequence[str]], None]
-BUILDERS: Mapping[str, tuple[Builder, tuple[str, ...]]] = {
-    "host": (host.build, ()),
-    "cmake": (cmake.build, ("cmake",)),
+
+def board_compiler(folder: Path, project: Project) -> toolchains.Found:
+    """Return the compiler that the board's entry names."""
+    return toolchains.require(project.board.toolchain)
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """A tool that builds projects.
+
+    Attributes:
+        build: takes the project folder, its manifest and firmware kinds, and makes project.firmware[kind] of each.
+        commands: takes the project and firmware kinds, and returns what a build in an empty folder runs, in order.
+        needs: the toolchains (mtool/build/toolchains.py) that it wants besides the compiler.
+        compiler: takes the project folder and the project, and returns what compiles it: its version decides, with
+            the project's files, whether a firmware is up to date.
+    """
+
+    build: Callable[[Path, Manifest, Sequence[str]], None]
+    commands: Callable[[Project, Sequence[str]], list[list[str]]]
+    needs: tuple[str, ...] = ()
+    compiler: Callable[[Path, Project], toolchains.Found] = board_compiler
+
+
+BUILDERS: Mapping[str, Builder] = {
+    "host": Builder(host.build, host.commands),
+    "cmake": Builder(cmake.build, cmake.commands, ("cmake",)),
+    "arduino": Builder(arduino.build, arduino.commands, (), arduino.compiler),
+    "west": Builder(west.build, west.commands, ("cmake",), west.compiler),
 }
 
 
@@ -69,16 +94,16 @@ def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
                 f"the template {project.template} has no firmware {kind!r}",
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
-    builder, needs = BUILDERS[project.builder]
-    compiler = toolchains.require(project.board.toolchain)
+    builder = BUILDERS[project.builder]
+    compiler = builder.compiler(folder, project)
     key = _key(folder, compiler)
     stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
     if stale:
-        for name in needs:
+        for name in builder.needs:
             toolchains.require(name)
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
-        builder(folder, read, stale)
+        builder.build(folder, read, stale)
         for kind in stale:
             if not (folder / project.firmware[kind]).is_file():
                 raise BuildError(
@@ -95,6 +120,11 @@ def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
     )
     log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
     return built
+
+
+def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
+    """Return the commands that a first build runs in the project's folder, as a shell would take them."""
+    return [shlex.join(argv) for argv in BUILDERS[project.builder].commands(project, kinds)]
 
 
 def _project_of(read: Manifest, folder: Path) -> Project:

@@ -4,15 +4,13 @@ Tools: cmake, ninja, and the compiler of the project's toolchain.cmake. Override
 Products: the files of the template's `firmware`, below `build/`.
 """
 
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from mtool import proc
-from mtool.build import fit
-from mtool.errors import BuildError
-from mtool.manifest import Manifest
+from mtool.build import ninja
+from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
@@ -25,25 +23,22 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
+    assert manifest.project is not None
+    configure, argv = commands(manifest.project, kinds)
     if not _is_configured(folder):
         shutil.rmtree(folder / "build", ignore_errors=True)
-        proc.run(
-            ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
-            what="configuration of the build",
-            timeout_s=_CONFIGURE_TIMEOUT_S,
-            cwd=folder,
-        )
-    argv = ["cmake", "--build", "build", "--target", *kinds]
+        proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
     done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
     if done.returncode != 0:
-        overflow = fit.explain(done.output, manifest)
-        if overflow is not None:
-            raise overflow
-        lines = [line for line in done.output.splitlines() if not re.match(r"\[\d+/\d+\] ", line)]  # Ninja's progress
-        raise BuildError(
-            f"build of the firmware failed with exit code {done.returncode}",
-            details=["$ " + " ".join(argv), *lines[-proc.LAST_LINES :]],
-        )
+        raise ninja.failure(done, manifest)
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build in an empty folder runs: the configuration, then the targets."""
+    return [
+        ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
+        ["cmake", "--build", "build", "--target", *kinds],
+    ]
 
 
 def _is_configured(folder: Path) -> bool:

@@ -1,12 +1,16 @@
 """Explain a linker's "region overflowed": what takes the space, and by how much it misses."""
 
 import re
+from collections.abc import Mapping
 
 from mtool.boards import Board
+from mtool.build.size import Size
 from mtool.errors import FitError
 from mtool.manifest import Manifest
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
+_ROLES = {"FLASH": "code", "RAM": "data"}  # the role of the memories in Zephyr's linker scripts
+_OUTSIDE = re.compile(r"address (0x[0-9a-f]+) of .* section .* is not within region")
 
 
 def explain(output: str, manifest: Manifest) -> FitError | None:
@@ -18,9 +22,46 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
     """
     assert manifest.project is not None
     board = manifest.project.board
-    missed = {name: int(count) for name, count in _OVERFLOW.findall(output) if name in board.memories}
-    if not missed:
-        return None
+    missed = {}
+    for region, count in _OVERFLOW.findall(output):
+        name = region if region in board.memories else board.region_for(_ROLES.get(region, ""))
+        if name is not None:
+            missed[name] = int(count)
+    for address in (int(text, 16) for text in _OUTSIDE.findall(output)):
+        name = max(
+            (name for name in board.memories if board.memories[name].base <= address),
+            key=lambda name: board.memories[name].base,
+            default="",
+        )
+        if name:
+            missed[name] = max(missed.get(name, 1), address - board.memories[name].base - board.memories[name].size)
+    return _error(missed, manifest) if missed else None
+
+
+def check(size: Size, manifest: Manifest) -> None:
+    """Hold a firmware's sizes to the board's memories: for linkers that know no more than the family's largest chip.
+
+    Raises:
+        FitError: a memory is too small.
+    """
+    assert manifest.project is not None
+    board = manifest.project.board
+    needed = {
+        board.region_for("weights"): size.flash_code_bytes + size.flash_const_bytes,
+        board.region_for("arena"): size.arena_bytes + size.ram_static_bytes + size.stack_bytes,
+    }
+    missed = {
+        name: bytes_needed - board.memories[name].size
+        for name, bytes_needed in needed.items()
+        if name is not None and bytes_needed > board.memories[name].size
+    }
+    if missed:
+        raise _error(missed, manifest)
+
+
+def _error(missed: Mapping[str, int], manifest: Manifest) -> FitError:
+    assert manifest.project is not None
+    board = manifest.project.board
     return FitError(
         f"{manifest.model_file} does not fit {board.name}",
         details=[_line(board, name, missed.get(name, 0), manifest) for name in board.memories],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mtool import proc
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 600.0
 
@@ -20,13 +20,11 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         BuildError: the compiler failed.
     """
     assert manifest.project is not None
-    for kind in kinds:
-        target = folder / manifest.project.firmware[kind]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        arguments = [f"@{kind}.args", "-o", manifest.project.firmware[kind]]
-        proc.run(
-            [manifest.project.board.toolchain, *arguments],
-            what=f"build of the {kind} firmware",
-            timeout_s=_TIMEOUT_S,
-            cwd=folder,
-        )
+    for kind, argv in zip(kinds, commands(manifest.project, kinds), strict=True):
+        (folder / manifest.project.firmware[kind]).parent.mkdir(parents=True, exist_ok=True)
+        proc.run(argv, what=f"build of the {kind} firmware", timeout_s=_TIMEOUT_S, cwd=folder)
+
+
+def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
+    """Return what a build runs: one call of the compiler for each kind."""
+    return [[project.board.toolchain, f"@{kind}.args", "-o", project.firmware[kind]] for kind in kinds]

@@ -46,13 +46,27 @@ ALL = {
     toolchain.name: toolchain
     for toolchain in (
         Toolchain("cc", "programs for this computer", ("cc",), "sudo apt-get install gcc libc6-dev"),
-        Toolchain("cmake", "bare-metal projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"),
+        Toolchain(
+            "west",
+            "Zephyr projects",
+            ("west", "dtc"),
+            "pip install 'mtool[zephyr]' && sudo apt-get install device-tree-compiler",
+        ),
+        Toolchain(
+            "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
+        ),
         Toolchain(
             "arm-none-eabi-gcc",
             "Arm Cortex-M boards",
             ("arm-none-eabi-gcc",),
             "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
             needs="libc.a",
+        ),
+        Toolchain(
+            "avr-gcc",
+            "AVR boards",
+            ("avr-gcc", "avr-g++"),
+            "sudo apt-get install gcc-avr avr-libc arduino-core-avr",
         ),
         Toolchain(
             "riscv64-unknown-elf-gcc",
@@ -69,6 +83,15 @@ ALL = {
             "emulated RISC-V boards",
             ("qemu-system-riscv32",),
             "sudo apt-get install qemu-system-misc",
+        ),
+        Toolchain(
+            "qemu-system-riscv64",
+            "emulated 64-bit RISC-V boards",
+            ("qemu-system-riscv64",),
+            "sudo apt-get install qemu-system-misc",
+        ),
+        Toolchain(
+            "qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"
         ),
     )
 }

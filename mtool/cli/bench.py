@@ -20,6 +20,8 @@ def bench(
     dim: parameters.Dims = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack."""
     cost = workflow.bench(
@@ -29,6 +31,8 @@ def bench(
         repeat=repeat,
         folder=output_dir,
         options=parameters.options(io, dim, template, option),
+        port=port,
+        probe=probe,
     )
     out.result(cost.as_json())
     out.text(table((cost.model, cost.board), workflow.comparison([cost])))

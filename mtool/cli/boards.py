@@ -6,6 +6,7 @@ import typer
 
 from mtool import boards as known
 from mtool.boards import Board
+from mtool.cli.attached import follow, show
 from mtool.cli.output import Output, table
 from mtool.workflow.wording import kilobytes
 
@@ -16,8 +17,16 @@ RAM = frozenset({"arena", "data", "stack"})
 def boards(
     out: Output,
     name: Annotated[str, typer.Argument(metavar="[BOARD]", help="Show this one in full.", show_default=False)] = "",
+    attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on telling what is plugged in and out.")] = False,
 ) -> None:
     """List the boards, or show one in full."""
+    if watch:
+        follow(out)
+        return
+    if attached:
+        show(out)
+        return
     if name:
         _show(out, known.get(name))
         return

@@ -14,9 +14,16 @@ def build(
     dim: parameters.Dims = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
+    dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
     compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, template, option))
+    if dry_run:
+        lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)
+        out.result({"commands": lines})
+        for line in lines:
+            out.text(line)
+        return
     prepared = workflow.build_model(compiled, output_dir, kinds=workflow.ALL_KINDS)
     firmware = {kind: str(path) for kind, path in prepared.built.firmware.items()}
     out.result(

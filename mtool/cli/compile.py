@@ -1,8 +1,13 @@
 """`mtool compile`: a model's C files, without a project."""
 
+from typing import Annotated
+
+import typer
+
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.project import Format
 from mtool.workflow.wording import kilobytes
 
 
@@ -13,19 +18,26 @@ def compile(
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
+    emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""
     compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, "", None))
-    folder = workflow.write_sources(compiled, output_dir)
+    folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest
+    files = compiled.package(emit)
     out.result(
-        {"folder": str(folder), "files": sorted(compiled.sources()), "manifest": manifest.model_dump(mode="json")}
+        {
+            "folder": str(folder),
+            "format": emit,
+            "files": sorted(files),
+            "manifest": manifest.model_dump(mode="json"),
+        }
     )
     out.text(f"{folder}/")
     out.text(
         table(
             ("", ""),
-            [[f"  {path}", kilobytes(len(compiled.sources()[path]))] for path in compiled.sources()],
+            [[f"  {path}", kilobytes(len(files[path]))] for path in files],
             right=(1,),
         )
     )

@@ -36,6 +36,8 @@ def run(
     dim: parameters.Dims = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
 ) -> None:
     """Run a model on a board and show its outputs."""
     if output is not None:
@@ -46,6 +48,8 @@ def run(
         inputs=input,
         folder=output_dir,
         options=parameters.options(io, dim, template, option),
+        port=port,
+        probe=probe,
         seed=seed,
     )
     if output is not None:

@@ -47,6 +47,8 @@ def verify(
     dim: parameters.Dims = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
 ) -> None:
     """Compare a model's outputs with a reference.
 
@@ -62,6 +64,8 @@ def verify(
         seed=seed,
         folder=output_dir,
         options=parameters.options(io, dim, template, option),
+        port=port,
+        probe=probe,
     )
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
     for output in report.outputs:

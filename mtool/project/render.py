@@ -41,11 +41,13 @@ def render(
     start = time.monotonic()
     chosen = load(template or _first_template(board))
     values = chosen.read_options(options or {})
+    folders = chosen.folders
     crt = FileTree()
-    for part in ("include", "src"):
-        crt = crt.merged(from_folder(resources.path("crt") / part), f"crt/{part}")
-    model = FileTree().merged(files, "model")
+    for part, place in (("include", folders.headers), ("src", folders.sources)):
+        crt = crt.merged(from_folder(resources.path("crt") / part), place)
+    model = FileTree().merged(files, folders.model)
     context = _context(manifest, board, values, model, crt)
+    context["firmware"] = {kind: _render_line(path, context) for kind, path in chosen.firmware.items()}
     tree = _render_folder(chosen, context).merged(model).merged(crt)
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
@@ -55,12 +57,12 @@ def render(
         board=board,
         build_hash=build_hash,
         options={name: _text(value) for name, value in values.items()},
-        firmware=chosen.firmware,
+        firmware=context["firmware"],
     )
     complete = FileTree(
         {
             **tree.files,
-            "include/mt_build.h": _build_header(build_hash),
+            f"{folders.build_header}/mt_build.h": _build_header(build_hash),
             FILE_NAME: manifest.model_copy(update={"project": project}).to_json(),
         }
     )
@@ -111,6 +113,8 @@ def _render_folder(template: Template, context: Mapping[str, Any]) -> FileTree:
         files = {}
         for path, data in from_folder(root).files.items():
             name = env.from_string(path).render(variables)
+            if not Path(name).name or name.endswith("/"):
+                continue  # a file that the board has no use for: its name is a condition
             copied = is_copy_only_path(path, variables)
             files[name] = data if copied else env.get_template(path).render(variables).encode()
         return FileTree(files)
@@ -130,6 +134,12 @@ def _render_folder(template: Template, context: Mapping[str, Any]) -> FileTree:
             details=[f"{undefined.message}"],
             hint="see the board's entry in boards.yaml",
         ) from None
+
+
+def _render_line(text: str, context: Mapping[str, Any]) -> str:
+    """Render a line of template.yaml, which may depend on the board."""
+    variables = {"cookiecutter": context}
+    return str(create_env_with_context(variables).from_string(text).render(variables))
 
 
 def _build_header(build_hash: str) -> bytes:

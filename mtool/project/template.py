@@ -47,12 +47,24 @@ class Option(BaseModel):
         return text
 
 
+class Folders(BaseModel):
+    """Where in a project lie the model's files, the runtime's headers and sources, and mt_build.h."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = "model"
+    headers: str = "crt/include"
+    sources: str = "crt/src"
+    build_header: str = "include"
+
+
 class Template(BaseModel):
     """What `template.yaml` says, and where it lies.
 
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
     maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
-    project folder and below `build/`, where all that a build makes lies.
+    project folder and below `build/`, where all that a build makes lies. The file's name may depend on the board:
+    it is rendered like the project's texts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,9 +72,10 @@ class Template(BaseModel):
     name: str
     folder: Path
     description: str
-    builder: Literal["host", "cmake"]
-    transport: Literal["process", "emulator"]
+    builder: Literal["host", "cmake", "west", "arduino"]
+    transport: Literal["process", "emulator", "serial"]
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
+    folders: Folders = Folders()
     options: dict[str, Option] = {}
 
     def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:

@@ -1,7 +1,7 @@
 """Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
 
 from mtool.session.device import Device, DeviceInfo
-from mtool.session.opening import open
+from mtool.session.opening import open, open_transport
 from mtool.session.timing import Timing
 
-__all__ = ["Device", "DeviceInfo", "Timing", "open"]
+__all__ = ["Device", "DeviceInfo", "Timing", "open", "open_transport"]

@@ -5,6 +5,7 @@ from pathlib import Path
 from mtool import manifest
 from mtool.boards import Usb
 from mtool.errors import UsageError
+from mtool.flash import ports
 from mtool.manifest import Project
 from mtool.session.device import Device
 from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
@@ -14,18 +15,31 @@ _KIND = "host_driven"
 _TIMEOUT_S = 10.0
 
 
-def open(folder: str | Path, *, port: str = "", timeout_s: float = _TIMEOUT_S) -> Device:
+def open(folder: str | Path, *, port: str = "", probe: str = "", timeout_s: float = _TIMEOUT_S) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
     Args:
         folder: a project folder that is built, with its mtool.json.
-        port: the serial port of a board that runs the firmware; default: the board's emulator.
+        port: the serial port of a board that runs the firmware; default: the board's emulator, or, if it has none,
+            MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.
 
     Raises:
         UsageError: the folder is no project, or its firmware is not built.
         BuildError: the board's emulator is not installed.
+        BoardError: no such board is attached, or several are.
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
+    """
+    described = manifest.load(Path(folder))
+    return Device(described, open_transport(folder, port=port, probe=probe), timeout_s=timeout_s)
+
+
+def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
+    """Start the firmware of a built project and return the channel to it, as `open` does, without a session.
+
+    Raises:
+        MtoolError: as `open` does.
     """
     path = Path(folder)
     described = manifest.load(path)
@@ -46,19 +60,20 @@ def open(folder: str | Path, *, port: str = "", timeout_s: float = _TIMEOUT_S) -
         raise UsageError(
             f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"
         )
-    return Device(described, _transport(project, firmware.absolute(), port), timeout_s=timeout_s)
+    return _transport(project, firmware.absolute(), port, probe)
 
 
-def _transport(project: Project, firmware: Path, port: str) -> Transport:
-    if port:
-        return SerialTransport(port, baud=(project.board.usb or Usb()).uart)
+def _transport(project: Project, firmware: Path, port: str, probe: str) -> Transport:
+    if port or probe or (project.transport == "serial" and project.board.emulator is None):
+        device = ports.require(project.board, ports.wanted(port, probe))
+        return SerialTransport(device.port, baud=(project.board.usb or Usb()).uart)
     if project.transport == "process":
         return ProcessTransport([str(firmware)], name=f"the process {firmware.name}")
     if project.board.emulator is None:
         raise UsageError(
             f"{project.board.name} has no emulator",
-            details=[f"the template {project.template} drives the firmware in one, or over a serial port"],
-            hint="name the port, or choose another template: --template NAME",
+            details=[f"the template {project.template} drives the firmware in one"],
+            hint="choose another template: --template NAME",
         )
     channel: Channel = "uart" if project.transport == "serial" else "semihosting"
     return open_emulator(project.board.emulator, firmware, channel=channel)

@@ -25,13 +25,8 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
         channel: what of the machine is connected to standard input and output.
     """
     connected = emulator.uart if channel == "uart" else emulator.semihosting
-    places = {"{elf}": str(elf), "{folder}": str(elf.parent)}
-    argv = []
-    for argument in (emulator.program, *emulator.arguments, *connected):
-        for name, place in places.items():
-            argument = argument.replace(name, place)
-        argv.append(argument)
-    return argv
+    parts = (emulator.program, *emulator.arguments, *connected)
+    return [part.replace("{elf}", str(elf)) for part in parts]
 
 
 def open_emulator(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> Transport:

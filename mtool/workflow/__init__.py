@@ -3,7 +3,17 @@
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
-from mtool.workflow.stages import Model, Options, Prepared, build_model, compile, open, prepare, write_sources
+from mtool.workflow.stages import (
+    Model,
+    Options,
+    Prepared,
+    build_model,
+    build_plan,
+    compile,
+    open,
+    prepare,
+    write_sources,
+)
 from mtool.workflow.verification import default_tolerance, verify
 
 __all__ = [
@@ -16,6 +26,7 @@ __all__ = [
     "Ready",
     "bench",
     "build_model",
+    "build_plan",
     "comparison",
     "compile",
     "cost_of",

@@ -85,6 +85,8 @@ def bench(
     repeat: int = 3,
     folder: Path | None = None,
     options: Options | None = None,
+    port: str = "",
+    probe: str = "",
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -95,12 +97,14 @@ def bench(
         repeat: readings, of which the median counts.
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     prepared = build_model(compile(path, board=board, options=options), folder, kinds=ALL_KINDS)
-    with session.open(prepared.folder) as device:
+    with session.open(prepared.folder, port=port, probe=probe) as device:
         (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
         return cost_of(prepared, device, inputs, number=number, repeat=repeat)
 

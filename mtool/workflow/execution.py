@@ -43,6 +43,8 @@ def run(
     folder: Path | None = None,
     options: Options | None = None,
     seed: int = 0,
+    port: str = "",
+    probe: str = "",
 ) -> Ran:
     """Compile, build and run a model.
 
@@ -54,6 +56,8 @@ def run(
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
         seed: of the drawn sample.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
@@ -66,16 +70,16 @@ def run(
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     prepared = build_model(model, folder, kinds=ALL_KINDS)
     start = time.monotonic()
-    with session.open(prepared.folder) as device:
+    with session.open(prepared.folder, port=port, probe=probe) as device:
         outputs = [device.run(sample) for sample in drawn]
         cost = cost_of(prepared, device, drawn[-1])
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
     return Ran(prepared, tuple(drawn), tuple(outputs), cost)
 
 
-def run_samples(prepared: Prepared, inputs: Sequence[Sample]) -> list[Sample]:
+def run_samples(prepared: Prepared, inputs: Sequence[Sample], *, port: str = "", probe: str = "") -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
-    with session.open(prepared.folder) as device:
+    with session.open(prepared.folder, port=port, probe=probe) as device:
         return [device.run(sample) for sample in inputs]
 
 

@@ -19,12 +19,11 @@ from mtool.flash.ports import Attached
 from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.session import Device
-from mtool.session.verify import compare
 from mtool.transport.emulator import Channel
 from mtool.workflow import reference, wording
 from mtool.workflow import samples as sampling
-from mtool.workflow.stages import Model, Options, Prepared, build_model, compile
-from mtool.workflow.verification import default_tolerance
+from mtool.workflow.stages import Model, Options, Prepared, build_model, build_plan, compile
+from mtool.workflow.verification import judge
 
 log = logging.getLogger(__name__)
 
@@ -127,10 +126,7 @@ def flash_plan(
     chosen = flash.choose(target, runner, template=_template_of(target, options))
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(port, probe))
     model = compile(path, board=target, options=options)
-    tree = model.project_tree()
-    described = Manifest.model_validate_json(tree[manifest.FILE_NAME])
-    project = described.project
-    assert project is not None
+    described = Manifest.model_validate_json(model.project_tree()[manifest.FILE_NAME])
     place = folder or model.default_folder()
     job = _job(place, described, chosen, device)
     before = []
@@ -139,9 +135,7 @@ def flash_plan(
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     return [
-        f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
-        f"cd {shlex.quote(str(place))}",
-        *building.plan(project, (KIND,)),
+        *build_plan(model, folder, kinds=(KIND,)),
         *before,
         *flash.plan(chosen, job),
         f"# hello{baud}: expect {_hashes(described)}",
@@ -249,8 +243,7 @@ def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence
         expected = reference.outputs(model.path, samples)
     except MtoolError:
         return ""
-    tolerance = default_tolerance(model.board)
-    compare(model.manifest.outputs, expected, outputs, tolerance=tolerance, reference=reference.NAME).check()
+    judge(model, samples, expected, outputs, name=reference.NAME).check()
     return reference.NAME
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from mtool.compiler import compile_model
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
 from mtool.plan.plan import Io
+from mtool.project import Format
 from mtool.session import Device
 from mtool.workflow import wording
 
@@ -72,6 +74,10 @@ class Model:
                     texts.append(headers[name])
         return FileTree({**files, manifest.FILE_NAME: self.manifest.to_json()})
 
+    def package(self, form: Format) -> FileTree:
+        """Return the model as a package; "c" is `sources`."""
+        return project.package(self.sources(), self.manifest, form, model=self.path.read_bytes())
+
     def default_folder(self) -> Path:
         """Return where the project goes unless told: build/<model>-<board> below the working folder."""
         return Path("build") / f"{self.manifest.model}-{self.board.name}"
@@ -123,19 +129,21 @@ def write_project(model: Model, folder: Path | None = None) -> Path:
     return target
 
 
-def write_sources(model: Model, folder: Path | None = None) -> Path:
+def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c") -> Path:
     """Write a compiled model's C and what it includes, without a project, and return the folder.
 
     Args:
         model: what `compile` returned.
-        folder: where to; default: build/<model>-<board>-c.
+        folder: where to; default: build/<model>-<board>-<form>.
+        form: "c" for the files alone, or a package: "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf".
 
     Raises:
         UsageError: the folder holds something else.
     """
     default = model.default_folder()
-    target = folder or default.with_name(f"{default.name}-c")
-    filetree.write(model.sources(), target, marker=manifest.FILE_NAME)
+    target = folder or default.with_name(f"{default.name}-{form}")
+    marker = "metadata.json" if form == "mlf" else manifest.FILE_NAME
+    filetree.write(model.package(form), target, marker=marker)
     return target
 
 
@@ -151,6 +159,22 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
     built = building.build(write_project(model, folder), kinds=kinds)
     _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {model.board.cpu}")
     return Prepared(built.folder, model.board, built.manifest, built)
+
+
+def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
+    """Return the commands of a first build, as a shell would take them; nothing is written or run.
+
+    Lines that start with # tell what mtool itself does.
+    """
+    tree = model.project_tree()
+    project = Manifest.model_validate_json(tree[manifest.FILE_NAME]).project
+    assert project is not None
+    place = folder or model.default_folder()
+    return [
+        f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(place))}",
+        *building.plan(project, kinds),
+    ]
 
 
 def prepare(

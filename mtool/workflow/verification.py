@@ -12,7 +12,7 @@ from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.execution import run_samples
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model, compile
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ def verify(
     seed: int = 0,
     folder: Path | None = None,
     options: Options | None = None,
+    port: str = "",
+    probe: str = "",
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -46,6 +48,8 @@ def verify(
         seed: of the drawn samples.
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -61,13 +65,27 @@ def verify(
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(Path(path), inputs)
-    found = run_samples(build_model(model, folder), inputs)
+    found = run_samples(build_model(model, folder), inputs, port=port, probe=probe)
     name = golden.name if golden is not None else reference.NAME
+    return judge(model, inputs, expected, found, name=name, tolerance=tolerance)
+
+
+def judge(
+    model: Model,
+    inputs: Sequence[Sample],
+    expected: Sequence[Sample],
+    found: Sequence[Sample],
+    *,
+    name: str,
+    tolerance: Tolerance | None = None,
+) -> Report:
+    """Compare outputs with a reference's, with the tolerance that `verify` tells."""
+    tensors = model.manifest
     allowed = tolerance or default_tolerance(model.board)
     report = compare(tensors.outputs, expected, found, tolerance=allowed, reference=name)
     if report.ok or tolerance is not None or not reference.version():
         return report
-    steps = _steps_of_the_reference(Path(path), inputs, tensors.outputs)
+    steps = _steps_of_the_reference(model.path, inputs, tensors.outputs)
     if steps <= allowed.grid_steps:
         return report
     log.warning("onnxruntime's own outputs differ by %d LSB with its optimisations: so much is allowed", steps)

@@ -1,4 +1,5 @@
-/* Standalone firmware: one inference, no runtime beside it. Its exit status is the model's. */
+{# With a console: `report` is set, and the template defines report(output, largest, count), which prints. #}
+/* Standalone firmware: one inference, no runtime beside it. {{ "Reports the result" if report is defined and report else "Its exit status is the model's" }}. */
 #include "{{ cookiecutter.model }}.h"
 {% if cookiecutter.manifest.io == "external" %}
 
@@ -15,12 +16,46 @@ static const struct {{ cookiecutter.model }}_{{ role }} {{ role }} = {
 {% endfor %}
 {% endif %}
 
+{% set name = cookiecutter.model %}
+{% set external = cookiecutter.manifest.io == "external" %}
+{% set inputs = "inputs" if external else name ~ "_arena_inputs" %}
+{% set outputs = "outputs" if external else name ~ "_arena_outputs" %}
+{% if report is defined and report %}
+{% for tensor in cookiecutter.manifest.outputs %}
+{% set type = {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") %}
+{% set count = name | upper ~ "_" ~ tensor.c_name | upper ~ "_COUNT" %}
+
+static void report_{{ tensor.c_name }}(void)
+{
+    const {{ type }} *values = {{ outputs }}.{{ tensor.c_name }};
+    int32_t largest = 0;
+    for (int32_t i = 1; i < {{ count }}; ++i) {
+        largest = values[i] > values[largest] ? i : largest;
+    }
+    report("{{ tensor.c_name }}", largest, {{ count }});
+}
+{% endfor %}
+{% endif %}
+
 int main(void)
 {
-    /* Put the sensor's data into the inputs here. */
-{% if cookiecutter.manifest.io == "external" %}
-    return (int){{ cookiecutter.model }}_run(&inputs, &outputs);
+    /* Put the sensor's data into the inputs here:
+{% for tensor in cookiecutter.manifest.inputs %}
+     *   {{ inputs }}.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]{% if tensor.scale and tensor.scale | length == 1 %}, value = (q - {{ tensor.zero_point[0] }}) * {{ tensor.scale[0] }}{% endif %}
+
+{% endfor %}
+     */
+{% if report is defined and report %}
+    const int32_t status = {{ name }}_run(&{{ inputs }}, &{{ outputs }});
+    if (status != 0) {
+        report("failed with status", status, 0);
+        return 0;
+    }
+{% for tensor in cookiecutter.manifest.outputs %}
+    report_{{ tensor.c_name }}();
+{% endfor %}
+    return 0;
 {% else %}
-    return (int){{ cookiecutter.model }}_run(&{{ cookiecutter.model }}_arena_inputs, &{{ cookiecutter.model }}_arena_outputs);
+    return (int){{ name }}_run(&{{ inputs }}, &{{ outputs }});
 {% endif %}
 }

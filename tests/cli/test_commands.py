@@ -147,3 +147,15 @@ def test_a_demo_that_reads_badly_ends_with_9(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr("mtool.cli.demo.LEAST_ACCURACY", 0.999)
     assert app.invoke(["demo", "--board", "host", "-q"]) == 9
     assert "host: 98.9%" in capsys.readouterr().err
+
+
+def test_a_dry_build_prints_its_commands_and_writes_nothing(capsys: Captured) -> None:
+    assert app.invoke(["build", str(DIGITS), "--board", "mps2_an386", "--dry-run"]) == 0
+    first, *commands = capsys.readouterr().out.splitlines()
+    assert first.startswith("# compile digits_int8.onnx, write the project build/digits_int8-mps2_an386")
+    assert commands == [
+        "cd build/digits_int8-mps2_an386",
+        "cmake -G Ninja -S . -B build",
+        "cmake --build build --target host_driven standalone",
+    ]
+    assert not list(Path().iterdir())

@@ -5,6 +5,8 @@
 #include <stdint.h>
 
 #define TOY_ARENA_BYTES 32
+#define TOY_INPUT_1_COUNT 4
+#define TOY_OUTPUT_1_COUNT 4
 
 struct toy_inputs {
     int8_t *input_1;

@@ -1,0 +1,22 @@
+"""What a build that ran Ninja says when it fails."""
+
+import re
+
+from mtool import proc
+from mtool.build import fit
+from mtool.errors import BuildError, MtoolError
+from mtool.manifest import Manifest
+
+_PROGRESS = re.compile(r"\[\d+/\d+\] ")
+
+
+def failure(done: proc.Completed, manifest: Manifest) -> MtoolError:
+    """Return the error that a failed build stands for: a memory that overflows, or else its last lines."""
+    overflow = fit.explain(done.output, manifest)
+    if overflow is not None:
+        return overflow
+    lines = [line for line in done.output.splitlines() if not _PROGRESS.match(line)]
+    return BuildError(
+        f"build of the firmware failed with exit code {done.returncode}",
+        details=["$ " + " ".join(done.argv), *lines[-proc.LAST_LINES :]],
+    )

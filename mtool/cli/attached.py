@@ -1,0 +1,55 @@
+"""`mtool boards --attached`: what is plugged in, and which boards it may be."""
+
+from mtool import boards
+from mtool.cli.output import Output, table
+from mtool.flash import ports
+from mtool.flash.ports import Attached
+
+_NOTHING = "no board is attached"
+
+
+def show(out: Output) -> None:
+    """List the devices with a serial port, and the probes without one that belong to a board."""
+    shown = [device for device in ports.attached() if device.port or candidates(device)]
+    out.result({"attached": [described(device) for device in shown]})
+    if not shown:
+        out.text(_NOTHING)
+        return
+    rows = [
+        [", ".join([device.port, *device.more_ports]), device.description, device.probe, device.usb_id, _named(device)]
+        for device in shown
+    ]
+    out.text(table(("port", "device", "serial number", "usb", "board"), rows))
+
+
+def follow(out: Output, *, times: int | None = None) -> None:
+    """Write a line for each device that is there, comes (+) or goes (-), until Ctrl-C.
+
+    Args:
+        out: where to.
+        times: how often to look; None: forever.
+    """
+    for sign, device in ports.watch(times=times):
+        out.text(f"{sign} {device}   {_named(device)}".rstrip())
+
+
+def candidates(device: Attached) -> list[str]:
+    """Return the names of the boards that a device may be."""
+    return [board.name for board in boards.load_all().values() if board.usb and device.usb_id in board.usb.ids]
+
+
+def described(device: Attached) -> dict[str, object]:
+    """Return a device for programs."""
+    return {
+        "port": device.port or None,
+        "more_ports": list(device.more_ports),
+        "probe": device.probe or None,
+        "usb_id": device.usb_id,
+        "description": device.description,
+        "boards": candidates(device),
+    }
+
+
+def _named(device: Attached) -> str:
+    names = candidates(device)
+    return f"{', '.join(names[:3])} or {len(names) - 3} more" if len(names) > 4 else " or ".join(names)

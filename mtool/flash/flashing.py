@@ -1,0 +1,219 @@
+"""Flash a built project: choose a runner, run its commands, explain what fails."""
+
+import logging
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mtool import proc
+from mtool.boards import Board
+from mtool.errors import FlashError, UsageError
+from mtool.flash.arduino_cli import ArduinoCli
+from mtool.flash.avrdude import Avrdude
+from mtool.flash.bossac import Bossac
+from mtool.flash.dfu_util import DfuUtil
+from mtool.flash.esptool import Esptool
+from mtool.flash.failures import explain
+from mtool.flash.gdb import Gdb
+from mtool.flash.jlink import JLink
+from mtool.flash.nrfjprog import NrfJprog
+from mtool.flash.nrfutil import NrfUtil
+from mtool.flash.openocd import OpenOcd
+from mtool.flash.picotool import Picotool
+from mtool.flash.pyocd import PyOcd
+from mtool.flash.runner import NEWEST, Command, Job, Runner
+from mtool.flash.st_flash import StFlash
+from mtool.flash.stm32_programmer import Stm32Programmer
+from mtool.flash.uf2 import Uf2
+from mtool.flash.west import West
+from mtool.manifest import Project
+
+log = logging.getLogger(__name__)
+
+RUNNERS: Mapping[str, Runner] = {
+    runner.name: runner
+    for runner in (
+        West(),
+        OpenOcd(),
+        PyOcd(),
+        StFlash(),
+        Stm32Programmer(),
+        NrfUtil(),
+        NrfJprog(),
+        JLink(),
+        Avrdude(),
+        Bossac(),
+        DfuUtil(),
+        Picotool(),
+        Uf2(),
+        Esptool(),
+        ArduinoCli(),
+        Gdb(),
+    )
+}
+
+# Runners that flash a framework's own build folder, and the template of that framework.
+_FRAMEWORKS: Mapping[str, str] = {"west": "zephyr", "arduino-cli": "arduino"}
+_BUILDS: Mapping[str, str] = {"west": "zephyr"}
+
+# What a builder leaves beside the ELF file.
+_MADE: Mapping[str, frozenset[str]] = {
+    "west": frozenset({".hex", ".bin"}),
+    "arduino": frozenset({".hex", ".bin", ".uf2"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """What was done: by which runner, in how many seconds, whether it read the flash back."""
+
+    runner: str
+    seconds: float
+    verified: bool
+
+
+def runners_of(board: Board, template: str = "") -> list[str]:
+    """Return the names of the runners that work with a board, the default first.
+
+    A board without any that has an emulator is flashed through its gdb stub. `template` leaves out the runners
+    that flash another framework's build folder.
+    """
+    named = list(board.flash) or (["gdb"] if board.emulator else [])
+    return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
+
+
+def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
+    """Return a runner of a board: by its name, else the first that is installed, else the first.
+
+    Raises:
+        UsageError: there is no such runner, or it does not work with the board.
+        FlashError: the board has none.
+    """
+    known = runners_of(board, template)
+    if name:
+        if name not in RUNNERS or (name not in known and name != "gdb"):
+            raise UsageError(
+                f"{board.name} can't be flashed with {name!r}",
+                details=[f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"],
+            )
+        return RUNNERS[name]
+    if not known:
+        raise FlashError(
+            f"{board.name} has no flash runner",
+            details=["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")],
+            hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
+        )
+    unknown = [other for other in known if other not in RUNNERS]
+    if unknown:
+        raise UsageError(f"boards.yaml: {board.name} names the flash runner {unknown[0]!r}, which is none of mtool's")
+    # A build with west needs west anyway.
+    installed = [name for name in known if _BUILDS.get(name) == template or shutil.which(RUNNERS[name].program())]
+    return RUNNERS[(installed or known)[0]]
+
+
+def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: str = "", probe: str = "") -> Job:
+    """Return what a runner is to do with a project.
+
+    Raises:
+        UsageError: the project has no firmware of that kind.
+    """
+    if kind not in project.firmware:
+        raise UsageError(
+            f"the template {project.template} has no {kind} firmware",
+            details=[f"it has: {', '.join(project.firmware) or 'none'}"],
+        )
+    return Job(
+        folder=folder,
+        firmware=folder / project.firmware[kind],
+        board=project.board,
+        framework_board=project.board.templates.get(project.template, ""),
+        settings=project.board.flash.get(runner.name, {}),
+        port=port,
+        probe=probe,
+        made=_MADE.get(project.builder, frozenset()),
+    )
+
+
+def plan(runner: Runner, job: Job) -> list[str]:
+    """Return the lines that a shell would need to do the same, with the newest version of the tool."""
+    placed = job if job.port or runner.selects != "port" else replace(job, port="PORT")
+    written = [f"# {_short(path)} holds: {_told(data)}" for path, data in _files(runner, placed).items()]
+    return [*written, *(_line(command) for command in runner.commands(placed, NEWEST))]
+
+
+def flash(runner: Runner, job: Job) -> Flashed:
+    """Flash a firmware.
+
+    Args:
+        runner: what `choose` returned.
+        job: what `job_of` returned.
+
+    Raises:
+        FlashError: the tool is missing or too old, or it failed; the message says why, and what to do.
+    """
+    start = time.monotonic()
+    version = runner.probe_version()
+    if not job.firmware.is_file():
+        raise UsageError(f"{job.firmware} is not there", hint="build it first: mtool build")
+    if job.port.startswith("/dev/") and Path(job.port).exists() and not os.access(job.port, os.R_OK | os.W_OK):
+        raise _not_permitted(runner, job)
+    for path, data in runner.files(job).items():
+        path.write_bytes(data)
+    for command in runner.commands(job, version):
+        done = proc.run(
+            command.argv,
+            what=f"flashing {job.board.name} with {runner.name}",
+            timeout_s=runner.timeout_s,
+            cwd=job.folder,
+            error=FlashError,
+            check=False,
+        )
+        is_tool = command.argv[0] == runner.program()
+        if not (runner.succeeded(done) if is_tool else done.returncode == 0):
+            causes = runner.causes if is_tool else ()
+            raise explain(
+                done,
+                causes,
+                job.board,
+                tool=command.argv[0],
+                port=job.port,
+                probe=job.probe,
+                unlock=runner.unlock(job),
+            )
+        time.sleep(command.settle_s)
+    flashed = Flashed(runner.name, time.monotonic() - start, runner.reads_back(job))
+    log.info("flash: %.2f s, %s", flashed.seconds, runner.name)
+    return flashed
+
+
+def _not_permitted(runner: Runner, job: Job) -> FlashError:
+    done = proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0)
+    return explain(done, runner.causes, job.board, tool=runner.program(), port=job.port)
+
+
+def _files(runner: Runner, job: Job) -> dict[Path, bytes]:
+    """Return the files of a runner; empty ones where they are made of a firmware that is not built yet."""
+    try:
+        return dict(runner.files(job))
+    except FileNotFoundError:
+        return {runner.image(job): b""}
+
+
+def _told(data: bytes) -> str:
+    try:
+        return "; ".join(data.decode("ascii").split("\n")).strip("; ") or "the firmware"
+    except UnicodeDecodeError:
+        return "the firmware"
+
+
+def _short(path: Path) -> str:
+    return path.as_posix()
+
+
+def _line(command: Command) -> str:
+    line = shlex.join(command.argv)
+    return f"{line} && sleep {command.settle_s:g}" if command.settle_s else line

@@ -1,0 +1,1 @@
+// Arduino wants a file of this name in the sketch's folder; the sketch is main.cpp.

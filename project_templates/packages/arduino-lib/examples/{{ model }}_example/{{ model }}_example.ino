@@ -1,0 +1,34 @@
+#include <{{ model }}.h>
+
+{% if manifest.io == "external" %}
+{% for tensor in manifest.inputs + manifest.outputs %}
+static {{ c_type(tensor.dtype) }} {{ tensor.c_name }}[{{ model | upper }}_{{ tensor.c_name | upper }}_COUNT];
+{% endfor %}
+static const {{ model }}_inputs inputs = {
+{%- for tensor in manifest.inputs %}{{ ", " if not loop.first }}{{ tensor.c_name }}{% endfor %}};
+static const {{ model }}_outputs outputs = {
+{%- for tensor in manifest.outputs %}{{ ", " if not loop.first }}{{ tensor.c_name }}{% endfor %}};
+{% else %}
+static const {{ model }}_inputs &inputs = {{ model }}_arena_inputs;
+static const {{ model }}_outputs &outputs = {{ model }}_arena_outputs;
+{% endif %}
+
+void setup()
+{
+    Serial.begin(115200);
+}
+
+void loop()
+{
+    // Put the sensor's data into the inputs here:
+{% for tensor in manifest.inputs %}
+    //   inputs.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]
+{% endfor %}
+    Serial.println({{ model }}_run(&inputs, &outputs) == 0 ? F("ok") : F("failed"));
+{% for tensor in manifest.outputs %}
+    for (int32_t i = 0; i < {{ model | upper }}_{{ tensor.c_name | upper }}_COUNT; ++i) {
+        Serial.println(outputs.{{ tensor.c_name }}[i] + 0);
+    }
+{% endfor %}
+    delay(1000);
+}

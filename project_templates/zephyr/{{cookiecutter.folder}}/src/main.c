@@ -1,0 +1,31 @@
+/* Host-driven firmware: the RPC server runs the model when the host says so. */
+#include <zephyr/kernel.h>
+
+#include "mt_build.h"
+#include "mt_model.h"
+#include "mt_port.h"
+#include "mt_server.h"
+#include "mt_status.h"
+
+static uint32_t buffer[{{ cookiecutter.options.rpc_buffer_bytes }} / 4];
+
+int main(void)
+{
+    const struct mt_server_config config = {
+        .model = &mt_model,
+        .build_hash = MT_BUILD_HASH,
+        .buffer = (uint8_t *)buffer,
+        .buffer_bytes = sizeof buffer,
+#ifdef CONFIG_THREAD_STACK_INFO
+        /* Past the kernel's sentinel, and past a guard that grows with the FPU's registers. */
+        .stack_low = (uint8_t *)k_current_get()->stack_info.start + 128,
+#endif
+        .window_bytes = {{ cookiecutter.options.uart_ring_bytes }}, /* port.c's ring buffer */
+    };
+    int32_t status = mt_port_init();
+    if (status == MT_OK) {
+        status = mt_server_run(&config);
+    }
+    mt_port_abort(status);
+    return 0;
+}

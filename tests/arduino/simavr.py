@@ -1,0 +1,69 @@
+"""Run a sketch in simavr: its UART is a transport."""
+
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mtool import manifest
+from mtool.build import Built
+from mtool.session import Device
+from mtool.transport import ProcessTransport
+
+SOURCE = Path(__file__).parent / "simavr_uart.c"
+HEADER = Path("/usr/include/simavr/sim_avr.h")
+CORE = Path("/usr/share/arduino/hardware/arduino/avr")
+_START_S = 20.0
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mtool-simavr-")
+
+
+@functools.cache
+def _runner() -> Path:
+    target = Path(_folder().name) / "simavr_uart"
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", target, SOURCE, "-lsimavr"], check=True)
+    return target
+
+
+def need_the_core() -> None:
+    """Skip the test unless sketches can be built with the plain AVR core."""
+    for program in ("avr-gcc", "cmake", "ninja"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    if not CORE.is_dir():
+        pytest.skip("arduino-core-avr is not installed")
+
+
+def need() -> None:
+    """Skip the test unless sketches can be built with the plain AVR core and run in simavr."""
+    need_the_core()
+    if not HEADER.is_file():
+        pytest.skip("libsimavr-dev is not installed")
+
+
+def command(built: Built, kind: str) -> list[str]:
+    """Return the argv that runs a firmware with its UART as standard input and output."""
+    project = built.manifest.project
+    assert project is not None
+    mcu = next(flag.removeprefix("-mmcu=") for flag in project.board.cflags if flag.startswith("-mmcu="))
+    return [str(_runner()), mcu, str(project.board.clock_hz), str(built.firmware[kind].absolute())]
+
+
+def start(built: Built, kind: str) -> ProcessTransport:
+    """Start a firmware; bytes arrive as fast as its UART's rate allows."""
+    project = built.manifest.project
+    assert project is not None and project.board.usb is not None
+    transport = ProcessTransport(command(built, kind), name="simavr", bytes_per_second=project.board.usb.uart / 10)
+    transport.is_lossless = False
+    return transport
+
+
+def open_device(built: Built) -> Device:
+    """Open a session with the host-driven sketch."""
+    return Device(manifest.load(built.folder), start(built, "host_driven"), timeout_s=_START_S)

@@ -1,0 +1,90 @@
+"""A board on a serial port: simavr behind a pseudo-terminal, through the commands that a user types."""
+
+import contextlib
+import os
+import subprocess
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mtool import workflow
+from mtool.build import Built
+from mtool.cli import app
+from mtool.flash import ports
+from mtool.flash.ports import Attached
+from mtool.workflow import Options
+from tests.arduino import simavr, sine
+from tests.flash.jobs import fake
+
+PROBE = "55736303331351E0D1A1"
+OPTIONS = ["-o", "builder=cmake"]
+
+
+@contextlib.contextmanager
+def plugged_in(built: Built) -> Iterator[str]:
+    """Run a sketch and yield the name of the port that leads to its UART."""
+    device, port = os.openpty()
+    tty.setraw(port)
+    with subprocess.Popen(simavr.command(built, "host_driven"), stdin=device, stdout=device) as process:
+        try:
+            yield os.ttyname(port)
+        finally:
+            process.kill()
+            os.close(device)
+            os.close(port)
+
+
+@pytest.fixture
+def uno(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Yield a model's file, and the port of an Uno that runs it."""
+    simavr.need()
+    monkeypatch.chdir(tmp_path)
+    model = sine.write(tmp_path / "sine.onnx")
+    options = Options(template_options={"builder": "cmake"})
+    prepared = workflow.prepare(model, board="arduino_uno", options=options, kinds=workflow.ALL_KINDS)
+    with plugged_in(prepared.built) as port:
+        yield str(model), port
+
+
+def test_a_board_on_a_port_is_verified(uno: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    model, port = uno
+    assert app.invoke(["verify", model, "--board", "arduino_uno", "--port", port, *OPTIONS]) == 0
+    assert "matches onnxruntime over 4 samples" in capsys.readouterr().out
+
+
+def test_the_single_match_is_found_without_being_named(
+    uno: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, port = uno
+    monkeypatch.setattr(ports, "attached", lambda *_: [Attached(port, "2341:0043", PROBE, "Arduino Uno")])
+    assert app.invoke(["run", model, "--board", "arduino_uno", *OPTIONS]) == 0
+    assert capsys.readouterr().out.split()[:2] == ["y", "["]
+
+
+def test_flash_does_it_all(
+    uno: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    model, port = uno
+    fake(tmp_path / "tools", "avrdude")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(ports, "attached", lambda *_: [Attached(port, "2341:0043", PROBE, "Arduino Uno")])
+    argv = ["flash", "--board", "arduino_uno", model, "--probe", PROBE[:6], "--runner", "avrdude", *OPTIONS]
+    assert app.invoke(argv) == 0
+    captured = capsys.readouterr()
+    stages = [line.split()[0] for line in captured.err.splitlines()]
+    assert stages == ["found", "sine", "compile", "build", "flash", "hello", "smoke"]
+    assert "up to date" in captured.err and "at 115200 baud" in captured.err and "equal to onnxruntime" in captured.err
+    assert captured.out == "ready: mtool run, verify, bench --board arduino_uno\n"
+    assert f"-P {port} -b 115200" in (tmp_path / "tools" / "log").read_text()
+
+
+def test_another_model_on_the_board_is_told(uno: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    model, port = uno
+    Path(model).write_bytes(Path(model).read_bytes() + b"\x32\x00")  # an empty doc_string: another hash, the same model
+    assert app.invoke(["run", model, "--board", "arduino_uno", "--port", port, *OPTIONS]) == 8
+    error = capsys.readouterr().err
+    assert "runs another model" in error and "device  sine" in error

@@ -1,0 +1,137 @@
+"""`mtool flash`: the emulator's gdb stub in earnest, tools and boards that are not there by what they say."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mtool import boards, resources
+from mtool.build import toolchains
+from mtool.cli import app
+from mtool.flash import failures, ports
+from mtool.flash.ports import Attached
+from tests.flash.jobs import fake
+
+DIGITS = str(resources.path("examples/digits") / "digits_int8.onnx")
+UNO = Attached("/dev/ttyACM3", "2341:0043", "55736303331351E0D1A1", "Arduino Uno")
+EMULATED = ["mps2_an386", "mps3_an547", "qemu_riscv32"]
+DISCO = "stm32f746g_disco"
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ports, "attached", lambda *_: [])
+    monkeypatch.setattr(failures, "is_wsl", lambda: False)
+    for name in ("MTOOL_PORT", "MTOOL_PROBE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("board", EMULATED)
+def test_an_emulated_board_is_flashed_verified_and_runs(board: str, capsys: Captured) -> None:
+    entry = boards.get(board)
+    assert entry.emulator is not None
+    for program in (entry.toolchain, entry.emulator.program, "cmake", "ninja", "gdb-multiarch"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    pytest.importorskip("onnxruntime")
+    assert app.invoke(["flash", DIGITS, "--board", board, "--json"]) == 0
+    captured = capsys.readouterr()
+    document: dict[str, Any] = json.loads(captured.out)
+    assert document["runner"] == "gdb" and document["verified"]
+    assert document["smoke"]["unit"] == "instructions" and document["smoke"]["time"] > 1000
+    assert document["smoke"]["compared_with"] == "onnxruntime"
+    stages = [line.split()[0] for line in captured.err.splitlines()]
+    assert stages == ["digits_int8", "compile", "build", "flash", "hello", "smoke"]
+    assert f"build {document['build_hash'][:8]} model {document['model_hash'][:8]}" in captured.err
+    assert "written, verified" in captured.err and "equal to onnxruntime" in captured.err
+
+
+def test_a_dry_run_prints_the_commands_and_writes_nothing(tmp_path: Path, capsys: Captured) -> None:
+    assert app.invoke(["flash", DIGITS, "--board", "mps2_an386", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    programs = [line.split()[0] for line in lines]
+    assert programs == ["#", "cd", "cmake", "cmake", "qemu-system-arm", "gdb-multiarch", "#", "#"]
+    assert lines[4].endswith("-gdb tcp:127.0.0.1:PORT -S &") and "-kernel" not in lines[4]
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
+def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captured) -> None:
+    assert app.invoke(["flash", "--board", DISCO, DIGITS, "--dry-run", "--runner", "west"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = tmp_path / "build" / f"digits_int8-{DISCO}"
+    assert lines[1] == f"cd build/digits_int8-{DISCO}"
+    assert "west build -d build/host_driven -p always -b" in lines[2]
+    assert f"west flash --skip-rebuild --build-dir {place}/build/host_driven" in lines[3]
+    assert "115200 baud" in lines[4]
+
+
+@pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
+def test_without_a_probe_it_ends_with_7_and_one_thing_to_try(capsys: Captured) -> None:
+    assert app.invoke(["flash", "--board", DISCO, DIGITS]) == 7
+    error = capsys.readouterr().err.splitlines()
+    assert error[0] == f"error: no {DISCO} is attached"
+    assert error[-2].startswith("connect the board with a USB cable that carries data") and error[-1] == "exit 7"
+
+
+def test_on_wsl_the_one_thing_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.setattr(failures, "is_wsl", lambda: True)
+    assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 7
+    assert "usbipd attach --wsl" in capsys.readouterr().err
+
+
+def test_several_boards_are_refused_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    second = Attached("/dev/ttyACM4", "2341:0043", "85736303331351E0D1A1", "Arduino Uno")
+    monkeypatch.setattr(ports, "attached", lambda *_: [UNO, second])
+    assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 6
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == [
+        "error: 2 boards match arduino_uno",
+        f"  {UNO}",
+        f"  {second}",
+        "choose one with --probe 55736303 (a prefix is enough) or set MTOOL_PROBE",
+        "exit 6",
+    ]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_tool_that_is_missing_is_told_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(ports, "attached", lambda *_: [UNO])
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert app.invoke(["flash", "--board", "arduino_uno", DIGITS, "--runner", "avrdude"]) == 7
+    error = capsys.readouterr().err
+    assert "error: avrdude is not installed" in error and "sudo apt-get install avrdude" in error
+
+
+def test_a_tool_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    if toolchains.check(toolchains.ALL["avr-gcc"]).missing or not Path("/usr/share/arduino/hardware").is_dir():
+        pytest.skip("the AVR core is not installed")
+    model = _sine(tmp_path)
+    tools = tmp_path / "tools"
+    fake(tools, "avrdude", says="avrdude: Expected signature for ATmega328P is 1E 95 0F", ends=1)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(ports, "attached", lambda *_: [UNO])
+    argv = ["flash", "--board", "arduino_uno", model, "--runner", "avrdude", "-o", "builder=cmake"]
+    assert app.invoke(argv) == 7
+    error = capsys.readouterr().err
+    assert f"found     Arduino Uno R3, ATmega328P   {UNO}" in error
+    assert "error: avrdude found another chip than that of arduino_uno" in error
+    hex_file = tmp_path / "build/sine-arduino_uno/build/host_driven/host_driven.ino.hex"
+    flags = "-q -p atmega328p -c arduino -P /dev/ttyACM3 -b 115200 -D"
+    assert (tools / "log").read_text() == f"avrdude {flags} -U flash:w:{hex_file}:i\n"
+
+
+def _sine(folder: Path) -> str:
+    from tests.arduino import sine
+
+    return str(sine.write(folder / "sine.onnx"))

@@ -1,0 +1,201 @@
+"""Each runner's exact commands."""
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mtool import boards, flash
+from mtool.errors import FlashError, UsageError
+from mtool.flash import RUNNERS, uf2
+from tests.flash.jobs import BOARD, SETTINGS, fake, job
+
+ELF, HEX, BIN = "/p/build/zephyr/zephyr.elf", "/p/build/zephyr/zephyr.hex", "/p/build/zephyr/zephyr.bin"
+TO_HEX = f"arm-none-eabi-objcopy -O ihex {ELF} {HEX}"
+TO_BIN = f"arm-none-eabi-objcopy -O binary {ELF} {BIN}"
+OPTIONS = "chip_erase_mode=ERASE_RANGES_TOUCHED_BY_FIRMWARE,verify=VERIFY_READ,reset=RESET_SYSTEM"
+
+# runner: its lines for a job with the probe 0671FF and the port /dev/ttyACM7
+LINES = {
+    "west": [
+        "west flash --skip-rebuild --build-dir /p/build --runner openocd --verify --cmd-pre-init 'adapter serial 0671FF'"
+    ],
+    "openocd": [
+        f"openocd -f board/stm32f746g-disco.cfg -c 'adapter serial 0671FF' -c 'program {{{ELF}}} verify reset exit'"
+    ],
+    "pyocd": [f"pyocd flash --no-wait --target stm32f746zg --uid 0671FF {ELF}"],
+    "st-flash": [TO_BIN, f"st-flash --serial 0671FF --reset write {BIN} 0x08000000"],
+    "stm32cubeprogrammer": [
+        f"STM32_Programmer_CLI --connect port=SWD mode=UR reset=HWrst sn=0671FF --download {ELF} --verify -hardRst"
+    ],
+    "nrfutil": [TO_HEX, f"nrfutil device program --firmware {HEX} --options {OPTIONS} --serial-number 0671FF"],
+    "nrfjprog": [
+        TO_HEX,
+        f"nrfjprog --family NRF52 --program {HEX} --sectorerase --verify --reset --snr 0671FF",
+    ],
+    "jlink": [
+        f'# /p/build/flash.jlink holds: r; loadfile "{ELF}"; r; g; q',
+        "JLinkExe -nogui 1 -if SWD -speed 4000 -device nRF52840_xxAA -USB 671FF -autoconnect 1 -ExitOnError 1"
+        " -CommandFile /p/build/flash.jlink",
+    ],
+    "avrdude": [
+        TO_HEX,
+        f"avrdude -q -p atmega328p -c arduino -P /dev/ttyACM7 -b 115200 -D -U flash:w:{HEX}:i",
+    ],
+    "bossac": [
+        TO_BIN,
+        "stty -F /dev/ttyACM7 1200 hupcl && sleep 2.5",
+        f"bossac --port=ttyACM7 --erase --write --verify --offset=0x00002000 --reset {BIN}",
+    ],
+    "dfu-util": [TO_BIN, f"dfu-util -d 0483:df11 -a 0 -S 0671FF -s 0x08000000:leave -D {BIN}"],
+    "picotool": [f"picotool load --verify --execute {ELF} -t elf -f --ser 0671FF"],
+    "esptool": [
+        TO_BIN,
+        "esptool --chip esp32s3 --port /dev/ttyACM7 --baud 921600 --before default-reset --after hard-reset"
+        f" write-flash 0x00010000 {BIN}",
+    ],
+    "arduino-cli": [
+        "arduino-cli upload --fqbn vendor:arch:board --port /dev/ttyACM7 --verify --input-dir /p/build/zephyr /p/zephyr"
+    ],
+    "gdb": [
+        "gdb-multiarch -nx -batch -ex 'set confirm off' -ex 'set remotetimeout 10'"
+        " -ex 'target extended-remote /dev/ttyACM7' -ex load -ex compare-sections -ex 'monitor system_reset'"
+        f" -ex detach {ELF}"
+    ],
+}
+
+
+@pytest.fixture
+def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return an empty folder, which is all that PATH has: what is installed here does not matter."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+@pytest.mark.parametrize("runner", LINES)
+def test_a_runners_commands(runner: str, no_tools: Path) -> None:
+    found = flash.plan(RUNNERS[runner], job(runner, port="/dev/ttyACM7", probe="0671FF"))
+    assert found == LINES[runner]
+
+
+def test_every_runner_has_its_commands_asserted() -> None:
+    assert set(LINES) | {"uf2"} == set(RUNNERS) == set(SETTINGS)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_without_a_probe_none_is_named(runner: str, no_tools: Path) -> None:
+    text = "\n".join(flash.plan(RUNNERS[runner], job(runner)))
+    assert "serial" not in text.replace("--serial-number", "serial") and "0671" not in text
+    assert ("PORT" in text) == (RUNNERS[runner].selects == "port")
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_runner_tells_how_it_is_installed(runner: str, no_tools: Path) -> None:
+    with pytest.raises(FlashError, match=r"is not installed") as caught:
+        RUNNERS[runner].probe_version()
+    assert caught.value.exit_code == 7
+    assert caught.value.hint == RUNNERS[runner].install != ""
+
+
+@pytest.mark.parametrize("name", [name for name, runner in RUNNERS.items() if runner.least_version])
+def test_an_old_tool_is_refused(name: str, no_tools: Path) -> None:
+    fake(no_tools, RUNNERS[name].programs[0], version="0.0.1")
+    no_tools.joinpath("cat").symlink_to("/bin/cat")
+    with pytest.raises(FlashError, match="is too old") as caught:
+        RUNNERS[name].probe_version()
+    assert "found     0.0.1" in caught.value.details
+
+
+def test_options_follow_the_tools_version() -> None:
+    older = RUNNERS["openocd"].argv(job("openocd", probe="X"), (0, 11, 0))
+    assert "hla_serial X" in older
+    older = RUNNERS["esptool"].argv(job("esptool", port="P"), (4, 7))
+    assert older[7:12] == ["--before", "default_reset", "--after", "hard_reset", "write_flash"]
+
+
+def test_west_names_the_probe_as_the_runner_beneath_wants_it(tmp_path: Path) -> None:
+    built = job("west", tmp_path, probe="X", runner="")
+    built.firmware.parent.mkdir(parents=True)
+    (built.firmware.parent / "runners.yaml").write_text("runners:\n- jlink\nflash-runner: stm32cubeprogrammer\n")
+    assert RUNNERS["west"].argv(built)[-2:] == ["--conn-modifiers", "sn=X"]
+    assert RUNNERS["west"].argv(job("west", probe="X", runner="jlink"))[-2:] == ["--dev-id", "X"]
+    assert RUNNERS["west"].argv(job("west", probe="X", runner=""))[-2:] == ["--dev-id", "X"]
+
+
+def test_files_that_the_framework_makes_are_not_made_again(no_tools: Path) -> None:
+    made = flash.job_of(
+        Path("/p"),
+        _project(builder="west"),
+        RUNNERS["st-flash"],
+        kind="host_driven",
+    )
+    assert flash.plan(RUNNERS["st-flash"], made) == [f"st-flash --reset write {BIN} 0x08000000"]
+
+
+def test_a_setting_that_is_missing_is_named() -> None:
+    with pytest.raises(UsageError, match="needs the setting 'target'"):
+        RUNNERS["pyocd"].argv(flash.Job(Path("/p"), Path(ELF), BOARD))
+
+
+def test_a_runner_is_chosen(no_tools: Path) -> None:
+    assert flash.choose(BOARD).name == "west"
+    assert flash.choose(BOARD, "jlink").name == "jlink"
+    assert flash.choose(BOARD, template="arduino").name == "openocd"
+    fake(no_tools, "st-flash")
+    assert flash.choose(BOARD).name == "st-flash"
+    with pytest.raises(UsageError, match="can't be flashed with 'magic'") as caught:
+        flash.choose(BOARD, "magic")
+    assert "west, openocd" in caught.value.details[0]
+    with pytest.raises(FlashError, match="has no flash runner"):
+        flash.choose(boards.get("host"))
+    assert flash.choose(boards.get("mps2_an386")).name == "gdb"
+
+
+def test_every_runner_of_a_board_is_one_of_mtools() -> None:
+    for board in boards.load_all().values():
+        assert set(board.flash) <= set(RUNNERS), board.name
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed")
+def test_a_firmware_becomes_uf2(tmp_path: Path) -> None:
+    source = tmp_path / "data.c"
+    source.write_text("const unsigned char data[700] = {1, 2, 3};\n")
+    elf = tmp_path / "data.elf"
+    argv = ["cc", "-nostdlib", "-static", "-Wl,-Ttext=0x10000000,-e0,--build-id=none,-z,noseparate-code"]
+    subprocess.run([*argv, "-o", elf, source], check=True)
+    written = uf2.convert(elf, 0xE48BFF56)
+    blocks = [written[at : at + 512] for at in range(0, len(written), 512)]
+    heads = [struct.unpack("<8I", block[:32]) for block in blocks]
+    assert {(head[0], head[1], block[-4:]) for head, block in zip(heads, blocks, strict=True)} == {
+        (0x0A324655, 0x9E5D5157, bytes.fromhex("306fb10a"))
+    }
+    assert [head[5] for head in heads] == list(range(len(blocks)))
+    assert {(head[2], head[4], head[6], head[7]) for head in heads} == {(0x2000, 256, len(blocks), 0xE48BFF56)}
+    assert b"".join(block[32:288] for block in blocks).count(bytes([1, 2, 3]) + bytes(100)) == 1
+
+
+def test_a_uf2_file_is_copied_to_the_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive = tmp_path / "RPI-RP2"
+    drive.mkdir()
+    monkeypatch.setattr(uf2, "_MOUNTS", (str(tmp_path),))
+    lines = flash.plan(RUNNERS["uf2"], job("uf2"))
+    assert lines == [
+        "# /p/build/zephyr/zephyr.uf2 holds: the firmware",
+        f"cp /p/build/zephyr/zephyr.uf2 {drive}/",
+    ]
+
+
+def _project(builder: str) -> object:
+    from mtool.manifest import Project
+
+    return Project.model_construct(
+        template="zephyr",
+        builder=builder,
+        transport="serial",
+        board=BOARD,
+        build_hash="",
+        options={},
+        firmware={"host_driven": "build/zephyr/zephyr.elf"},
+    )

@@ -1,0 +1,157 @@
+"""Each package is taken by its ecosystem as it is, as far as that is here."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mtool import filetree, project, resources, workflow
+from mtool.workflow import Options
+from tests.arduino import simavr
+
+DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
+KWS = Path(__file__).parents[3] / "shared" / "models" / "kws" / "kws_int8_qdq.onnx"
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
+
+
+def write(form: project.Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: str) -> Path:
+    compiled = workflow.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
+    return workflow.write_sources(compiled, folder, form=form)
+
+
+def need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+@pytest.mark.parametrize("form", project.FORMATS)
+def test_a_package_is_the_same_each_time(form: project.Format, tmp_path: Path) -> None:
+    folder = write(form, tmp_path / "a")
+    first = filetree.from_folder(folder)
+    assert first.files == filetree.from_folder(write(form, tmp_path / "b")).files
+    assert not [path for path in first if "{{" in path or "_rpc" in path]
+    assert not [path for path in first if path != "src/digits_int8.onnx" and "{{" in first.text(path)]
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    write(form, folder)
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_cmake_project_takes_the_package(tmp_path: Path) -> None:
+    need("cmake", "ninja", "cc")
+    write("cmake", tmp_path / "model")
+    (tmp_path / "main.c").write_text(
+        "#include <digits_int8.h>\n"
+        "int main(void) { return (int)digits_int8_run(&digits_int8_arena_inputs, &digits_int8_arena_outputs); }\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app LANGUAGES C)\nadd_subdirectory(model)\n"
+        "add_executable(app main.c)\ntarget_link_libraries(app digits_int8::digits_int8)\n"
+    )
+    for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"], ["build/app"]):
+        subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    prefix = str(tmp_path / "installed")
+    subprocess.run(["cmake", "--install", "build", "--prefix", prefix], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "installed/include/digits_int8.h").is_file()
+    assert (tmp_path / "installed/lib/cmake/digits_int8/digits_int8-config.cmake").is_file()
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_an_arduino_sketch_takes_the_package(io: str, tmp_path: Path) -> None:
+    simavr.need_the_core()
+    folder = write("arduino-lib", tmp_path / "digits_int8", board="arduino_mega2560", io=io)
+    properties = dict(line.split("=", 1) for line in (folder / "library.properties").read_text().splitlines())
+    assert properties["name"] == "digits_int8" and properties["includes"] == "digits_int8.h"
+    core = simavr.CORE
+    common = [
+        "-mmcu=atmega2560",
+        "-Os",
+        f"-I{folder / 'src'}",
+        f"-I{core / 'cores/arduino'}",
+        f"-I{core / 'variants/mega'}",
+    ]
+    defines = ["-DF_CPU=16000000L", "-DARDUINO=10819", "-DARDUINO_ARCH_AVR", "-DDECIMAL_DIG=__DECIMAL_DIG__"]
+    for source in sorted((folder / "src").glob("*.c")):
+        subprocess.run(
+            ["avr-gcc", "-std=gnu11", *common, *defines, "-Wall", "-Werror", "-c", source], cwd=tmp_path, check=True
+        )
+    sketch = folder / "examples/digits_int8_example/digits_int8_example.ino"
+    argv = ["avr-g++", "-std=gnu++11", *common, *defines, "-x", "c++", "-include", "Arduino.h", "-c", sketch]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+
+
+@pytest.mark.skipif(not KWS.is_file(), reason="the shared models are not beside the repository")
+def test_keyword_spotting_compiles_for_an_arm_core_as_an_arduino_library(tmp_path: Path) -> None:
+    need("arm-none-eabi-gcc")
+    folder = write("arduino-lib", tmp_path / "kws", model=KWS, board="mps2_an386")
+    cpu = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]  # as Arduino's mbed and nRF52 cores
+    sources = sorted((folder / "src").glob("*.c"))
+    subprocess.run(["arm-none-eabi-gcc", "-std=gnu11", *cpu, "-Os", "-Wall", "-c", *sources], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_a_platformio_library_is_described_and_compiles(io: str, tmp_path: Path) -> None:
+    need("cc")
+    folder = write("platformio-lib", tmp_path / "lib", io=io)
+    described = json.loads((folder / "library.json").read_text())
+    assert described["name"] == "digits_int8" and (folder / "src" / described["headers"]).is_file()
+    sources = [*sorted((folder / "src").glob("*.c")), folder / "examples/digits_int8_example/main.c"]
+    subprocess.run(["cc", *STRICT, f"-I{folder / 'src'}", *sources, "-lm", "-o", "app"], cwd=tmp_path, check=True)
+    subprocess.run([tmp_path / "app"], check=True)
+
+
+def test_a_zephyr_module_is_described(tmp_path: Path) -> None:
+    folder = write("zephyr-module", tmp_path / "module")
+    module = yaml.safe_load((folder / "zephyr/module.yml").read_text())
+    assert module == {"name": "digits_int8", "build": {"cmake": ".", "kconfig": "Kconfig"}}
+    assert (folder / "Kconfig").read_text().startswith("config DIGITS_INT8\n")
+    listed = [line.strip() for line in (folder / "CMakeLists.txt").read_text().splitlines() if line.startswith("    ")]
+    assert listed == [f"src/{path.name}" for path in sorted((folder / "src").glob("*.c"))]
+
+
+@pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE is not set")
+def test_zephyr_builds_with_the_module(tmp_path: Path) -> None:
+    need("cmake", "ninja", "arm-none-eabi-gcc")
+    folder = write("zephyr-module", tmp_path / "module", board="mps2_an386")
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "prj.conf").write_text("CONFIG_DIGITS_INT8=y\nCONFIG_FPU=y\n")
+    (app / "main.c").write_text(
+        "#include <digits_int8.h>\n"
+        "int main(void) { return (int)digits_int8_run(&digits_int8_arena_inputs, &digits_int8_arena_outputs); }\n"
+    )
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nfind_package(Zephyr REQUIRED HINTS $ENV{ZEPHYR_BASE})\n"
+        "project(app)\ntarget_sources(app PRIVATE main.c)\n"
+    )
+    compiler = Path(shutil.which("arm-none-eabi-gcc") or "").resolve().parents[1]
+    environment = {
+        **os.environ,
+        "ZEPHYR_TOOLCHAIN_VARIANT": os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT", "gnuarmemb"),
+        "GNUARMEMB_TOOLCHAIN_PATH": str(compiler),
+    }
+    configure = ["cmake", "-G", "Ninja", "-B", "build", "-DBOARD=mps2/an386", f"-DZEPHYR_EXTRA_MODULES={folder}", "."]
+    for argv in (configure, ["cmake", "--build", "build"]):
+        subprocess.run(argv, cwd=app, env=environment, check=True, capture_output=True)
+    assert (app / "build/zephyr/zephyr.elf").is_file()
+
+
+def test_the_model_library_format_has_its_layout(tmp_path: Path) -> None:
+    need("cc")
+    folder = write("mlf", tmp_path / "mlf")
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assert metadata["version"] == 7
+    module = metadata["modules"]["digits_int8"]
+    (main,) = module["memory"]["functions"]["main"]
+    assert main["inputs"] == {"image": {"dtype": "int8", "size": 64}}
+    assert main["outputs"] == {"scores": {"dtype": "int8", "size": 10}}
+    assert main["io_size_bytes"] == 74 and main["workspace_size_bytes"] > 0
+    assert module["executors"] == ["aot"] and module["style"] == "full-model"
+    assert (folder / "src/digits_int8.onnx").read_bytes() == DIGITS.read_bytes()
+    sources = sorted((folder / "codegen/host/src").glob("*.c"))
+    argv = ["cc", *STRICT, f"-I{folder / 'codegen/host/include'}", "-c", *sources]
+    subprocess.run(argv, cwd=tmp_path, check=True)
