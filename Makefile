@@ -13,9 +13,9 @@ lint:           ## format, style, types, layers
 	scripts/setup --dev
 	scripts/lint
 
-bench:          ## instructions, flash and RAM of the example on an emulated Cortex-M4
-	scripts/setup
-	.venv/bin/mtool bench examples/digits/digits_int8.onnx --board mps2_an386
+bench:          ## every model on every emulated board, beside what others need: docs/benchmarks.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bench.py
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

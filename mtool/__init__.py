@@ -5,7 +5,8 @@
         outputs = device.run({"input": x})
         print(device.time(number=10, repeat=5))
 
-`prepare`, `run`, `verify`, `bench` and `check` do what the commands of those names do (`prepare` is `mtool build`).
+`prepare`, `run`, `verify`, `bench` and `check` do what the commands of those names do (`prepare` is `mtool build`,
+`flash_model` is `mtool flash`).
 Errors are of the classes in mtool.errors.
 """
 
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.compiler import check_model as check
-    from mtool.workflow import Options, bench, compile, open, prepare, run, verify
+    from mtool.workflow import Options, bench, compile, flash_model, open, prepare, run, verify
 
 __version__ = "0.1.0"
 
-__all__ = ["Options", "__version__", "bench", "check", "compile", "open", "prepare", "run", "verify"]
+__all__ = ["Options", "__version__", "bench", "check", "compile", "flash_model", "open", "prepare", "run", "verify"]
 
 # Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
 _EXPORTS = {
-    **dict.fromkeys(("Options", "bench", "compile", "open", "prepare", "run", "verify"), "mtool.workflow"),
+    **dict.fromkeys(
+        ("Options", "bench", "compile", "flash_model", "open", "prepare", "run", "verify"), "mtool.workflow"
+    ),
     "check": "mtool.compiler",
 }
 

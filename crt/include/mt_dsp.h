@@ -22,10 +22,8 @@
 
 #if defined(__GNUC__)
 #define MT_DSP_INLINE static inline __attribute__((always_inline))
-#define MT_DSP_SHARED static __attribute__((noinline, unused))
 #else
 #define MT_DSP_INLINE static inline
-#define MT_DSP_SHARED static
 #endif
 
 #ifdef __cplusplus
@@ -547,12 +545,12 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
 
 /* The functions that operators share: the unrolling, and whether the output has a range of its own. */
 #define MT_DSP_COLUMNS(unroll)                                                                                       \
-    MT_DSP_SHARED void mt_dsp_columns_##unroll(const int32_t *columns, const int32_t *end, const uint32_t *weights,  \
+    MT_OPERATOR void mt_dsp_columns_##unroll(const int32_t *columns, const int32_t *end, const uint32_t *weights,  \
                                                int8_t *o0, int8_t *o1, int8_t *o2, int32_t pairs)                    \
     {                                                                                                                \
         mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, 0);                                         \
     }                                                                                                                \
-    MT_DSP_SHARED void mt_dsp_columns_##unroll##_range(const int32_t *columns, const int32_t *end,                   \
+    MT_OPERATOR void mt_dsp_columns_##unroll##_range(const int32_t *columns, const int32_t *end,                   \
                                                        const uint32_t *weights, int8_t *o0, int8_t *o1, int8_t *o2,  \
                                                        int32_t pairs, const struct mt_dsp_range *range)              \
     {                                                                                                                \
@@ -564,12 +562,12 @@ MT_DSP_COLUMNS(16)
 MT_DSP_COLUMNS(28)
 
 #define MT_DSP_ROWS(unroll)                                                                                          \
-    MT_DSP_SHARED const uint32_t *mt_dsp_rows_##unroll(const int8_t *input, const int8_t *end,                       \
+    MT_OPERATOR const uint32_t *mt_dsp_rows_##unroll(const int8_t *input, const int8_t *end,                       \
                                                        const uint32_t *weights, int8_t *output, int32_t groups)      \
     {                                                                                                                \
         return mt_dsp_rows(input, end, weights, output, groups, unroll, 0);                                          \
     }                                                                                                                \
-    MT_DSP_SHARED const uint32_t *mt_dsp_rows_##unroll##_range(const int8_t *input, const int8_t *end,               \
+    MT_OPERATOR const uint32_t *mt_dsp_rows_##unroll##_range(const int8_t *input, const int8_t *end,               \
                                                                const uint32_t *weights, int8_t *output,              \
                                                                int32_t groups, const struct mt_dsp_range *range)     \
     {                                                                                                                \

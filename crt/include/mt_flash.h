@@ -1,12 +1,13 @@
 /* Where constants lie. On an 8-bit AVR flash is another address space than RAM: without MT_FLASH the constants of a
  * model would be copied to RAM at the start. GCC reads such data by itself (its named address spaces want -std=gnu99
- * or newer); __flash reaches the first 64 KB, __memx all of it, more slowly. Elsewhere MT_FLASH is nothing. */
+ * or newer); __flash reaches the first 64 KB, __memx (MT_FLASH_FAR) all of it, more slowly. Elsewhere MT_FLASH is
+ * nothing. */
 #ifndef MT_FLASH_H
 #define MT_FLASH_H
 
 #include <string.h>
 
-#if defined(__AVR__) && !defined(__cplusplus)
+#if defined(__AVR__) && !defined(__cplusplus) && !defined(__STRICT_ANSI__)
 #include <avr/pgmspace.h>
 #ifdef MT_FLASH_FAR
 #define MT_FLASH __memx

@@ -20,20 +20,21 @@
 
 #if defined(__GNUC__)
 #define MT_MVE_INLINE static inline __attribute__((always_inline))
-#define MT_MVE_SHARED static __attribute__((noinline, unused))
 #else
 #define MT_MVE_INLINE static inline
-#define MT_MVE_SHARED static
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The output's zero point and limits. */
+/* The output's zero point and limits, as vectors. */
 struct mt_mve_range {
-    int16_t zero_point, low, high;
+    int16_t zero_point[8], low[8], high[8];
 };
+
+#define MT_MVE_EIGHT(x) {(x), (x), (x), (x), (x), (x), (x), (x)}
+#define MT_MVE_RANGE(zero_point, low, high) {MT_MVE_EIGHT(zero_point), MT_MVE_EIGHT(low), MT_MVE_EIGHT(high)}
 
 #ifdef MT_MVE_ASM
 
@@ -104,13 +105,17 @@ MT_MVE_INLINE int8_t *mt_mve_fill(int8_t *column, int8_t value, int32_t blocks)
                      "vcvtn.s32.f32 q1, q1\n\t"                                                                       \
                      "vqmovnb.s32 q0, q0\n\t"                                                                         \
                      "vqmovnt.s32 q0, q1\n\t"                                                                         \
-                     "vqadd.s16 q0, q0, %q[zero]\n\t"                                                                 \
-                     "vmax.s16 q0, q0, %q[low]\n\t"                                                                   \
-                     "vmin.s16 q0, q0, %q[high]\n\t"                                                                  \
+                     "ldr r0, %[limits]\n\t"                                                                          \
+                     "vldrh.u16 q1, [r0]\n\t"                                                                         \
+                     "vqadd.s16 q0, q0, q1\n\t"                                                                       \
+                     "vldrh.u16 q1, [r0, #16]\n\t"                                                                    \
+                     "vmax.s16 q0, q0, q1\n\t"                                                                        \
+                     "vldrh.u16 q1, [r0, #32]\n\t"                                                                    \
+                     "vmin.s16 q0, q0, q1\n\t"                                                                        \
                      "vstrb.16 q0, [%[o], %q[at]]\n\t"                                                                \
                      "adds %[o], #2"                                                                                  \
                      : [w] "+&r"(weights), [c] "+&r"(c), [o] "+&r"(output)                                            \
-                     : [end] "r"(end), [at] "w"(at), [zero] "w"(zero), [low] "w"(low), [high] "w"(high)               \
+                     : [end] "r"(end), [at] "w"(at), [limits] "m"(range)                                              \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 
 /* Four columns by all output channels, two at a time; the pixels' outputs stand `step` bytes apart. For each two channels
@@ -123,8 +128,6 @@ MT_MVE_INLINE void mt_mve_columns(const int8_t *columns, const int8_t *end, cons
     const uint16_t offsets[8] = {0, (uint16_t)(2 * n), 1,       (uint16_t)(2 * n + 1),
                                  n, (uint16_t)(3 * n), (uint16_t)(n + 1), (uint16_t)(3 * n + 1)};
     const uint16x8_t at = vldrhq_u16(offsets);
-    const int16x8_t zero = vdupq_n_s16(range->zero_point);
-    const int16x8_t low = vdupq_n_s16(range->low), high = vdupq_n_s16(range->high);
     do {
         const int8_t *c = columns;
         if (unroll == 4)
@@ -222,8 +225,6 @@ MT_MVE_INLINE void mt_mve_slide(const int8_t *r0, const int8_t *r1, const int8_t
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, const struct mt_mve_range *range)
 {
-    const int16x8_t zero = vdupq_n_s16(range->zero_point);
-    const int16x8_t low = vdupq_n_s16(range->low), high = vdupq_n_s16(range->high);
     do {
         const int8_t *x = input;
         __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"
@@ -261,16 +262,20 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
                          "vcvtn.s32.f32 q1, q1\n\t"
                          "vqmovnb.s32 q0, q0\n\t"
                          "vqmovnb.s32 q1, q1\n\t"
-                         "vqadd.s16 q0, q0, %q[zero]\n\t"
-                         "vqadd.s16 q1, q1, %q[zero]\n\t"
-                         "vmax.s16 q0, q0, %q[low]\n\t"
-                         "vmax.s16 q1, q1, %q[low]\n\t"
-                         "vmin.s16 q0, q0, %q[high]\n\t"
-                         "vmin.s16 q1, q1, %q[high]\n\t"
+                         "ldr r0, %[limits]\n\t"
+                         "vldrh.u16 q2, [r0]\n\t"
+                         "vqadd.s16 q0, q0, q2\n\t"
+                         "vqadd.s16 q1, q1, q2\n\t"
+                         "vldrh.u16 q2, [r0, #16]\n\t"
+                         "vmax.s16 q0, q0, q2\n\t"
+                         "vmax.s16 q1, q1, q2\n\t"
+                         "vldrh.u16 q2, [r0, #32]\n\t"
+                         "vmin.s16 q0, q0, q2\n\t"
+                         "vmin.s16 q1, q1, q2\n\t"
                          "vstrb.32 q0, [%[o]], #4\n\t"
                          "vstrb.32 q1, [%[o]], #4"
                          : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output)
-                         : [end] "r"(end), [zero] "w"(zero), [low] "w"(low), [high] "w"(high)
+                         : [end] "r"(end), [limits] "m"(range)
                          : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory");
     } while (--groups);
     return weights;
@@ -306,7 +311,7 @@ MT_MVE_INLINE int8_t mt_mve_narrow(int32_t sum, const int8_t *scale_bytes, const
 {
     float scale;
     memcpy(&scale, scale_bytes, 4);
-    return (int8_t)mt_requantise_wide(sum, scale, range->zero_point, range->low, range->high);
+    return (int8_t)mt_requantise_wide(sum, scale, range->zero_point[0], range->low[0], range->high[0]);
 }
 
 MT_MVE_INLINE void mt_mve_columns(const int8_t *columns, const int8_t *end, const int8_t *weights, int8_t *output,
@@ -329,7 +334,8 @@ MT_MVE_INLINE void mt_mve_slide(const int8_t *r0, const int8_t *r1, const int8_t
                                 const int8_t *weights, int32_t zero_point, int32_t count, int32_t lanes,
                                 int32_t stride, int32_t step, int32_t low, int32_t high)
 {
-    const struct mt_mve_range range = {(int16_t)zero_point, (int16_t)low, (int16_t)high};
+    const struct mt_mve_range range =
+        MT_MVE_RANGE((int16_t)zero_point, (int16_t)low, (int16_t)high);
     const int8_t *const rows[3] = {r0, r1, r2};
     for (int32_t x = 0; x < count; ++x, output += step)
         for (int32_t i = 0; i < 16; ++i) {
@@ -361,7 +367,7 @@ MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, 
 
 /* The functions that operators share. */
 #define MT_MVE_COLUMNS(unroll)                                                                                       \
-    MT_MVE_SHARED void mt_mve_columns_##unroll(const int8_t *columns, const int8_t *end, const int8_t *weights,      \
+    MT_OPERATOR void mt_mve_columns_##unroll(const int8_t *columns, const int8_t *end, const int8_t *weights,      \
                                                int8_t *output, int32_t step, int32_t pairs,                          \
                                                const struct mt_mve_range *range)                                     \
     {                                                                                                                \
@@ -372,7 +378,7 @@ MT_MVE_COLUMNS(2)
 MT_MVE_COLUMNS(3)
 MT_MVE_COLUMNS(4)
 
-MT_MVE_SHARED const int8_t *mt_mve_dense(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
+MT_OPERATOR const int8_t *mt_mve_dense(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                          int32_t groups, const struct mt_mve_range *range)
 {
     return mt_mve_rows(input, end, weights, output, groups, range);

@@ -50,7 +50,7 @@ ALL = {
             "west",
             "Zephyr projects",
             ("west", "dtc"),
-            "pip install 'mtool[zephyr]' && sudo apt-get install device-tree-compiler",
+            "pip install 'mtool[zephyr]' && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
         ),
         Toolchain(
             "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
@@ -90,9 +90,7 @@ ALL = {
             ("qemu-system-riscv64",),
             "sudo apt-get install qemu-system-misc",
         ),
-        Toolchain(
-            "qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"
-        ),
+        Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )
 }
 

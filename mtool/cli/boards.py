@@ -39,12 +39,12 @@ def boards(
             " ".join(sorted(board.features)),
             capacity(board, FLASH),
             capacity(board, RAM),
-            ", ".join(board.templates),
+            ", ".join(f"{template} {board.status.get(template, '')}" for template in board.templates),
             board.description,
         ]
         for board in listed
     ]
-    headings = ("board", "cpu", "features", "flash", "ram", "templates", "")
+    headings = ("board", "cpu", "features", "flash", "ram", "status by template", "")
     out.text(table(headings, rows, right=(3, 4)))
 
 
@@ -65,7 +65,12 @@ def _show(out: Output, board: Board) -> None:
             for name, memory in board.memories.items()
         ),
         ["toolchain", " ".join([board.toolchain, *board.cflags])],
-        ["templates", ", ".join(f"{name} ({own})" for name, own in board.templates.items())],
+        *(
+            [name, ", ".join([own, *([board.status[name]] if name in board.status else [])])]
+            for name, own in board.templates.items()
+        ),
+        ["flash with", ", ".join(board.flash)],
+        ["usb", f"{', '.join(board.usb.ids)} at {board.usb.uart} baud" if board.usb and board.usb.ids else ""],
         ["emulator", board.emulator.program if board.emulator else ""],
         ["timer", f"{board.timer.kind}, counts {board.timer.unit}" if board.timer else ""],
         ["source", board.source],

@@ -16,7 +16,7 @@ from mtool.errors import MtoolError
 SCHEMA_VERSION = 1
 
 _PROGRESS = "mtool.workflow"
-_WIDE = 160  # columns of text that does not go to a terminal
+_WIDE = 240  # columns of text that does not go to a terminal
 
 
 class Output:

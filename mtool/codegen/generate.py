@@ -29,12 +29,21 @@ def generate(plan: Plan, model_file: str, model_hash: str) -> tuple[FileTree, Ma
     files = {
         f"{model}.h": header(plan, interface, banner),
         f"{model}.c": source(plan, functions, interface, banner),
-        f"{model}_weights.h": weights.weights_header(banner, model, functions.constants),
+        f"{model}_weights.h": weights.weights_header(
+            banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
+        ),
         f"{model}_weights.c": weights.weights_source(banner, model, functions.constants),
         f"{model}_rpc.c": descriptor(plan, interface, banner, model_hash),
     }
+    if not plan.target.flash_is_apart:
+        files = {name: _without_flash_qualifiers(text) for name, text in files.items()}
     tree = FileTree({name: text.encode() for name, text in files.items()})
     return tree, _manifest(plan, functions, interface, model_file, model_hash)
+
+
+def _without_flash_qualifiers(text: str) -> str:
+    """Take out what says nothing where flash is read as RAM is (crt/include/mt_flash.h)."""
+    return text.replace("MT_FLASH ", "").replace("MT_FLASH_COPY(", "memcpy(")
 
 
 def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:

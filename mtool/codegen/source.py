@@ -1,5 +1,6 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
+import re
 from dataclasses import dataclass
 
 from mtool.codegen.functions import Call, Function, Functions
@@ -150,6 +151,7 @@ def _entry_point(plan: Plan, functions: Functions, interface: Interface) -> str:
     lines = [f"int32_t {model}_run(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
     pointers: dict[str, str] = {}
     declared: dict[tuple[str, int], str] = {}
+    made: list[tuple[str, str, str]] = []
     external = {
         **{value: f"inputs->{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
         **{value: f"outputs->{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
@@ -158,9 +160,9 @@ def _entry_point(plan: Plan, functions: Functions, interface: Interface) -> str:
     if plan.io == "arena":
         for tensor in interface.inputs:
             lines += _copied(model, f"inputs->{tensor.c_name}", tensor, into_arena=True)
-    used = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
+    values = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
     names = _PointerNames(plan, interface)
-    for value in dict.fromkeys(used):
+    for value in dict.fromkeys(values):
         dtype = graph.types[value].dtype
         root = value
         while root in roots and root not in plan.offsets and root not in external:
@@ -171,12 +173,12 @@ def _entry_point(plan: Plan, functions: Functions, interface: Interface) -> str:
         place = (dtype.c, plan.offsets[value])
         if place not in declared:
             declared[place] = names(value)
-            lines.append(f"    {dtype.c} *const {declared[place]} = {_cast(model, dtype, place[1])};")
+            made.append((declared[place], dtype.c, _cast(model, dtype, place[1])))
         pointers[value] = declared[place]
-    lines.append("")
-    for number, call in enumerate(functions.calls):
-        lines.append(f"    {_call(plan, number, call, pointers)}")
-    lines.append("")
+    calls = [f"    {_call(plan, number, call, pointers)}" for number, call in enumerate(functions.calls)]
+    used = set(re.findall(r"\w+", "\n".join(calls)))  # a function may have no use for an operand
+    lines += [f"    {c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
+    lines += ["", *calls, ""]
     if plan.io == "arena":
         for tensor in interface.outputs:
             lines += _copied(model, f"outputs->{tensor.c_name}", tensor, into_arena=False)

@@ -9,6 +9,7 @@ from mtool.ir.scalar import literal
 from mtool.ir.types import Array
 
 WIDTH = 116
+AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
 def declaration(symbol: str, data: Array) -> str:
@@ -25,12 +26,15 @@ def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> s
     return "\n".join(parts)
 
 
-def weights_header(banner: str, model: str, constants: Mapping[str, Array]) -> str:
-    """Return `<model>_weights.h`."""
+def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, flash_is_apart: bool) -> str:
+    """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
     guard = f"{model.upper()}_WEIGHTS_H"
     lines = [f"extern {declaration(symbol, data)};" for symbol, data in constants.items()]
     body = "\n".join(lines)
-    includes = '#include <stdint.h>\n\n#include "mt_flash.h"'
+    far = "#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */\n" * (
+        total_bytes(constants) > AVR_NEAR
+    )
+    includes = "#include <stdint.h>" + (f'\n\n{far}#include "mt_flash.h"' if flash_is_apart else "")
     return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}\n\n#endif\n"
 
 

@@ -4,6 +4,8 @@ Settings: offset (of the image behind the bootloader: 0x2000), touch (1: opening
 bootloader, which is then looked for at the same port).
 """
 
+import sys
+
 from mtool.flash.failures import Cause, Kind
 from mtool.flash.runner import NEWEST, Command, Job, Runner, Version
 
@@ -41,5 +43,5 @@ class Bossac(Runner):
         *before, flash = super().commands(job, version)
         if job.setting("touch", 0) == "0":
             return [*before, flash]
-        touch = ("stty", "-F", self.port(job), "1200", "hupcl")
+        touch = ("stty", "-f" if sys.platform == "darwin" else "-F", self.port(job), "1200", "hupcl")
         return [*before, Command(touch, settle_s=_BOOTLOADER_S), flash]

@@ -47,6 +47,7 @@ class OpenOcd(Runner):
         return [*argv, "-c", f"program {{{job.firmware}}} verify reset exit"]
 
     def unlock(self, job: Job) -> str:
-        """The option bytes of an STM32; other families have a command of their own."""
+        """Of an STM32: its flash driver has the command."""
         configs = " ".join(f"-f {config}" for config in job.setting("config").split())
-        return f'{self.program()} {configs} -c "init; reset halt; flash protect 0 0 last off; reset; exit"'
+        command = f'{self.program()} {configs} -c "init; reset halt; DRIVER unlock 0; reset; exit"'
+        return f"{command}, where DRIVER is the one that `flash list` tells"

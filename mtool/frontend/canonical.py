@@ -185,9 +185,14 @@ def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
 def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     mode = attrs.get("mode", "constant")
     kind = state.types[proto.input[0]]
+    inputs = [proto.input[0]]
     value: Any = attrs.get("value", 0.0)
     if len(proto.input) > 2 and proto.input[2]:
-        value = state.value_of(proto.input[2], "constant_value").item()
+        known = state.constants.get(proto.input[2])
+        if known is None:
+            inputs.append(proto.input[2])
+        else:
+            value = known.item()
     pads = _vector(state, proto, attrs, "pads", 1) or ()
     axes = _vector(state, proto, {}, "axes", 3) or tuple(range(len(kind.shape)))
     if len(pads) != 2 * len(axes):
@@ -195,9 +200,7 @@ def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     before = [0] * len(kind.shape)
     for place, amount in zip(axes, pads[: len(axes)], strict=True):
         before[place % len(kind.shape)] = amount
-    state.emit(
-        "Pad", origin, [proto.input[0]], [proto.output[0]], {"mode": mode, "before": tuple(before), "value": value}
-    )
+    state.emit("Pad", origin, inputs, [proto.output[0]], {"mode": mode, "before": tuple(before), "value": value})
 
 
 def _transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -312,6 +315,16 @@ def _hardmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
 def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.output[0]].shape)
     state.emit("OneHot", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", -1) % rank})
+
+
+def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """CastLike: of a constant it is one too, whatever the value whose type it takes."""
+    source, output = proto.input[0], proto.output[0]
+    if source in state.constants:
+        dtype = state.types[output].dtype.numpy
+        state.add_constant(output, state.constants[source].astype(dtype))
+        return
+    state.emit("CastLike", origin, [source], [output], {})
 
 
 def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -501,7 +514,7 @@ CANONICAL: dict[str, Canonical] = {
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Mod", "BitShift"], _binary),
     **dict.fromkeys(["Less", "Greater", "Equal"], _binary),
     "Cast": _with_axis(None),
-    "CastLike": _with_axis(None),
+    "CastLike": _cast_like,
     "BitCast": _with_axis(None),
     "EyeLike": _with_axis(None, k=0),
     "Trilu": _with_axis(None, upper=1),

@@ -32,13 +32,23 @@ def inline(
 ) -> list[str]:
     """Import a body with its inputs bound to values, and return the names of its outputs."""
     made = {value for node in graph.node for value in node.output if value} | {t.name for t in graph.initializer}
-    read = {value for node in graph.node for value in node.input} | {value.name for value in graph.output}
+    read = _read(graph)
     names = {value: value for value in read} | {value: f"{prefix}/{value}" for value in made} | dict(feeds)
     for tensor in graph.initializer:
         state.add_constant(names[tensor.name], numpy_helper.to_array(tensor))
     for node in graph.node:
         state.run(renamed(node, names, {}, prefix, node.name or prefix), opsets)
     return [names[value.name] for value in graph.output]
+
+
+def _read(graph: onnx.GraphProto) -> set[str]:
+    """Return every value that a body reads or gives, those of the bodies inside it too."""
+    found = {value for node in graph.node for value in node.input} | {value.name for value in graph.output}
+    for node in graph.node:
+        for attr in node.attribute:
+            if attr.type == onnx.AttributeProto.GRAPH:
+                found |= _read(attr.g)
+    return found
 
 
 def alias(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
@@ -79,7 +89,8 @@ def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets)
     trips, condition, *values = [*proto.input, "", ""][: max(len(proto.input), 2)]
     limit = int(state.value_of(trips, "M").item()) if trips else None
     going = bool(state.value_of(condition, "cond").item()) if condition else True
-    carried, scanned, number = list(values), [[] for _ in body.output[1 + len(values) :]], 0
+    carried, number = list(values), 0
+    scanned: list[list[str]] = [[] for _ in body.output[1 + len(values) :]]
     while going and (limit is None or number < limit):
         _rounds(state, number + 1)
         prefix = state.unique(origin)
@@ -136,15 +147,13 @@ def _scan(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets)
     for image in range(batch):
         place = state.constant(f"{origin}/image", np.asarray(image, np.int64))
         one = [_node(state, opsets, "Gather", [value, place], origin, axis=0) for value in inputs]
-        carried, rows = _scan_once(
-            state, body, one[: len(states)], one[len(states) :], axes, turned, origin, opsets
-        )
+        carried, rows = _scan_once(state, body, one[: len(states)], one[len(states) :], axes, turned, origin, opsets)
         stacked = [state.unique(f"{origin}/rows") for _ in rows]
         for values, name in zip(rows, stacked, strict=True):
             _stack(state, values, name, 0, False, origin, opsets)
         images.append([*carried, *stacked])
-    for values, new in zip(zip(*images, strict=True), proto.output, strict=True):
-        _stack(state, list(values), new, 0, False, origin, opsets)
+    for column, new in zip(zip(*images, strict=True), proto.output, strict=True):
+        _stack(state, list(column), new, 0, False, origin, opsets)
 
 
 def _scan_once(
@@ -160,7 +169,8 @@ def _scan_once(
     """Write the rounds out; return the last states and what each round gave."""
     shapes = [state.types[value].shape for value in scanned]
     rounds = _rounds(state, shapes[0][axes[0] % len(shapes[0])])
-    carried, rows = list(states), [[] for _ in body.output[len(states) :]]
+    carried = list(states)
+    rows: list[list[str]] = [[] for _ in body.output[len(states) :]]
     for number in range(rounds):
         prefix = state.unique(origin)
         parts = []

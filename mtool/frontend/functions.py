@@ -73,12 +73,14 @@ def renamed(
             copy = made.attribute.add()
             copy.CopyFrom(attr)
             if attr.type == onnx.AttributeProto.GRAPH:
-                inner = {value.name for value in (*attr.g.input, *attr.g.output)}
+                inner = {value.name for value in (*attr.g.input, *attr.g.initializer)}
                 inner |= {value for node in attr.g.node for value in node.output}
                 outer = {v for node in attr.g.node for v in node.input} | {v.name for v in attr.g.output}
                 kept = {value: value for value in inner}
                 seen = {value: name(value) for value in outer if value not in inner} | kept
                 nodes = [renamed(node, seen, attrs, prefix, origin) for node in attr.g.node]
+                for value in copy.g.output:
+                    value.name = seen.get(value.name, value.name)
                 del copy.g.node[:]
                 copy.g.node.extend(nodes)
         elif attr.ref_attr_name in attrs:

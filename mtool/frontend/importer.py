@@ -85,6 +85,8 @@ class Importer:
         open_values, found = list(self._needed), set()
         while open_values:
             value = open_values.pop()
+            if value in self.constants:
+                continue  # known already, such as a shape
             if value in self.inputs:
                 found.add(value)
             open_values.extend(self._sources.pop(value, ()))
@@ -123,8 +125,12 @@ class Importer:
             return
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
-        self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
         known = all(name in self.constants or not name for name in proto.input)
+        try:
+            self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
+        except Unsupported:
+            if not known or proto.op_type in UNFOLDED:
+                raise  # of constants, the values say what types there are
         if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
             for name, data in fold(proto, domain, version, self.constants, self.types).items():
                 self.add_constant(name, data)

@@ -45,7 +45,8 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
     if not kind.tensor_type.HasField("shape"):
         if other is None:
             raise Unsupported("the shape of its output can't be told before it runs")
-        kind.tensor_type.shape.CopyFrom(declared.tensor_type.shape if declared is not None else None)
+        assert declared is not None
+        kind.tensor_type.shape.CopyFrom(declared.tensor_type.shape)
     dims = []
     for place, dim in enumerate(kind.tensor_type.shape.dim):
         if not dim.HasField("dim_value") and other is not None and len(other) == len(kind.tensor_type.shape.dim):
@@ -131,7 +132,10 @@ def fold(
         raise Unsupported(f"its constant inputs can't be computed with: {failed}") from None
     result = {}
     for info, value in zip(outputs, values, strict=True):
-        kind = types[info.name]
+        kind = types.get(info.name)
+        if kind is None:  # inference could not tell; the value does
+            result[info.name] = np.asarray(value)
+            continue
         data = np.asarray(value, kind.dtype.numpy)
         if data.size != kind.count:
             raise Unsupported(f"its output is {list(data.shape)} where {list(kind.shape)} was inferred")

@@ -44,8 +44,8 @@ class _Parts:
         """Return the scale of a bias: the product of the operands' scales."""
         constants = self.state.constants
         if x_scale in constants and w_scale in constants:
-            product = (constants[x_scale] * constants[w_scale]).astype("float32")
-            return self.state.constant(f"{self.origin}/bias_scale", product)
+            scale = (constants[x_scale] * constants[w_scale]).astype("float32")
+            return self.state.constant(f"{self.origin}/bias_scale", scale)
         product = self.node("Mul", [x_scale, w_scale])
         self.state.types[product] = self.state.types[w_scale]
         return product

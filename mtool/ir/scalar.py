@@ -361,9 +361,7 @@ FUNCTIONS: dict[str, Function] = {
     "bit_and": _bits("&", np.bitwise_and),
     "bit_or": _bits("|", np.bitwise_or),
     "bit_xor": _bits("^", np.bitwise_xor),
-    "bit_not": Function(
-        lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)
-    ),
+    "bit_not": Function(lambda expr, a: np.invert(a), lambda expr, a: Text(f"({expr.dtype.c})~{a.at(ATOM)}", UNARY)),
     "bitcast": Function(_bitcast, _bitcast_text),
     "isnan": _test("isnan", np.isnan),
     "isinf": _test("isinf", np.isinf),

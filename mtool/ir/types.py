@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # gives NumPy its bfloat16 and int4
+import ml_dtypes  # noqa: F401  gives NumPy its bfloat16 and int4
 import numpy as np
 import numpy.typing as npt
 
@@ -82,8 +82,8 @@ class DType(enum.Enum):
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
-        info = ml_dtypes.iinfo(self.numpy)
-        return int(info.min), int(info.max)
+        bits = 4 if self.is_nibble else self.size * 8
+        return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if self.kind == "int" else (0, (1 << bits) - 1)
 
     @classmethod
     def of(cls, dtype: "np.dtype[Any] | type | str") -> "DType":

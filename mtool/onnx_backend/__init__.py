@@ -40,6 +40,9 @@ class HostModel(BackendRep):  # type: ignore[misc]
         self._batch.close()
         self._folder.cleanup()
 
+    def __del__(self) -> None:  # onnx's own runner does not close what it prepares
+        self.close()
+
 
 class HostBackend(Backend):  # type: ignore[misc]
     """onnx.backend.base.Backend with the host board for "CPU"."""
@@ -62,7 +65,11 @@ class HostBackend(Backend):  # type: ignore[misc]
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Array, ...]:
         """Compile, build and run a model once."""
-        return cls.prepare(model, device, **kwargs).run(inputs)
+        prepared = cls.prepare(model, device, **kwargs)
+        try:
+            return prepared.run(inputs)
+        finally:
+            prepared.close()
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -40,15 +40,26 @@ class CModel:
 
 
 def to_c(
-    model: onnx.ModelProto, name: str, constants: Mapping[str, Array] | None = None, target: Target = HOST
+    model: onnx.ModelProto,
+    name: str,
+    constants: Mapping[str, Array] | None = None,
+    dims: Mapping[str, int] | None = None,
+    target: Target = HOST,
 ) -> CModel:
     """Compile a model in memory to C.
+
+    Args:
+        model: the model.
+        name: what its C symbols begin with.
+        constants: values of inputs that become constants, by name.
+        dims: values of symbolic dimensions, by name.
+        target: what to compile for.
 
     Raises:
         NeedsValues: values of inputs have to be known; give them as `constants`.
         ModelError: the model can't be compiled.
     """
-    graph = frontend.from_proto(model, name, constants=constants)
+    graph = frontend.from_proto(model, name, dims, constants)
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
@@ -79,7 +90,9 @@ class Batch:
             self._process = subprocess.Popen(
                 [str(self.program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-        sent = [_sent(inputs[place], tensor.dtype) for place, tensor in zip(model.fed, model.manifest.inputs, strict=True)]
+        sent = [
+            _sent(inputs[place], tensor.dtype) for place, tensor in zip(model.fed, model.manifest.inputs, strict=True)
+        ]
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(b"".join([number.to_bytes(4, "little"), *sent]))
@@ -145,7 +158,9 @@ def _refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
     """Return the compiler's words on each model that it names."""
     places = {model.manifest.model: number for number, model in enumerate(models)}
     found: dict[int, str] = {}
-    for name, message in re.findall(r"^(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE):
+    for name, message in re.findall(
+        r"^(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
+    ):
         if name in places:
             found.setdefault(places[name], message)
     return found

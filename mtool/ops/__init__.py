@@ -32,15 +32,11 @@ from mtool.ops.lowering import Lower
 from mtool.ops.schedule import KernelOp
 
 _MODULES = (
-    conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise, ordering, pool2d, quantise,
-    recurrent, reduce, resize, sampling, scatter, softmax, window,
+    conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise, ordering, pool2d,
+    quantise, recurrent, reduce, resize, sampling, scatter, softmax, window,
 )  # fmt: skip
 
-LOWERINGS: dict[str, Lower] = {
-    op: lower
-    for module in _MODULES
-    for op, lower in module.LOWERINGS.items()
-}
+LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}
 """Canonical ONNX operators, by name."""
 
 KERNELS: dict[str, KernelOp] = {

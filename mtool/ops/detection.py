@@ -1,6 +1,10 @@
-"""NonMaxSuppression 11 (as many rows as the output's declared shape has; rows that are not needed are -1) and Det 22."""
+"""NonMaxSuppression 11 and Det 22.
+
+As many boxes are selected as the output's declared shape has rows; rows that are not needed are -1.
+"""
 
 import math
+from typing import Any
 
 from mtool.ir import DType, Node
 from mtool.ops.direct import direct, narrowed, wide_output, widened
@@ -25,7 +29,7 @@ def _det(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     size, dtype = shape[-1], ctx.types[source].dtype
-    values = {"size": size, "count": math.prod(shape[:-2]), "scratch_type": dtype.c}
+    values: dict[str, Any] = {"size": size, "count": math.prod(shape[:-2]), "scratch_type": dtype.c}
     fabs = "fabs" if dtype is DType.FLOAT64 else "fabsf"
     scratch = size * size * dtype.size
     direct(ctx, node, "det", {"input": source}, {"output": made}, scratch=scratch, math=True, fabs=fabs, **values)

@@ -39,11 +39,11 @@ def _letters(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str
         before, dots, after = term.partition("...")
         terms.append([*before, *(spread if dots else []), *after])
     every = [letter for term in terms for letter in term]
-    dots = sorted({letter for letter in every if letter.isdigit()}, key=int, reverse=True)
+    spread_all = sorted({letter for letter in every if letter.isdigit()}, key=int, reverse=True)
     if arrow:
         before, mark, after = right.partition("...")
-        return terms, [*before, *(dots if mark else []), *after]
-    return terms, [*dots, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
+        return terms, [*before, *(spread_all if mark else []), *after]
+    return terms, [*spread_all, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
 
 
 LOWERINGS: dict[str, Lower] = {"Einsum": _einsum}

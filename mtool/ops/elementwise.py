@@ -143,6 +143,7 @@ VARIADIC: dict[str, Build] = {
     "Sum": lambda a, b: call("add", a, b),
 }
 
+
 def _elementwise(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
         shape = ctx.types[node.outputs[0]].shape

@@ -1,5 +1,8 @@
-"""Operators that pick elements by computed places, as loops: Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13,
-DepthToSpace 13, ReverseSequence 10, CenterCropPad's parts, ArrayFeatureExtractor (ai.onnx.ml 1)."""
+"""Operators that pick elements by computed places, as loops.
+
+Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, ReverseSequence 10, TensorScatter 24;
+ArrayFeatureExtractor and Binarizer (ai.onnx.ml 1).
+"""
 
 from mtool.ir import Expr, Node
 from mtool.ir.expr import axis, const, load

@@ -32,10 +32,10 @@ def _slice(ctx: Lowering, node: Node) -> None:
 
 
 def _pad(ctx: Lowering, node: Node) -> None:
-    """Pad: each mode is a table of source places along each axis; -1 is the constant."""
+    """Pad: each mode is a table of source places along each axis; a second input is a value that the run gives."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     mode = node.attrs["mode"]
-    inputs, index, inside = [node.inputs[0]], [], []
+    inputs, index, inside = list(node.inputs), [], []
     for place, (before, size, total) in enumerate(zip(node.attrs["before"], kind.shape, result.shape, strict=True)):
         if total == size and before == 0:
             index.append(axis(place))
@@ -61,13 +61,15 @@ def _pad(ctx: Lowering, node: Node) -> None:
         for other in inside[1:]:
             condition = call("and", condition, other)
         # The value of a dequantised input's padding: 0.0 is its zero point.
-        value = node.attrs.get("zero_point", 0) if "zero_point" in node.attrs else node.attrs["value"]
-        element = call("where", condition, element, const(value, kind.dtype), dtype=kind.dtype)
+        value = const(node.attrs.get("zero_point", node.attrs["value"]), kind.dtype)
+        if len(node.inputs) > 1:
+            value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))
+        element = call("where", condition, element, value, dtype=kind.dtype)
     ctx.loop(node, element, inputs)
 
 
 def _padded_by_zero(ctx: Lowering, node: Node) -> None:
-    if node.attrs["mode"] == "constant" and node.attrs["value"] != 0:
+    if len(node.inputs) > 1 or (node.attrs["mode"] == "constant" and node.attrs["value"] != 0):
         _pad(ctx, node)
     else:
         moves_integers(_pad)(ctx, node)

@@ -1,14 +1,17 @@
-"""Operators that go through their input one element after another: CumSum 14, CumProd 26, TopK 24, Unique 11,
-NonZero 13, Compress 11. How many elements the last three give is the output's declared shape."""
+"""Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
+
+How many elements the last three give is the output's declared shape.
+"""
 
 import math
+from typing import Any
 
 from mtool.ir import DType, Node
 from mtool.ops.direct import direct, narrowed, wide_output, widened
 from mtool.ops.lowering import Lower, Lowering
 
 
-def _split(shape: tuple[int, ...], place: int) -> dict[str, int]:
+def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
     """Return the elements before, along and behind an axis."""
     return {"outer": math.prod(shape[:place]), "count": shape[place], "inner": math.prod(shape[place + 1 :])}
 
@@ -37,7 +40,7 @@ def _top_k(ctx: Lowering, node: Node) -> None:
 
 def _unique(ctx: Lowering, node: Node) -> None:
     kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
-    sizes = {"outer": 1, "count": kind.count, "inner": 1} if place is None else _split(kind.shape, place)
+    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     found = ctx.types[node.outputs[0]].shape[place or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     outputs = {"output": made}
@@ -52,12 +55,14 @@ def _unique(ctx: Lowering, node: Node) -> None:
 def _non_zero(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     source = widened(ctx, node, node.inputs[0])
-    direct(ctx, node, "non_zero", {"input": source}, {"output": node.outputs[0]}, shape=kind.shape, most=result.shape[1])
+    direct(
+        ctx, node, "non_zero", {"input": source}, {"output": node.outputs[0]}, shape=kind.shape, most=result.shape[1]
+    )
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
     kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
-    sizes = {"outer": 1, "count": kind.count, "inner": 1} if place is None else _split(kind.shape, place)
+    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     kept = ctx.types[node.outputs[0]].shape[place or 0]
     given = min(ctx.types[node.inputs[1]].count, sizes["count"])
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}

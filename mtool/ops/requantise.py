@@ -40,28 +40,23 @@ class Int8Epilogue:
         rest = expr.rewrite(lambda p: narrow if p == part else p)
         if rest == narrow:
             return cls(part.value, scale, None)
-        return cls(part.value, scale, rest) if _is_elementwise(rest, node, graph) else None
+        return cls(part.value, scale, rest) if is_elementwise(rest, node, graph, DType.INT8) else None
 
     @property
     def is_plain(self) -> bool:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
 
-    def operand_names(self, node: Node, graph: Graph) -> dict[int, str]:
-        """Name the inputs that `rest` reads."""
-        return operand_names(node, graph, self.rest) if self.rest else {}
-
     def rest_text(self, node: Node, graph: Graph, acc: str, offset: str) -> str:
         """Return the C of what follows, for the element at `offset`."""
         assert self.rest is not None
-        names = self.operand_names(node, graph)
-        return element(self.rest, node, graph, names, lambda _: Text("0"), acc=acc, offset=offset)
+        return rest_text(self.rest, node, graph, acc, offset)
 
     def kernel(
         self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str = "int32_t"
     ) -> Kernel:
         """Assemble the function: input, output, packed weights, what `rest` reads, scratch (empty: none)."""
-        names = self.operand_names(node, graph)
+        names = elementwise_names(self.rest, node, graph)
         arguments = [
             Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
             Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
@@ -85,10 +80,22 @@ def _per_channel(scale: Expr, node: Node, graph: Graph, channels: int) -> Array 
     return data.reshape(-1).astype(np.float32)
 
 
-def _is_elementwise(rest: Expr, node: Node, graph: Graph) -> bool:
+def elementwise_names(rest: Expr | None, node: Node, graph: Graph) -> dict[int, str]:
+    """Name the inputs that an expression after the kernel reads."""
+    return operand_names(node, graph, rest) if rest else {}
+
+
+def rest_text(rest: Expr, node: Node, graph: Graph, acc: str, offset: str) -> str:
+    """Return the C of an expression after the kernel, for the element at `offset`."""
+    names = operand_names(node, graph, rest)
+    return element(rest, node, graph, names, lambda _: Text("0"), acc=acc, offset=offset)
+
+
+def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType) -> bool:
+    """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else."""
     shape = graph.types[node.outputs[0]].shape
     for part in rest.walk():
-        if part.op == "reduce" or (part.op == "acc" and part.dtype is not DType.INT8):
+        if part.op == "reduce" or (part.op == "acc" and part.dtype is not acc):
             return False
         if part.op == "load":
             kind = graph.types[node.inputs[part.value]]

@@ -59,7 +59,9 @@ def _cubic(a: float) -> Callable[[float], float]:
     return kernel
 
 
-def axis_table(size: int, result: int, scale: float, attrs: dict[str, Any], roi: tuple[float, float]) -> tuple[Array, Array, Array]:
+def axis_table(
+    size: int, result: int, scale: float, attrs: dict[str, Any], roi: tuple[float, float]
+) -> tuple[Array, Array, Array]:
     """Return source places and weights, [result, taps], and which outputs lie outside (tf_crop_and_resize)."""
     mode = attrs["coordinate_transformation_mode"]
     kernel, reach = (_linear, 1) if attrs["mode"] == "linear" else (_cubic(attrs["cubic_coeff_a"]), 2)
@@ -94,7 +96,8 @@ def axis_table(size: int, result: int, scale: float, attrs: dict[str, Any], roi:
 def _resize(ctx: Lowering, node: Node) -> None:
     kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], dict(node.attrs)
     rank, dtype = len(kind.shape), accumulator(kind.dtype)
-    inputs, index, axes = [node.inputs[0]], [], []
+    inputs, index = [node.inputs[0]], []
+    axes: list[tuple[int, int]] = []
     weight: Expr | None = None
     outsides = []
     for place in range(rank):

@@ -152,7 +152,9 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
     shift = 0.5 if attrs["half_pixel"] else 0.0
     spots, tests, factors = [], [], []
     counts = []
-    for i, (size, bins) in enumerate(((height, ctx.types[node.outputs[0]].shape[2]), (width, ctx.types[node.outputs[0]].shape[3]))):
+    for i, (size, bins) in enumerate(
+        ((height, ctx.types[node.outputs[0]].shape[2]), (width, ctx.types[node.outputs[0]].shape[3]))
+    ):
         low, high = (
             _add(_times(load(1, rois.dtype, (axis(0), number(n))), attrs["spatial_scale"]), const(-shift, dtype))
             for n in (1 - i, 3 - i)

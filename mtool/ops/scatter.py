@@ -1,7 +1,11 @@
-"""Operators that write where their input says: ScatterElements 18, Scatter 9, ScatterND 18, MaxUnpool 22, TfIdfVectorizer 9,
-and MaxPool 22 with Indices."""
+"""Operators that write where their input says: ScatterElements 18, Scatter 9, ScatterND 18, MaxUnpool 22.
 
+And TfIdfVectorizer 9, and MaxPool 22 with Indices.
+"""
+
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +23,7 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[data]
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
-    values = {"shape": kind.shape, "strides": _strides(kind.shape), "axis": node.attrs["axis"]}
+    values: dict[str, Any] = {"shape": kind.shape, "strides": _strides(kind.shape), "axis": node.attrs["axis"]}
     values["spread"] = ctx.types[indices].shape
     direct(ctx, node, "scatter_elements", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -31,7 +35,7 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     depth = spread[-1]
-    values = {
+    values: dict[str, Any] = {
         "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
         "block": math.prod(kind.shape[depth:]),
     }  # fmt: skip
@@ -43,7 +47,7 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
     x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
-    values = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
+    values: dict[str, Any] = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
     per_image = math.prod(node.attrs["inner"])
     direct(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values, per_image=per_image)
 
@@ -67,7 +71,7 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     attrs, x = node.attrs, ctx.types[node.inputs[0]]
     starts = [*attrs["ngram_counts"], len(attrs["pool_int64s"])]
     grams: list[tuple[int, int, int]] = []  # length, place in the pool, column
-    for length, (begin, end) in enumerate(zip(starts, starts[1:], strict=False), 1):
+    for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):
         for place in range(begin, end, length):
             grams.append((length, place, attrs["ngram_indexes"][len(grams)]))
     kept = [gram for gram in grams if attrs["min_gram_length"] <= gram[0] <= attrs["max_gram_length"]]
@@ -78,7 +82,7 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     weight = ctx.constant(f"{node.name}/weights", weights[order])
     width = x.shape[-1] if x.shape else 1
     inputs = {"input": node.inputs[0], "grams": table, "pool": pool, "weight": weight}
-    values = {
+    values: dict[str, Any] = {
         "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
         "skips": attrs["max_skip_count"], "mode": attrs["mode"], "count": len(kept),
     }  # fmt: skip

@@ -24,6 +24,11 @@ class Target:
         """Whether float32 arithmetic is done by hardware."""
         return self.cpu == "host" or "fpu" in self.features
 
+    @property
+    def flash_is_apart(self) -> bool:
+        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is an address space of its own."""
+        return self.cpu.startswith("avr")
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:

@@ -51,9 +51,7 @@ def conv(ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str) -> N
     sizes = ((extra, channels), *((extra + 1 + i, size) for i, size in enumerate(node.attrs["kernel"])))
     positions = [_position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
     conditions = [
-        test
-        for i in range(spatial)
-        for test in _within(positions[i], node, i, kind.shape[2 + i], result.shape[2 + i])
+        test for i in range(spatial) for test in _within(positions[i], node, i, kind.shape[2 + i], result.shape[2 + i])
     ]
     channel = c if group == 1 else plus(times(over(axis(1), weights.shape[0] // group), channels), c)
     element = call("cast", load(0, kind.dtype, (axis(0), channel, *positions)), dtype=total_type)
@@ -132,9 +130,7 @@ def pool(ctx: Lowering, node: Node, x: str, output: str) -> None:
     positions = [_position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
 
     def tests(limits: Sequence[int]) -> Condition:
-        return [
-            test for i in range(spatial) for test in _within(positions[i], node, i, limits[i], result.shape[2 + i])
-        ]
+        return [test for i in range(spatial) for test in _within(positions[i], node, i, limits[i], result.shape[2 + i])]
 
     element = load(0, kind.dtype, (axis(0), axis(1), *positions))
     if attrs["kind"] == "max":
@@ -154,8 +150,7 @@ def pool(ctx: Lowering, node: Node, x: str, output: str) -> None:
     )
     if attrs["kind"] == "lp":
         p = attrs["p"]
-        roots = {1: lambda t: t, 2: lambda t: call("sqrt", t)}
-        final = roots.get(p, lambda t: call("pow", t, const(1 / p, total_type)))(total)
+        final = total if p == 1 else call("sqrt", total) if p == 2 else call("pow", total, const(1 / p, total_type))
     else:
         counted = every(_counted(node, positions, tests(attrs["limits"])))
         if counted is None:

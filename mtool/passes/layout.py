@@ -277,6 +277,9 @@ def _store_transposed(state: _State) -> Graph | None:
         if any(value in state.producers for value in _whole_operands(node, graph)):
             continue  # better fused into what makes it, in its layout
         perm = perms.pop()
+        turned = [user.op for r in readers if r.op == "transpose" for user in state.consumers.get(r.outputs[0], [])]
+        if any(reader.op == "loop" for reader in readers) and not set(turned) - {"loop", "transpose"}:
+            continue  # loops read through transpositions anyway; they would turn it to and fro
 
         def stored(r: Rewriter, n: Node, perm: Shape = perm) -> None:
             kind = r.types[n.outputs[0]]

@@ -15,7 +15,6 @@ static const struct {{ cookiecutter.model }}_{{ role }} {{ role }} = {
 };
 {% endfor %}
 {% endif %}
-
 {% set name = cookiecutter.model %}
 {% set external = cookiecutter.manifest.io == "external" %}
 {% set inputs = "inputs" if external else name ~ "_arena_inputs" %}

@@ -9,6 +9,7 @@ import pytest
 
 from mtool import boards, manifest, resources, workflow
 from mtool.build import arduino
+from mtool.codegen import weights
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -98,6 +99,17 @@ def test_constants_may_lie_beyond_64_kilobytes_too(tmp_path: Path) -> None:
         argv = ["avr-gcc", "-mmcu=atmega2560", "-Os", "-std=gnu99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow"]
         for far in ([], ["-DMT_FLASH_FAR"]):
             subprocess.run([*argv, *far, "-Werror", "-c", path.name], cwd=folder, check=True)
+
+
+def test_a_model_with_more_constants_takes_the_long_way_by_itself(tmp_path: Path) -> None:
+    simavr.need_the_core()
+    constants = {f"m_weights{number}": np.full(20_000, number, np.int8) for number in range(4)}
+    (tmp_path / "m_weights.h").write_text(weights.weights_header("/* m */", "m", constants))
+    (tmp_path / "m_weights.c").write_text(weights.weights_source("/* m */", "m", constants))
+    headers = f"-I{resources.path('crt') / 'include'}"
+    argv = ["avr-gcc", "-mmcu=atmega2560", "-std=gnu99", headers, "-c", "m_weights.c"]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    assert _section_bytes(tmp_path / "m_weights.o", ".progmemx.data") == 80_000
 
 
 def test_main_and_port_are_short() -> None:

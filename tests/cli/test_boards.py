@@ -23,6 +23,15 @@ def test_one_board_is_shown_in_full(capsys: Captured) -> None:
     assert app.invoke(["boards", "mps2_an386"]) == 0
     shown = capsys.readouterr().out
     assert "cortex-m4 dsp fpu" in shown and "0x20000000  4 MB" in shown and "qemu-system-arm" in shown
+    assert "mps2/an386, run" in shown
+
+
+def test_the_list_says_what_was_done_with_each_board(capsys: Captured) -> None:
+    assert app.invoke(["boards"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "baremetal run, zephyr run" in lines["mps2_an386"]
+    assert "zephyr built" in lines["stm32f746g_disco"]
+    assert "zephyr generated" in lines["esp32c3_devkitm"]
 
 
 def test_an_unknown_board_ends_with_6_and_names_its_neighbours(capsys: Captured) -> None:

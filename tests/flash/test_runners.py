@@ -20,7 +20,8 @@ OPTIONS = "chip_erase_mode=ERASE_RANGES_TOUCHED_BY_FIRMWARE,verify=VERIFY_READ,r
 # runner: its lines for a job with the probe 0671FF and the port /dev/ttyACM7
 LINES = {
     "west": [
-        "west flash --skip-rebuild --build-dir /p/build --runner openocd --verify --cmd-pre-init 'adapter serial 0671FF'"
+        "west flash --skip-rebuild --build-dir /p/build --runner openocd --verify"
+        " --cmd-pre-init 'adapter serial 0671FF'"
     ],
     "openocd": [
         f"openocd -f board/stm32f746g-disco.cfg -c 'adapter serial 0671FF' -c 'program {{{ELF}}} verify reset exit'"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import onnx
 from onnx.backend.test.runner import Runner
 
 from mtool.errors import MtoolError, NeedsValues
@@ -32,9 +32,10 @@ class Outcome:
 
 
 def compiled(case: Case, name: str) -> tuple[CModel, tuple[str, ...]]:
-    """Compile a case; inputs whose values mtool asks for are taken from its data, if that has one set."""
+    """Compile a case; inputs whose values mtool asks for are taken from its data."""
+    model, dims = stated(case)
     try:
-        return to_c(case.model, name), ()
+        return to_c(model, name, None, dims), ()
     except NeedsValues as needs:
         given = [value.name for value in case.model.graph.input]
         initialised = {tensor.name for tensor in case.model.graph.initializer}
@@ -44,9 +45,29 @@ def compiled(case: Case, name: str) -> tuple[CModel, tuple[str, ...]]:
             fixed = (*fixed, *needs.inputs)
             constants = {value: case.data[0][0][fed.index(value)] for value in fixed}
             try:
-                return to_c(case.model, name, constants), fixed
+                return to_c(model, name, constants, dims), fixed
             except NeedsValues as more:
                 needs = more
+
+
+def stated(case: Case) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """Return the model with its outputs' shapes declared, where they are open, and its inputs' symbolic dimensions."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    for value, data in zip(model.graph.output, case.data[0][1], strict=True):
+        shape = value.type.tensor_type.shape.dim
+        if len(shape) == data.ndim:
+            for dim, size in zip(shape, data.shape, strict=True):
+                if not dim.HasField("dim_value"):
+                    dim.dim_value = size
+    initialised = {tensor.name for tensor in model.graph.initializer}
+    dims: dict[str, int] = {}
+    fed = [value for value in model.graph.input if value.name not in initialised]
+    for value, data in zip(fed, case.data[0][0], strict=False):
+        for dim, size in zip(value.type.tensor_type.shape.dim, data.shape, strict=False):
+            if not dim.HasField("dim_value") and dim.dim_param:
+                dims[dim.dim_param] = size
+    return model, dims
 
 
 @contextlib.contextmanager
@@ -104,9 +125,7 @@ def run_all(cases: Sequence[Case], workers: int = 2) -> list[Outcome]:
     outcomes: list[Outcome] = [Outcome("not run")] * len(cases)
     context = multiprocessing.get_context("fork")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        for hand, results in zip(
-            hands, pool.map(run_batch, [[cases[n] for n in hand] for hand in hands]), strict=True
-        ):
+        for hand, results in zip(hands, pool.map(run_batch, [[cases[n] for n in hand] for hand in hands]), strict=True):
             for number, outcome in zip(hand, results, strict=True):
                 outcomes[number] = outcome
     return outcomes

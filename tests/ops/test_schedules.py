@@ -31,7 +31,12 @@ def limits(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
 
 
 def quantised(
-    rng: np.random.Generator, shape: tuple[int, ...], weights: Any, nodes: list[Any], residual: bool, out: tuple[int, ...]
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    weights: Any,
+    nodes: list[Any],
+    residual: bool,
+    out: tuple[int, ...],
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """DequantizeLinear, what `nodes` compute from xf, wf, bf into c, an activation, perhaps an addition, and back."""
     outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]

@@ -39,6 +39,15 @@ def test_mains_and_ports_are_short() -> None:
         assert len("".join(tree.text(path) for path in own).splitlines()) <= 150, template
 
 
+def test_what_a_board_adds_to_a_zephyr_project_is_short() -> None:
+    for board, template in PAIRS:
+        own = "\n".join(str(board.port[key]) for key in ("overlay", "conf") if key in board.port)
+        assert len(own.splitlines()) <= 20, board.name
+        if template == "zephyr":
+            tree = project.render(MODEL, MANIFEST, board, template=template)
+            assert ("app.overlay" in tree) == ("overlay" in board.port), board.name
+
+
 def test_no_board_is_named_in_a_template_or_compared_with_in_the_code() -> None:
     names = set(boards.load_all()) - {"host"}  # "host" is a template and a builder too
     for path in resources.path("project_templates").rglob("*"):

@@ -87,7 +87,7 @@ class _Columns:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
         residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
         bytewise = graph.types[node.outputs[0]].dtype.size == 1
-        if not (self.pixelwise and bytewise or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
+        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
             return tuple(residuals)
         return (0, *residuals)
 
@@ -117,7 +117,7 @@ class _Columns:
 
 
 class Pointwise(_Columns):
-    """1x1: four pixels side by side meet all channels, two at a time. In place either way: growing layers run backwards."""
+    """1x1: four pixels side by side meet all channels, two at a time. In place; growing layers run backwards."""
 
     name = "mve_pointwise"
     template = "conv2d/mve_pointwise.c.j2"

@@ -81,7 +81,12 @@ class Ring:
         assert epilogue is not None
         lanes = min(conv.channels, BLOCK)
         body = template(
-            "conv2d/mve_ring.c.j2", conv=conv, how=epilogue.how, pitch=self._pitch(conv), lanes=lanes, pixels=BLOCK // lanes
+            "conv2d/mve_ring.c.j2",
+            conv=conv,
+            how=epilogue.how,
+            pitch=self._pitch(conv),
+            lanes=lanes,
+            pixels=BLOCK // lanes,
         )
         taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, 9).T)
         packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)

@@ -22,7 +22,7 @@ MT_ARENA uint8_t small_arena[SMALL_ARENA_BYTES];
 /* transpose_0: transpose, int8[1,2,6,6] -> int8[1,6,6,2]
  * "stem/conv"
  * schedule c99_loop */
-static void small_transpose_0(const int8_t *input, int8_t *output)
+MT_OPERATOR void small_transpose_0(const int8_t *input, int8_t *output)
 {
     for (int32_t j = 0; j < 6; ++j) {
         for (int32_t k = 0; k < 6; ++k) {
@@ -36,8 +36,8 @@ static void small_transpose_0(const int8_t *input, int8_t *output)
 /* conv_1: conv2d 3x3 + relu + quantizelinear, int8[1,6,6,2] -> int8[1,6,6,4]
  * "stem/conv" "stem/relu" "cf_q"
  * schedule c99_patch, 2,592 MACs */
-static void small_conv_1(const int8_t *input, int8_t *output, const MT_FLASH int8_t *weights,
-                         const MT_FLASH int32_t *bias, const MT_FLASH float *scale, int8_t *scratch)
+MT_OPERATOR void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights,
+                              const int32_t *bias, const float *scale, int8_t *scratch)
 {
     for (int32_t p = 0; p < 36; p += 2) {
         /* the input patches of pixels p and p + 1 */
@@ -67,8 +67,8 @@ static void small_conv_1(const int8_t *input, int8_t *output, const MT_FLASH int
             }
         }
         for (int32_t c = 0; c < 4; c += 2) {
-            const MT_FLASH int8_t *w0 = weights + c * 18;
-            const MT_FLASH int8_t *w1 = weights + (c + 1) * 18;
+            const int8_t *w0 = weights + c * 18;
+            const int8_t *w1 = weights + (c + 1) * 18;
             int32_t acc00 = bias[c];
             int32_t acc01 = bias[c + 1];
             int32_t acc10 = bias[c];
@@ -97,9 +97,9 @@ static void small_conv_1(const int8_t *input, int8_t *output, const MT_FLASH int
 /* dw_2: depthwise 3x3 + quantizelinear + dequantizelinear + add + relu, int8[1,6,6,4] -> int8[1,6,6,4]
  * "block/depthwise" "df_q" "cf" "…"
  * schedule c99_plane, 1,296 MACs */
-static void small_dw_2(const int8_t *input, int8_t *output, const MT_FLASH int8_t *weights,
-                       const MT_FLASH int32_t *bias, const int8_t *residual, const MT_FLASH float *scale,
-                       int8_t *scratch)
+MT_OPERATOR void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights,
+                            const int32_t *bias, const int8_t *residual, const float *scale,
+                            int8_t *scratch)
 {
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
@@ -113,7 +113,7 @@ static void small_dw_2(const int8_t *input, int8_t *output, const MT_FLASH int8_
         }
         const int32_t c = channel;
         {
-            const MT_FLASH int8_t *taps = weights + c * 9;
+            const int8_t *taps = weights + c * 9;
             const int32_t w0 = taps[0];
             const int32_t w1 = taps[1];
             const int32_t w2 = taps[2];
@@ -137,8 +137,8 @@ static void small_dw_2(const int8_t *input, int8_t *output, const MT_FLASH int8_
                     acc += p[16] * w6;
                     acc += p[17] * w7;
                     acc += p[18] * w8;
-                    output[o] = (int8_t)mt_clamp((residual[o] * 2796203 + (int8_t)mt_requantise(acc, scale[c], 5,
-                            -128, 127) * 3355443 - 193637043) >> 22, -128, 127);
+                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise(acc, scale[c], 5,
+                            -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
                 }
             }
         }
@@ -148,7 +148,7 @@ static void small_dw_2(const int8_t *input, int8_t *output, const MT_FLASH int8_
 /* pool_3: average pool 6x6 + quantizelinear, int8[1,6,6,4] -> int8[1,1,1,4]
  * "head/pool" "gf_q"
  * schedule c99_window */
-static void small_pool_3(const int8_t *input, int8_t *output)
+MT_OPERATOR void small_pool_3(const int8_t *input, int8_t *output)
 {
     for (int32_t c = 0; c < 4; ++c) {
         int32_t acc = 0;
@@ -161,13 +161,13 @@ static void small_pool_3(const int8_t *input, int8_t *output)
 /* dense_4: dense + quantizelinear, int8[1,4] -> int8[1,3]
  * "head/dense" "hf_q"
  * schedule c99_rows, 12 MACs */
-static void small_dense_4(const int8_t *input, int8_t *output, const MT_FLASH int8_t *weights,
-                          const MT_FLASH int32_t *bias)
+MT_OPERATOR void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
+                               const int32_t *bias)
 {
     {
         const int8_t *column0 = input;
         for (int32_t c = 0; c < 3; ++c) {
-            const MT_FLASH int8_t *w0 = weights + c * 4;
+            const int8_t *w0 = weights + c * 4;
             int32_t acc00 = bias[c];
             MT_UNROLL(4)
             for (int32_t k = 0; k < 4; ++k) {
@@ -183,7 +183,7 @@ static void small_dense_4(const int8_t *input, int8_t *output, const MT_FLASH in
 /* softmax_5: softmax + quantizelinear, int8[1,3] -> int8[1,3]
  * "head/softmax" "y"
  * schedule c99_rows */
-static void small_softmax_5(const int8_t *input, int8_t *output, const MT_FLASH float *exponential)
+MT_OPERATOR void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
 {
     for (int32_t m = 0; m < 1; ++m) {
         const int8_t *row = input + m * 3;

@@ -4,16 +4,14 @@
 
 #include <stdint.h>
 
-#include "mt_flash.h"
-
-extern const MT_FLASH int8_t small_conv_1_weights[72];
-extern const MT_FLASH int32_t small_conv_1_bias[4];
-extern const MT_FLASH float small_conv_1_scale[4];
-extern const MT_FLASH int8_t small_dw_2_weights[36];
-extern const MT_FLASH int32_t small_dw_2_bias[4];
-extern const MT_FLASH float small_dw_2_scale[4];
-extern const MT_FLASH int8_t small_dense_4_weights[12];
-extern const MT_FLASH int32_t small_dense_4_bias[3];
-extern const MT_FLASH float small_softmax_5_exponential[256];
+extern const int8_t small_conv_1_weights[72];
+extern const int32_t small_conv_1_bias[4];
+extern const float small_conv_1_scale[4];
+extern const int8_t small_dw_2_weights[36];
+extern const int32_t small_dw_2_bias[4];
+extern const float small_dw_2_scale[4];
+extern const int8_t small_dense_4_weights[12];
+extern const int32_t small_dense_4_bias[3];
+extern const float small_softmax_5_exponential[256];
 
 #endif

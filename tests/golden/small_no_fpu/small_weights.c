@@ -2,7 +2,7 @@
 #include "small_weights.h"
 
 /* int8 4x3x3x2 */
-const MT_FLASH int8_t small_conv_1_weights[72] = {
+const int8_t small_conv_1_weights[72] = {
       79, -103, -106,  -43,  -82,  -17,  -67,   31,  -81,   -5,   77,  -60,   94,  -87,   21,   49,
     -117,   60, -119,   22,  -99,  -83,  -12,   61,  -28,   65,   99,  116,    4,   73,  -20,  -55,
      -18,  -46,   42,   38,   38,  -51,   50,  -92,   94,  -47,  -53, -117,  112,  100, -127,   41,
@@ -11,44 +11,44 @@ const MT_FLASH int8_t small_conv_1_weights[72] = {
 };
 
 /* int32 4 */
-const MT_FLASH int32_t small_conv_1_bias[4] = {
+const int32_t small_conv_1_bias[4] = {
     -1071,   120,    72,  -183,
 };
 
 /* int32 4 */
-const MT_FLASH int32_t small_conv_1_multiplier[4] = {
+const int32_t small_conv_1_multiplier[4] = {
      687194816,  916259776, 1145324672, 1374389632,
 };
 
 /* int8 4x3x3x1 */
-const MT_FLASH int8_t small_dw_2_weights[36] = {
+const int8_t small_dw_2_weights[36] = {
      -64,  -51,   -3,   62,  -53,   57,   39,  -72,  -29,   84,   87,   40, -126,   47,  -70,   82,
      105,  -18,  117,   66,  -44,   97,  -29, -101,   24,   89,   40,  -27,  103,   -5,  -29,  -90,
      -73,   51,   76,  -53,
 };
 
 /* int32 4 */
-const MT_FLASH int32_t small_dw_2_bias[4] = {
+const int32_t small_dw_2_bias[4] = {
     -14592,  29568,  33152,  -6016,
 };
 
 /* int32 4 */
-const MT_FLASH int32_t small_dw_2_multiplier[4] = {
+const int32_t small_dw_2_multiplier[4] = {
     1145324672, 1336212224, 1527099648, 1717986944,
 };
 
 /* int8 3x4 */
-const MT_FLASH int8_t small_dense_4_weights[12] = {
+const int8_t small_dense_4_weights[12] = {
      33, -57, -26,  29,  95,   6, -26, 110, -90,  16, -95, -77,
 };
 
 /* int32 3 */
-const MT_FLASH int32_t small_dense_4_bias[3] = {
+const int32_t small_dense_4_bias[3] = {
      -2688,  23680, -31488,
 };
 
 /* float32 256 */
-const MT_FLASH float small_softmax_5_exponential[256] = {
+const float small_softmax_5_exponential[256] = {
       7.095469e-23f,   8.666425e-23f, 1.05851956e-22f,  1.2928788e-22f,  1.5791256e-22f,  1.9287484e-22f,
      2.3557787e-22f,  2.8773546e-22f,  3.5144087e-22f,  4.2925085e-22f,  5.2428817e-22f,  6.4036704e-22f,
      7.8214607e-22f,   9.553154e-22f,  1.1668248e-21f,   1.425163e-21f,  1.7406982e-21f,  2.1260935e-21f,

@@ -1,0 +1,70 @@
+"""Schedule of dense for Cortex-M with a float32 FPU: eight outputs at a time. See crt/include/mt_f32.h."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_columns import round_up
+from mtool.ops.float_epilogue import SLOW_FMA, FloatEpilogue, has_tiles
+from mtool.ops.schedule import Kernel, Target, identity_loads, template
+
+GROUP = 8  # outputs at a time
+
+
+def pack(weights: Array, bias: Array) -> Array:
+    """Return the stream of mt_f32_rows, float32 [N/8, 8 + 8 * K]; N is filled up to a multiple of 8.
+
+    Args:
+        weights: float32 [N, K].
+        bias: float32 [N].
+    """
+    count, depth = weights.shape
+    groups = round_up(count, GROUP) // GROUP
+    more = groups * GROUP - count
+    steps = np.pad(weights, ((0, more), (0, 0))).reshape(groups, GROUP, depth).transpose(0, 2, 1)
+    return np.concatenate([np.pad(bias, (0, more)).reshape(groups, GROUP), steps.reshape(groups, -1)], axis=1)
+
+
+class Rows:
+    """Row by row of the input; eight outputs share each input element."""
+
+    name = "f32_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """A multiple of four inputs, float32."""
+        whole = graph.types[node.inputs[0]].shape[1] % 4 == 0
+        return has_tiles(target) and whole and FloatEpilogue.of(node, graph) is not None
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
+        epilogue, outputs = FloatEpilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
+        if epilogue is not None and epilogue.rest is not None:
+            return 4 * round_up(outputs, GROUP)
+        return 4 * GROUP if outputs % GROUP else 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        outputs = round_up(graph.types[node.outputs[0]].shape[1], GROUP)
+        return rows * outputs * (depth * (2.2 if target.cpu in SLOW_FMA else 1.2) + 2)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        epilogue = FloatEpilogue.of(node, graph)
+        assert epilogue is not None
+        rows, depth = graph.types[node.inputs[0]].shape
+        body = template(
+            "dense/f32_rows.c.j2",
+            rows=rows,
+            depth=depth,
+            outputs=graph.types[node.outputs[0]].shape[1],
+            function=epilogue.function("mt_f32_rows", target),
+            epilogue=epilogue,
+            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+        )
+        weights = pack(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]])
+        return epilogue.kernel(node, graph, body, weights, scratch=self.scratch_bytes(node, graph) > 0)

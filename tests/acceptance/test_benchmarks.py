@@ -1,0 +1,42 @@
+"""The committed table of docs/benchmarks.json still holds: nothing got worse by more than 1%."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import models
+import pytest
+
+from mtool import boards
+
+ROOT = Path(__file__).parents[2]
+SUBSET = [("digits_int8", "mps2_an386"), ("kws_int8_qdq", "mps2_an386"), ("ad_int8_qdq", "mps3_an547"), ("ad_float32", "mps2_an386")]  # fmt: skip
+
+
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("bench_script", ROOT / "scripts" / "bench.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("model", "board"), SUBSET)
+def test_no_figure_is_worse_than_the_committed_one(model: str, board: str) -> None:
+    bench = script()
+    paths = {path.stem: path for path in bench.model_paths(models.FOLDER)}
+    if model not in paths:
+        pytest.skip("the shared models are not beside the checkout")
+    committed = {(row["model"], row["board"]): row for row in json.loads(bench.RESULT.read_text())}
+    row = bench.measure(paths[model], boards.get(board))
+    for column in bench.COLUMNS:
+        before = committed[model, board][column]
+        assert row[column] <= 1.01 * before, (
+            f"{column}: {row[column]:,}, committed {before:,}; see why, then `make bench`"
+        )
+
+
+def test_the_page_shows_the_committed_figures() -> None:
+    bench = script()
+    assert bench.markdown(json.loads(bench.RESULT.read_text())) == bench.RESULT.with_suffix(".md").read_text()

@@ -1,0 +1,120 @@
+"""Many small models in one firmware: built once, run once in QEMU (or on the host under the sanitizers)."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from graphs import Array, compiled
+
+from mtool import codegen, resources
+from mtool.boards import get
+from mtool.codegen.weights import _rows
+from mtool.plan import Plan
+
+HERE = Path(__file__).parent
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off", "-fno-math-errno"]
+HOST = [
+    "gcc",
+    *STRICT,
+    "-g",
+    "-O1",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-Wno-unused-function",
+]
+LINKER = """
+MEMORY {{ F (rx) : ORIGIN = {flash:#x}, LENGTH = {flash_size}
+         R (rw) : ORIGIN = {ram:#x}, LENGTH = {ram_size} }}
+stack_top = ORIGIN(R) + LENGTH(R);
+SECTIONS {{ .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.ARM*) }} > F
+           .bss (NOLOAD) : {{ bss_start = .; *(.data*) *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; }} > R }}
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan, what goes in, what should come out, and how far from it each element may be."""
+
+    plan: Plan
+    feeds: dict[str, Array]
+    expected: Array
+    tolerance: float = 0.0
+
+
+def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: str = "-O2") -> list[str]:
+    """Run every case, on a board's emulator or (None) on the host; return what went wrong, a line a case."""
+    sources = []
+    checks = ["#include <stdint.h>", "#include <string.h>", "#include <math.h>", "void say(const char *text);"]
+    calls = []
+    for number, case in enumerate(cases):
+        files, manifest = codegen.generate(case.plan, "test.onnx", "0" * 64)
+        for name in files:
+            (folder / name).write_bytes(files[name])
+        model = manifest.model
+        sources += [f"{model}.c", f"{model}_weights.c"]
+        checks.append(f'#include "{model}.h"')
+        lines = [f"static int check{number}(void)", "{"]
+        for tensor in manifest.inputs:
+            data = np.ascontiguousarray(case.feeds[tensor.name])
+            checks.append(_array(f"{model}_{tensor.c_name}", data))
+            lines.append(f"    memcpy({model}_arena_inputs.{tensor.c_name}, {model}_{tensor.c_name}, {tensor.bytes});")
+        (output,) = manifest.outputs
+        checks.append(_array(f"{model}_expected", np.ascontiguousarray(case.expected)))
+        lines += [
+            f"    if ({model}_run(&{model}_arena_inputs, &{model}_arena_outputs))",
+            "        return 0;",
+            f"    for (int i = 0; i < {case.expected.size}; ++i)",
+            f"        if (!(fabsf((float){model}_arena_outputs.{output.c_name}[i] - (float){model}_expected[i])",
+            f"              <= {case.tolerance:.9f}f * (1.0f + fabsf((float){model}_expected[i]))))",
+            "            return 0;",
+            "    return 1;",
+            "}",
+        ]
+        checks += lines
+        calls.append(f'    if (!check{number}())\n        say("{number}\\n");')
+    if board is None:
+        checks += ["#include <stdio.h>", "void say(const char *text) { fputs(text, stdout); }"]
+    checks += ["int main(void)", "{", *calls, '    say("end\\n");', "    return 0;", "}"]
+    (folder / "checks.c").write_text("\n".join(checks) + "\n")
+    done = _run_host(folder, sources) if board is None else _run_board(folder, sources, board, optimise)
+    assert "end" in done.split(), done
+    return [f"case {n}: {_describe(cases[int(n)])}" for n in re.findall(r"^(\d+)$", done, re.MULTILINE)]
+
+
+def _array(name: str, data: Array) -> str:
+    kinds = {"int8": "int8_t", "uint8": "uint8_t", "float32": "float"}
+    return f"static const {kinds[data.dtype.name]} {name}[{data.size}] = {{\n{_rows(data)}\n}};"
+
+
+def _describe(case: Case) -> str:
+    plan = case.plan
+    return "; ".join(f"{s.schedule.name} {s.op.label(s.node, plan.graph)}, {s.node}"[:1500] for s in plan.steps[:2])
+
+
+def _run_host(folder: Path, sources: list[str]) -> str:
+    include = resources.path("crt") / "include"
+    subprocess.run([*HOST, f"-I{include}", *sources, "checks.c", "-o", "checks", "-lm"], cwd=folder, check=True)
+    return subprocess.run(["./checks"], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _run_board(folder: Path, sources: list[str], board_name: str, optimise: str) -> str:
+    board = get(board_name)
+    code, data = board.memory_for("code"), board.memory_for("data")
+    assert code and data and board.emulator
+    script = LINKER.format(flash=code.base, flash_size=code.size, ram=data.base, ram_size=data.size)
+    (folder / "checks.ld").write_text(script)
+    flags = [*board.cflags, *STRICT, optimise, f"-I{resources.path('crt') / 'include'}", "-ffunction-sections"]
+    link = ["-nostartfiles", "-T", "checks.ld", "-Wl,--gc-sections", str(HERE / "one_firmware.c")]
+    subprocess.run(
+        [board.toolchain, *flags, *sources, "checks.c", *link, "-o", "checks.elf", "-lm"], cwd=folder, check=True
+    )
+    arguments = [argument.replace("{elf}", "checks.elf") for argument in board.emulator.arguments]
+    argv = [board.emulator.program, *arguments, "-semihosting-config", "enable=on,target=native", "-display", "none"]
+    done = subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    return done.stdout
+
+
+__all__ = ["Case", "compiled", "failures"]

@@ -1,0 +1,59 @@
+"""docs/operators.md, written from a run of the suite: `python -m tests.onnx_suite.report`."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from .cases import GROUPS, Case, all_cases
+from .expectations import NOT_PASSED
+from .running import Outcome, run_all
+
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+
+INTRODUCTION = """# Operators
+
+Written from a run of the tests in the `onnx` package (`python -m tests.onnx_suite.report`); don't edit it. A test
+counts here if all its inputs and outputs are tensors of bool, integers (4-bit too), float16, bfloat16, float32 or
+float64, and nothing in it is random or trains. Each model is compiled to C, built with the warnings as errors and the
+address and undefined-behaviour sanitizers, run on the host, and compared at the suite's own tolerances.
+
+What the suite leaves to the run and a microcontroller's C has to know:
+
+- *Values that shape the code* (the axes of a reduction, the starts of a slice). mtool names such an input and
+  refuses; it becomes a constant with `constants={...}`. The tests give exactly the inputs that were asked for, from
+  their own data.
+- *Shapes that depend on data* (NonZero, Unique, Compress, NonMaxSuppression). The shape that the model declares for its
+  output is taken; the C writes no more than that.
+- *Symbolic dimensions* are bound, as with `--dim`.
+- *Loops* with a number of rounds that is known are written out, up to 256 rounds.
+"""
+
+
+def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
+    """Return the text of the page."""
+    lines = [INTRODUCTION, "| tests | pass | of |", "|---|--:|--:|"]
+    for group in GROUPS:
+        results = [not outcome.reason for case, outcome in zip(cases, outcomes, strict=True) if case.group == group]
+        lines.append(f"| {group} | {sum(results):,} | {len(results):,} |")
+    lines += [
+        "",
+        "## By operator",
+        "",
+        "Node tests; those of a function written out count for the operator itself.",
+        "",
+    ]
+    lines += ["| operator | pass | of |", "|---|--:|--:|"]
+    passed, total = Counter[str](), Counter[str]()
+    for case, outcome in zip(cases, outcomes, strict=True):
+        if case.group == "node":
+            total[case.subject] += 1
+            passed[case.subject] += not outcome.reason
+    lines += [f"| {name} | {passed[name]} | {total[name]} |" for name in sorted(total)]
+    lines += ["", "## What does not pass", "", "| test | why |", "|---|---|"]
+    lines += [f"| {name} | {why} |" for name, why in sorted(NOT_PASSED.items())]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    found = all_cases()
+    PAGE.write_text(page(found, run_all(found)))

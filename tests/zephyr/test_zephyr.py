@@ -1,0 +1,154 @@
+"""Zephyr firmware, built by a real Zephyr and run over its UART; and the boards' names against Zephyr's own list."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+from mtool import boards, build, session, workflow
+from mtool.build import toolchains, west
+from mtool.manifest import Project
+from mtool.transport import open_emulator
+from mtool.transport.emulator import command
+from mtool.workflow import Options
+
+KWS = "kws/kws_int8_qdq"
+NAMED = [board for board in boards.load_all().values() if "zephyr" in board.templates]
+RUN = [board.name for board in NAMED if board.status["zephyr"] == "run"]
+# The Zephyr tree is not enough for the others: they need a vendor's HAL in the workspace.
+BUILT = ["stm32f746g_disco", "nucleo_f746zg", "nucleo_l4r5zi"]
+BOOT_S = 20.0
+
+pytestmark = [
+    pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE names no Zephyr tree"),
+    pytest.mark.skipif(shutil.which(west.program()) is None, reason="west is not installed"),
+]
+
+
+def options(**values: str) -> Options:
+    return Options(template="zephyr", template_options=values)
+
+
+def need(name: str) -> boards.Board:
+    """Return a board, or skip the test if its compiler or emulator is missing."""
+    board = boards.get(name)
+    tools = [board.toolchain, *([board.emulator.program] if board.emulator else [])]
+    for tool in tools:
+        if tool in toolchains.ALL and toolchains.check(toolchains.ALL[tool]).missing:
+            pytest.skip(f"{tool} is not installed")
+    own = {"ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_SDK_INSTALL_DIR"}.isdisjoint(os.environ)
+    if own and "arm" in board.toolchain and not Path(specs(board.toolchain)).is_absolute():
+        pytest.skip(f"{board.toolchain} has no picolibc")
+    return board
+
+
+def specs(compiler: str) -> str:
+    argv = [compiler, "-print-file-name=picolibc.specs"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def zephyrs_names() -> set[str]:
+    """Return every board of the tree, with each of its qualifiers, as `west build -b` takes them."""
+    argv = [west.program(), "boards", "-f", "{name}|{qualifiers}"]
+    listed = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=os.environ["ZEPHYR_BASE"]).stdout
+    names = set()
+    for line in listed.splitlines():
+        name, _, qualifiers = line.partition("|")
+        every = qualifiers.split(",") if qualifiers else []
+        names |= {name} if len(every) <= 1 else set()
+        names |= {f"{name}/{qualifier}" for qualifier in every}
+        # Zephyr takes a board's only system-on-chip as read: nucleo_n657x0_q is nucleo_n657x0_q/stm32n657xx.
+        names |= {name} if len({qualifier.partition("/")[0] for qualifier in every}) == 1 else set()
+    return names
+
+
+def test_every_board_is_one_of_zephyrs() -> None:
+    known = zephyrs_names()
+    assert len(known) > 500
+    assert {board.templates["zephyr"] for board in NAMED} - known == set()
+
+
+@models.needed
+@pytest.mark.parametrize("name", RUN)
+def test_the_host_drives_the_model_over_the_uart(name: str, tmp_path: Path) -> None:
+    board = need(name)
+    report = workflow.verify(
+        models.path(KWS), board=board, golden=models.golden(KWS), folder=tmp_path / "project", options=options()
+    )
+    for output in report.outputs:
+        assert output.within, f"{output.name}: {output.worst}, allowed {output.allowed}"
+    with session.open(tmp_path / "project") as device:
+        times = [device.time(number=2, repeat=2) for _ in range(2)]
+        assert all(time.median > 0 for time in times)
+        assert times[0].unit == ("instructions" if board.cpu != "host" else "ns")
+    built = build.build(tmp_path / "project")
+    assert built.up_to_date
+    size = build.measure(built.firmware["host_driven"], built.manifest)
+    assert size.flash_const_bytes > 20_000
+    assert size.arena_bytes > 8_000
+
+
+@models.needed
+@pytest.mark.parametrize("name", ["mps2_an386", "native_sim"])
+def test_the_standalone_firmware_prints_the_class(name: str, tmp_path: Path) -> None:
+    board = need(name)
+    model = workflow.compile(models.path(KWS), board=board, options=options())
+    host = workflow.build_model(workflow.compile(models.path(KWS), board="host"), tmp_path / "host")
+    silence = {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in model.manifest.inputs}
+    with session.open(host.folder) as device:
+        (expected,) = device.run(silence).values()
+    built = workflow.build_model(model, tmp_path / "project", kinds=["standalone"]).built
+    wanted = f"element {int(expected.argmax())} of {expected.size} is the largest"
+    assert board.emulator is not None
+    argv = command(board.emulator, built.firmware["standalone"].absolute(), channel="uart")
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        printed, deadline = "", time.monotonic() + BOOT_S
+        while wanted not in printed and time.monotonic() < deadline:
+            printed += (process.stdout.read() or b"").decode()
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.communicate()
+    assert wanted in printed
+
+
+@models.needed
+def test_a_flood_does_no_harm(tmp_path: Path) -> None:
+    """More bytes than the ring holds, while nobody reads: the UART holds back the rest, and a session opens after."""
+    board = need("mps2_an386")
+    model = workflow.compile(models.path(KWS), board=board, options=options(uart_ring_bytes="256"))
+    built = workflow.build_model(model, tmp_path / "project").built
+    assert board.emulator is not None and built.manifest.project is not None
+    transport = open_emulator(board.emulator, built.firmware["host_driven"].absolute(), channel="uart")
+    transport.write(bytes(range(1, 256)) * 200, timeout_s=60)
+    with session.Device(built.manifest, transport, timeout_s=60) as device:
+        samples = np.load(models.golden(KWS))
+        (answer,) = device.run({built.manifest.inputs[0].name: samples["x0"][0]}).values()
+        assert (answer.ravel() == samples["y0"][0].ravel()).all()
+
+
+@models.needed
+@pytest.mark.parametrize("name", BUILT)
+def test_a_board_is_built(name: str, tmp_path: Path) -> None:
+    board = need(name)
+    if not list(Path(os.environ["ZEPHYR_BASE"]).parent.glob("modules/hal/stm32")):
+        pytest.skip("the workspace has no hal_stm32")
+    model = workflow.compile(models.path(KWS), board=board, options=options())
+    built = workflow.build_model(model, tmp_path / "project", kinds=["host_driven", "standalone"]).built
+    project = built.manifest.project
+    assert isinstance(project, Project)
+    for kind, firmware in built.firmware.items():
+        assert firmware.is_file(), kind
+        assert firmware.with_suffix(".hex").is_file()
+        size = build.measure(firmware, built.manifest)
+        memory = board.memory_for("data")
+        assert memory is not None
+        assert size.ram_static_bytes + size.arena_bytes < memory.size
