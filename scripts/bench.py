@@ -20,10 +20,10 @@ from mtool.boards import Board, load_all
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "docs" / "benchmarks.json"
-NAMES = ("kws_int8_qdq", "vww_int8_qdq", "ic_int8_qdq", "ad_int8_qdq", "kws_float32", "vww_float32", "ic_float32", "ad_float32")  # fmt: skip
+NAMES = tuple(f"{model}_{kind}" for kind in ("int8_qdq", "float32") for model in ("kws", "vww", "ic", "ad"))
 
 # What others need for the same work, on the same emulators: instructions and arena bytes of one inference.
-# int8: TFLM 90b983c2 with CMSIS-NN 4ab83cc3, its best flags. float32: onnx2c ea045cc -O3 (no arena: static RAM); IC: TFLM.
+# int8: TFLM 90b983c2 with CMSIS-NN 4ab83cc3, its best flags. float32: the better of onnx2c ea045cc -O3 and TFLM.
 PEERS: dict[str, dict[str, tuple[str, int, int | None]]] = {
     "mps2_an386": {
         "kws_int8_qdq": ("TFLM + CMSIS-NN", 7698802, 22820),
@@ -76,9 +76,10 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page. Instructions are",
-        "not cycles: no wait states, no dual issue. MACs are those of the ONNX model as given, *code* is the whole standalone",
-        "image without the model's constants, *arena* holds the inputs and outputs too, sizes are in bytes.",
+        "One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page.",
+        "Instructions are not cycles: no wait states, no dual issue. MACs are those of the ONNX model as given, *code*",
+        "is the whole standalone image without the model's constants, *arena* holds the inputs and outputs too, sizes",
+        "are in bytes.",
         "",
     ]
     boards = load_all()

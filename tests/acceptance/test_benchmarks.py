@@ -11,7 +11,12 @@ import pytest
 from mtool import boards
 
 ROOT = Path(__file__).parents[2]
-SUBSET = [("digits_int8", "mps2_an386"), ("kws_int8_qdq", "mps2_an386"), ("ad_int8_qdq", "mps3_an547"), ("ad_float32", "mps2_an386")]  # fmt: skip
+SUBSET = [
+    ("digits_int8", "mps2_an386"),
+    ("kws_int8_qdq", "mps2_an386"),
+    ("ad_int8_qdq", "mps3_an547"),
+    ("ad_float32", "mps2_an386"),
+]
 
 
 def script() -> Any:
