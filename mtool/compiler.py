@@ -10,6 +10,7 @@ from mtool import codegen, frontend, passes
 from mtool.boards import Board
 from mtool.filetree import FileTree
 from mtool.frontend.onnx_file import file_hash
+from mtool.ir.types import Array
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
 from mtool.plan import make_plan
@@ -32,7 +33,14 @@ def target_of(board: Board) -> Target:
     return Target(board.cpu, board.features)
 
 
-def compile_model(path: Path, board: Board, *, io: Io = "arena", dims: Mapping[str, int] | None = None) -> Compiled:
+def compile_model(
+    path: Path,
+    board: Board,
+    *,
+    io: Io = "arena",
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> Compiled:
     """Compile an ONNX model for a board.
 
     Args:
@@ -41,13 +49,14 @@ def compile_model(path: Path, board: Board, *, io: Io = "arena", dims: Mapping[s
         io: "arena": inputs and outputs lie in the arena, where the planner may overlap them with
             what is not live; "external": the caller keeps them.
         dims: values of symbolic dimensions, by name.
+        constants: values for inputs, by name; such an input becomes a constant of the model.
 
     Raises:
-        UsageError: the file is missing.
+        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, dims)
+    graph = frontend.load(path, dims, constants)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
     files, manifest = codegen.generate(plan, path.name, file_hash(path))
@@ -84,14 +93,19 @@ class Report:
 CODE_RESERVE_BYTES = 16 * 1024
 
 
-def check_model(path: Path, boards: Sequence[Board], dims: Mapping[str, int] | None = None) -> Report:
+def check_model(
+    path: Path,
+    boards: Sequence[Board],
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> Report:
     """Compile a model for each board and compare what it needs with what they have; builds nothing.
 
     Raises:
         UsageError: the file is missing.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    graph = frontend.load(path, dims)
+    graph = frontend.load(path, dims, constants)
     manifests: dict[Target, Manifest] = {}
     fits = []
     for board in boards:

@@ -1,16 +1,16 @@
 """The one error tree of mtool. Every class carries its exit code.
 
-    MtoolError                    1   a bug in mtool, or an error that fits nowhere else
-    ├── UsageError                2   a wrong option, a missing file, a wrong input
-    ├── ModelError                3   the model is malformed, or something in it is unsupported
-    │   └── NeedsValues           3   values of inputs have to be known when it is compiled
-    ├── FitError                  4   the model does not fit the board's memory
-    ├── BuildError                5   a toolchain is missing, or a build failed
-    ├── BoardError                6   no board, an unknown board, or several that match
-    ├── FlashError                7   the flash tool failed
-    ├── CommunicationError        8   the device does not answer, or runs another firmware
-    ├── MismatchError             9   outputs differ from the reference
-    └── DeviceError              10   the device reported a fault
+MtoolError                    1   a bug in mtool, or an error that fits nowhere else
+├── UsageError                2   a wrong option, a missing file, a wrong input
+├── ModelError                3   the model is malformed, or something in it is unsupported
+│   └── NeedsValues           3   values of inputs have to be known when it is compiled
+├── FitError                  4   the model does not fit the board's memory
+├── BuildError                5   a toolchain is missing, or a build failed
+├── BoardError                6   no board, an unknown board, or several that match
+├── FlashError                7   the flash tool failed
+├── CommunicationError        8   the device does not answer, or runs another firmware
+├── MismatchError             9   outputs differ from the reference
+└── DeviceError              10   the device reported a fault
 """
 
 from collections.abc import Sequence

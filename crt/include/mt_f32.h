@@ -249,25 +249,39 @@ MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const 
     } while (--quads);
 }
 
-#define MT_F32_DENSE(step) \
-    __asm__ volatile("vldmia %[w]!, {s0-s7}\n\t" \
-                     "1:\n\t" step "cmp %[x], %[end]\n\t" \
-                     "bne 1b\n\t" \
-                     "vstmia %[o]!, {s0-s7}" \
-                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output) \
-                     : [end] "r"(end) \
+#define MT_F32_DENSE(step)                                                                                     \
+    __asm__ volatile("vmov s0, %[zero]\n\tvmov s1, %[zero]\n\tvmov s2, %[zero]\n\tvmov s3, %[zero]\n\t"          \
+                     "vmov s4, %[zero]\n\tvmov s5, %[zero]\n\tvmov s6, %[zero]\n\tvmov s7, %[zero]\n\t"          \
+                     "1:\n\t" step "cmp %[x], %[stop]\n\t"                                                     \
+                     "bne 1b\n\t"                                                                              \
+                     "vstmia %[o], {s0-s7}"                                                                    \
+                     : [w] "+&r"(weights), [x] "+&r"(x)                                                        \
+                     : [stop] "r"(stop), [zero] "r"(0), [o] "r"(sums)                                          \
                      : MT_F32_REGISTERS, "cc", "memory")
 
-/* Eight outputs of a dense layer at a time: biases, then eight floats for each input; inputs a multiple of four. */
+/* Eight outputs of a dense layer at a time: for each input eight floats, then the biases; inputs a multiple of four. In
+ * onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
 MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, const float *weights, float *output,
                                        int32_t groups, int fused, int relu)
 {
     do {
         const float *x = input;
-        if (fused)
-            MT_F32_DENSE(MT_F32_ROW_FMA);
-        else
-            MT_F32_DENSE(MT_F32_ROW_MULADD);
+        float *sums = output;
+        float block[8];
+        while (x != end) {
+            const float *const stop = end - x > 256 ? x + 256 : end;
+            if (fused)
+                MT_F32_DENSE(MT_F32_ROW_FMA);
+            else
+                MT_F32_DENSE(MT_F32_ROW_MULADD);
+            for (int32_t q = 0; sums == block && q < 8; ++q)
+                output[q] += block[q];
+            sums = block;
+        }
+        for (int32_t q = 0; q < 8; ++q)
+            output[q] += weights[q];
+        weights += 8;
+        output += 8;
         if (relu) {
             MT_F32_RELU4(output);
             MT_F32_RELU4(output - 4);
@@ -307,9 +321,15 @@ MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, con
     const int32_t depth = (int32_t)(end - input);
     for (; groups; --groups, weights += 8 * (depth + 1), output += 8)
         for (int32_t q = 0; q < 8; ++q) {
-            float sum = weights[q];
-            for (int32_t k = 0; k < depth; ++k)
-                sum = mt_f32_add_product(sum, input[k], weights[8 * (k + 1) + q], fused);
+            float sum = 0.0f, block = 0.0f;
+            for (int32_t k = 0; k < depth; ++k) {
+                block = mt_f32_add_product(block, input[k], weights[8 * k + q], fused);
+                if (k % 256 == 255 || k == depth - 1) {
+                    sum += block;
+                    block = 0.0f;
+                }
+            }
+            sum += weights[8 * depth + q];
             output[q] = relu && sum < 0.0f ? 0.0f : sum;
         }
     return weights;

@@ -18,6 +18,7 @@ def bench(
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
+    const: parameters.Constants = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -30,7 +31,7 @@ def bench(
         number=number,
         repeat=repeat,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option),
+        options=parameters.options(io, dim, template, option, const),
         port=port,
         probe=probe,
     )

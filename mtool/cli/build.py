@@ -12,12 +12,13 @@ def build(
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
+    const: parameters.Constants = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
-    compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, template, option))
+    compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, template, option, const))
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)
         out.result({"commands": lines})

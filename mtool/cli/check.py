@@ -22,6 +22,7 @@ def check(
         typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
     ] = None,
     dim: parameters.Dims = None,
+    const: parameters.Constants = None,
 ) -> None:
     """Tell what a model needs and which boards it fits.
 
@@ -29,7 +30,7 @@ def check(
     exit code 4 if it does not fit a board that was named.
     """
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = check_model(model, boards, parameters.dimensions(dim))
+    report = check_model(model, boards, parameters.dimensions(dim), parameters.constant_values(const))
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),

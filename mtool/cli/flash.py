@@ -25,6 +25,7 @@ def flash(
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
+    const: parameters.Constants = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
 ) -> None:
@@ -33,7 +34,7 @@ def flash(
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    options = parameters.options(io, dim, template, option)
+    options = parameters.options(io, dim, template, option, const)
     if dry_run:
         lines = workflow.flash_plan(
             model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options

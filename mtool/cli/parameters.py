@@ -1,14 +1,17 @@
 """Parameters that several commands take, and how their text is read."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from mtool.errors import UsageError
 from mtool.plan import plan
 from mtool.workflow import Options
+from mtool.workflow.samples import Array
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
 BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
@@ -30,6 +33,15 @@ Dims = Annotated[
     list[str] | None,
     typer.Option(
         "--dim", metavar="NAME=N", help="The value of a symbolic dimension; may be repeated.", show_default=False
+    ),
+]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--const",
+        metavar="NAME=VALUE",
+        help="Make an input a constant: a number, a JSON list or a .npy file; may be repeated.",
+        show_default=False,
     ),
 ]
 TemplateName = Annotated[
@@ -68,7 +80,13 @@ Probe = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 
 
-def options(io: plan.Io, dims: Sequence[str] | None, template: str, template_options: Sequence[str] | None) -> Options:
+def options(
+    io: plan.Io,
+    dims: Sequence[str] | None,
+    template: str,
+    template_options: Sequence[str] | None,
+    constants: Sequence[str] | None = None,
+) -> Options:
     """Return how to compile, from what was given on the command line.
 
     Raises:
@@ -77,9 +95,31 @@ def options(io: plan.Io, dims: Sequence[str] | None, template: str, template_opt
     return Options(
         io=io,
         dims=dimensions(dims),
+        constants=constant_values(constants),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
     )
+
+
+def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values of inputs that become constants, from NAME=VALUE.
+
+    Raises:
+        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
+    """
+    values = {}
+    for text in constants or ():
+        name, value = _pair(text, "--const", "axes=[1]")
+        try:
+            values[name] = np.load(value) if value.endswith(".npy") else np.asarray(json.loads(value))
+        except (OSError, ValueError):
+            values[name] = np.asarray("")
+        if values[name].dtype.kind not in "biuf":
+            raise UsageError(
+                f"--const {text}: {value!r} is not a number, a list of numbers or a .npy file",
+                hint="for instance: --const axes=[1]",
+            )
+    return values
 
 
 def dimensions(dims: Sequence[str] | None) -> dict[str, int]:

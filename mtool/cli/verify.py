@@ -45,6 +45,7 @@ def verify(
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
+    const: parameters.Constants = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -63,7 +64,7 @@ def verify(
         samples=samples,
         seed=seed,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option),
+        options=parameters.options(io, dim, template, option, const),
         port=port,
         probe=probe,
     )

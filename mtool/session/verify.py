@@ -22,13 +22,14 @@ class Tolerance:
     """By how much an output may differ.
 
     lsb: steps of a quantised integer output.
-    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given.
+    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one,
+        or as many as the reference itself can be held to.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference).
     rtol: difference of a float output relative to the reference.
     """
 
     lsb: int = 0
-    grid_steps: int = 1
+    grid_steps: int | None = None
     atol: float = 1e-5
     rtol: float = 1e-5
 
@@ -124,7 +125,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     step = _step(tensor, expected.ndim)
     steps = None if step is None else distance / step
     if steps is not None:
-        lsb = tolerance.grid_steps if expected.dtype.kind == "f" else tolerance.lsb
+        lsb = (tolerance.grid_steps or 1) if expected.dtype.kind == "f" else tolerance.lsb
         within = steps <= lsb + 1e-3
         allowed = f"{lsb} LSB"
     elif expected.dtype.kind == "f":

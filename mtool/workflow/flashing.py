@@ -240,7 +240,7 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
 def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]) -> str:
     """Hold the outputs to onnxruntime's; return its name, or "" if it is not installed or can't run the model."""
     try:
-        expected = reference.outputs(model.path, samples)
+        expected = reference.outputs(model.path, samples, constants=model.options.constants)
     except MtoolError:
         return ""
     judge(model, samples, expected, outputs, name=reference.NAME).check()

@@ -1,17 +1,20 @@
 """onnxruntime as the reference: the same model on the host, with every graph optimisation off."""
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtool.errors import BuildError, ModelError
-from mtool.workflow.samples import Sample
+from mtool.workflow.samples import Array, Sample
 
 NAME = "onnxruntime"
 INSTALL = "pip install 'mtool[verify]'"
+
+
+_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others have NumPy's names
 
 
 def version() -> str:
@@ -22,12 +25,15 @@ def version() -> str:
         return ""
 
 
-def outputs(model: Path, samples: Sequence[Sample], *, optimised: bool = False) -> list[Sample]:
+def outputs(
+    model: Path, samples: Sequence[Sample], *, constants: Mapping[str, Array] | None = None, optimised: bool = False
+) -> list[Sample]:
     """Run the model on each sample with onnxruntime; the outputs by name, in the same order.
 
     Args:
         model: the ONNX file.
         samples: inputs by name.
+        constants: inputs that are the same for every sample.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
 
     Raises:
@@ -50,7 +56,9 @@ def outputs(model: Path, samples: Sequence[Sample], *, optimised: bool = False) 
     try:
         session: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        return [dict(zip(names, session.run(names, sample), strict=True)) for sample in samples]
+        kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
+        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in (constants or {}).items()}
+        return [dict(zip(names, session.run(names, {**sample, **fixed}), strict=True)) for sample in samples]
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         raise ModelError(
             f"onnxruntime can't run {model}",
@@ -59,11 +67,13 @@ def outputs(model: Path, samples: Sequence[Sample], *, optimised: bool = False) 
         ) from None
 
 
-def own_spread(model: Path, samples: Sequence[Sample], name: str, step: float) -> int:
+def own_spread(
+    model: Path, samples: Sequence[Sample], name: str, step: float, constants: Mapping[str, Array] | None = None
+) -> int:
     """Return by how many steps onnxruntime's output differs from itself, with and without its optimisations.
 
     The two round in different places. No other implementation can be held to less.
     """
-    plain, optimised = outputs(model, samples), outputs(model, samples, optimised=True)
+    plain, optimised = (outputs(model, samples, constants=constants, optimised=fast) for fast in (False, True))
     furthest = max(float(np.abs(a[name] - b[name]).max(initial=0)) for a, b in zip(plain, optimised, strict=True))
     return round(furthest / step)

@@ -19,6 +19,7 @@ from mtool.plan.plan import Io
 from mtool.project import Format
 from mtool.session import Device
 from mtool.workflow import wording
+from mtool.workflow.samples import Array
 
 _INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
 
@@ -31,12 +32,14 @@ class Options:
 
     io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
     dims: values of the model's symbolic dimensions.
+    constants: values of inputs that become constants of the model.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     """
 
     io: Io = "arena"
     dims: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -105,7 +108,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(source, target, io=chosen.io, dims=chosen.dims)
+    compiled = compile_model(source, target, io=chosen.io, dims=chosen.dims, constants=chosen.constants)
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import mtool
 from mtool.cli import app
@@ -159,3 +161,18 @@ def test_a_dry_build_prints_its_commands_and_writes_nothing(capsys: Captured) ->
         "cmake --build build --target host_driven standalone",
     ]
     assert not list(Path().iterdir())
+
+
+def test_an_input_that_shapes_the_code_becomes_a_constant(capsys: Captured) -> None:
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+        helper.make_tensor_value_info("axes", TensorProto.INT64, [1]),
+    ]
+    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    graph = helper.make_graph([node], "g", inputs, [output])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), "mean.onnx")
+    assert app.invoke(["verify", "mean.onnx"]) == 3
+    assert "--const axes=..." in capsys.readouterr().err
+    assert app.invoke(["verify", "mean.onnx", "--const", "axes=[1]"]) == 0
+    assert app.invoke(["verify", "mean.onnx", "--const", "axes=no"]) == 2

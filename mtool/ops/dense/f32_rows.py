@@ -12,7 +12,7 @@ GROUP = 8  # outputs at a time
 
 
 def pack(weights: Array, bias: Array) -> Array:
-    """Return the stream of mt_f32_rows, float32 [N/8, 8 + 8 * K]; N is filled up to a multiple of 8.
+    """Return the stream of mt_f32_rows, float32 [N/8, 8 * K + 8]; N is filled up to a multiple of 8.
 
     Args:
         weights: float32 [N, K].
@@ -22,7 +22,7 @@ def pack(weights: Array, bias: Array) -> Array:
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
     steps = np.pad(weights, ((0, more), (0, 0))).reshape(groups, GROUP, depth).transpose(0, 2, 1)
-    return np.concatenate([np.pad(bias, (0, more)).reshape(groups, GROUP), steps.reshape(groups, -1)], axis=1)
+    return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, GROUP)], axis=1)
 
 
 class Rows:

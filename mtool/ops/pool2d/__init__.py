@@ -12,7 +12,6 @@ from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering, move
 from mtool.ops.pool2d.schedules import SCHEDULES
 from mtool.ops.schedule import KernelOp
 
-
 KERNEL_TYPES = (DType.FLOAT32, DType.INT8, DType.UINT8)
 
 
