@@ -8,6 +8,8 @@ from mtool.transport.base import Transport
 from mtool.transport.process import ProcessTransport
 from mtool.transport.serial import SerialTransport
 
+_ENDING_S = 1.0
+
 
 class PtyTransport(Transport):
     """Start a program, wait for the line that names its pseudo-terminal, and speak to it through that.
@@ -57,8 +59,8 @@ class PtyTransport(Transport):
         self._process.close()
 
     def _raise_if_ended(self) -> None:
-        """Let the program's own end be the error, if it has ended."""
-        while self._process.read(timeout_s=0.0):
+        """Let the program's own end be the error, if it has ended: the terminal goes a moment before it."""
+        while self._process.read(timeout_s=_ENDING_S):
             pass
 
 
