@@ -41,6 +41,9 @@ def need(name: str) -> boards.Board:
     for tool in tools:
         if tool in toolchains.ALL and toolchains.check(toolchains.ALL[tool]).missing:
             pytest.skip(f"{tool} is not installed")
+    variant = os.environ.get("ZEPHYR_TOOLCHAIN_VARIANT")
+    if variant == "gnuarmemb" and "arm" not in board.toolchain and board.cpu != "host":
+        pytest.skip(f"ZEPHYR_TOOLCHAIN_VARIANT={variant} compiles for Arm only")
     own = {"ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_SDK_INSTALL_DIR"}.isdisjoint(os.environ)
     if own and "arm" in board.toolchain and not Path(specs(board.toolchain)).is_absolute():
         pytest.skip(f"{board.toolchain} has no picolibc")
