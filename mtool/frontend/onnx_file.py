@@ -17,7 +17,7 @@ MIN_OPSET = 1
 
 
 def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
-    """Read an ONNX model (opset 7 or newer) and return its graph.
+    """Read an ONNX model (of any opset) and return its graph.
 
     Args:
         path: the model file.

@@ -1,0 +1,165 @@
+"""Canonical forms of what slides over space: convolutions, pools and resizing, their padding made explicit."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from mtool.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+Attrs = Mapping[str, Any]
+Canonical = Callable[["Importer", onnx.NodeProto, str, Attrs, int], None]
+
+
+def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tuple[int, ...]) -> dict[str, Any]:
+    """Return explicit strides, dilations and pads of a convolution or pool, auto_pad and ceil_mode resolved."""
+    spatial = state.types[proto.input[0]].shape[2:]
+    result = state.types[proto.output[0]].shape[2:]
+    rank = len(kernel)
+    strides = attrs.get("strides") or (1,) * rank
+    dilations = attrs.get("dilations") or (1,) * rank
+    if not len(spatial) == len(result) == len(strides) == len(dilations) == rank:
+        raise Unsupported(f"its kernel has {rank} dimensions, its input {len(spatial)}")
+    if min((*strides, *dilations, *kernel), default=1) < 1 or min(attrs.get("pads") or (0,)) < 0:
+        raise Unsupported("a stride, dilation, kernel size or padding is out of range")
+    begin, end = [], []
+    for i in range(rank):
+        span = (kernel[i] - 1) * dilations[i] + 1
+        missing = max((result[i] - 1) * strides[i] + span - spatial[i], 0)
+        mode = attrs.get("auto_pad", "NOTSET")
+        if mode in ("SAME_UPPER", "SAME_LOWER"):
+            before = missing // 2 if mode == "SAME_UPPER" else missing - missing // 2
+        elif mode == "VALID":
+            before = 0
+        else:
+            before = attrs.get("pads", (0,) * 2 * rank)[i]
+        begin.append(before)
+        end.append(max(missing - before, 0))  # what the output really reaches, ceil_mode included
+    return {"kernel": tuple(kernel), "strides": tuple(strides), "dilations": tuple(dilations), "pads": (*begin, *end)}
+
+
+def _conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    x, w = (state.types[value].shape for value in proto.input[:2])
+    group = attrs.get("group", 1)
+    if len(x) < 3 or len(x) != len(w):
+        raise Unsupported(f"its input has {len(x)} dimensions, its filters {len(w)}")
+    if group < 1 or x[1] != w[1] * group or w[0] % group:
+        raise Unsupported(f"{x[1]} input channels do not fit {w[0]}x{w[1]} filters in {group} groups")
+    window = _window(state, proto, attrs, w[2:])
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), {**window, "group": attrs.get("group", 1)})
+
+
+def _conv_transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
+    spatial, result = state.types[proto.input[0]].shape[2:], state.types[proto.output[0]].shape[2:]
+    kernel = state.types[proto.input[1]].shape[2:]
+    rank = len(kernel)
+    strides, dilations = attrs.get("strides") or (1,) * rank, attrs.get("dilations") or (1,) * rank
+    extra, mode = attrs.get("output_padding") or (0,) * rank, attrs.get("auto_pad", "NOTSET")
+    before = list((attrs.get("pads") or (0,) * 2 * rank)[:rank])
+    if mode in ("SAME_UPPER", "SAME_LOWER") or "output_shape" in attrs:
+        for i in range(rank):
+            span = (kernel[i] - 1) * dilations[i] + 1
+            total = max(strides[i] * (spatial[i] - 1) + extra[i] + span - result[i], 0)
+            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    window = {"kernel": kernel, "strides": tuple(strides), "dilations": tuple(dilations), "pads": tuple(before)}
+    group = attrs.get("group", 1)
+    state.emit("ConvTranspose", origin, list(proto.input), list(proto.output), {**window, "group": group})
+
+
+def _col2im(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    kernel = tuple(int(size) for size in state.value_of(proto.input[2], "block_shape"))
+    rank = len(kernel)
+    window = {
+        "kernel": kernel,
+        "strides": attrs.get("strides") or (1,) * rank,
+        "dilations": attrs.get("dilations") or (1,) * rank,
+        "pads": attrs.get("pads") or (0,) * 2 * rank,
+    }
+    state.emit("Col2Im", origin, [proto.input[0]], list(proto.output), window)
+
+
+def _pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    spatial = state.types[proto.input[0]].shape[2:]
+    attrs_p = attrs.get("p", 2)
+    if proto.op_type.startswith("Global"):
+        attrs = {"kernel_shape": spatial}
+    window = _window(state, proto, attrs, tuple(attrs["kernel_shape"]))
+    kind = "max" if "Max" in proto.op_type else "lp" if "Lp" in proto.op_type else "average"
+    given = attrs.get("pads", (0,) * 2 * len(spatial))
+    rank = len(spatial)
+    count_pads = bool(attrs.get("count_include_pad")) and attrs.get("auto_pad", "NOTSET") == "NOTSET"
+    # With count_include_pad, only the declared padding counts, not what ceil_mode adds.
+    limits = tuple(spatial[i] + given[rank + i] for i in range(rank)) if count_pads else spatial
+    made = {**window, "kind": kind, "count_pads": count_pads, "limits": limits, "p": attrs_p}
+    if len(proto.output) > 1 and proto.output[1]:
+        made["column_major"] = bool(attrs.get("storage_order"))
+        state.emit("MaxPoolIndices", origin, [proto.input[0]], list(proto.output), made)
+        return
+    state.emit("Pool", origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _max_unpool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    shape = state.types[proto.input[0]].shape[2:]
+    kernel, rank = attrs["kernel_shape"], len(shape)
+    strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
+    inner = tuple((shape[i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank))
+    state.emit("MaxUnpool", origin, list(proto.input[:2]), [proto.output[0]], {"inner": inner})
+
+
+def _deform_conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    window = _window(state, proto, attrs, state.types[proto.input[1]].shape[2:])
+    if len(window["kernel"]) != 2:
+        raise Unsupported(f"{len(window['kernel'])} spatial dimensions; 2 are supported")
+    window |= {"group": attrs.get("group", 1), "offset_group": attrs.get("offset_group", 1)}
+    state.emit("DeformConv", origin, list(proto.input), [proto.output[0]], window)
+
+
+def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Resize, Upsample: a scale and a region of interest for every axis."""
+    x, result = state.types[proto.input[0]].shape, state.types[proto.output[0]].shape
+    rank = len(x)
+    upsample = proto.op_type == "Upsample" or version < 11
+    roi, scales, sizes = ["", *proto.input[1:2], ""] if upsample else [*proto.input[1:], "", "", ""][:3]
+    axes = [axis % rank for axis in attrs.get("axes") or range(rank)]
+    all_scales, rois = [1.0] * rank, [(0.0, 1.0)] * rank
+    given = [float(v) for v in state.value_of(scales, "scales")] if scales else list(attrs.get("scales") or [])
+    if given:
+        for axis, scale in zip(axes, given, strict=True):
+            all_scales[axis] = scale
+    elif sizes:
+        ratios = [result[axis] / x[axis] for axis in axes]
+        policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            wanted = state.value_of(sizes, "sizes").tolist()
+            ratios = [size / x[axis] for size, axis in zip(wanted, axes, strict=True)]
+            ratios = [min(ratios) if policy == "not_larger" else max(ratios)] * len(axes)
+        for axis, ratio in zip(axes, ratios, strict=True):
+            all_scales[axis] = ratio
+    mode = attrs.get("coordinate_transformation_mode", "asymmetric" if upsample else "half_pixel")
+    if mode == "tf_crop_and_resize" and roi:
+        region = state.value_of(roi, "roi").tolist()
+        for n, axis in enumerate(axes):
+            rois[axis] = (float(region[n]), float(region[n + len(axes)]))
+    made = {
+        "scales": tuple(all_scales), "rois": tuple(rois), "coordinate_transformation_mode": mode,
+        "mode": attrs.get("mode", "nearest"), "cubic_coeff_a": attrs.get("cubic_coeff_a", -0.75),
+        "antialias": bool(attrs.get("antialias")), "exclude_outside": bool(attrs.get("exclude_outside")),
+        "nearest_mode": attrs.get("nearest_mode", "floor" if upsample else "round_prefer_floor"),
+        "extrapolation_value": attrs.get("extrapolation_value", 0.0),
+    }  # fmt: skip
+    state.emit("Resize", origin, [proto.input[0]], [proto.output[0]], made)
+
+
+WINDOWS: dict[str, Canonical] = {
+    **dict.fromkeys(["Conv", "ConvInteger"], _conv),
+    "ConvTranspose": _conv_transpose,
+    "Col2Im": _col2im,
+    **dict.fromkeys(["MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"], _pool),
+    "MaxUnpool": _max_unpool,
+    **dict.fromkeys(["Resize", "Upsample"], _resize),
+    "DeformConv": _deform_conv,
+}
