@@ -18,6 +18,11 @@ class Node:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
 
+    @property
+    def expression_key(self) -> str | None:
+        """The attribute that holds its expression: a kernel's "epilogue", a loop's "expr"; None: it has none."""
+        return next((key for key in ("epilogue", "expr") if key in self.attrs), None)
+
     def __str__(self) -> str:
         attrs = "".join(f" {key}={value}" for key, value in sorted(self.attrs.items()))
         return f"{', '.join(self.outputs)} = {self.op}({', '.join(self.inputs)}){attrs}"

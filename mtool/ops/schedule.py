@@ -133,3 +133,9 @@ def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
         )
         found[load.value] = found.get(load.value, True) and same and plain
     return tuple(number for number, ok in sorted(found.items()) if ok and node.inputs[number] not in graph.constants)
+
+
+def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that a kernel's output may be written over: read element by element, and not its own input."""
+    loads = identity_loads(node, graph, node.attrs["epilogue"])
+    return tuple(number for number in loads if node.inputs[number] != node.inputs[0])

@@ -19,7 +19,7 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        key = next((key for key in ("epilogue", "expr") if key in node.attrs), None)
+        key = node.expression_key
         if key is None:
             rewriter.keep(node)
             continue

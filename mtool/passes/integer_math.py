@@ -33,7 +33,7 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
     """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        key = next((key for key in ("epilogue", "expr") if key in node.attrs), None)
+        key = node.expression_key
         if key is None:
             rewriter.keep(node)
             continue

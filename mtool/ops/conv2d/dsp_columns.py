@@ -12,7 +12,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 UNROLLS = (28, 16, 8)  # the loops that mt_dsp.h has
 HEADER = "mt_dsp.h"
@@ -149,9 +149,9 @@ class Pointwise:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
-        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        residuals = residual_operands(node, graph)
         if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
-            return tuple(residuals)
+            return residuals
         return (0, *residuals)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
@@ -224,8 +224,8 @@ class Patch:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""
-        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
-        return (0, *residuals) if self._by_rows(node, graph) else tuple(residuals)
+        residuals = residual_operands(node, graph)
+        return (0, *residuals) if self._by_rows(node, graph) else residuals
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, 57 for two channels of three pixels, 8 for four gathered elements."""

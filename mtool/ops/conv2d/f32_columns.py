@@ -9,7 +9,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.float_epilogue import SLOW_FMA, FloatEpilogue, has_tiles
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 
 def pack(weights: Array, bias: Array) -> Array:
@@ -52,9 +52,9 @@ class Columns:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
-        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        residuals = residual_operands(node, graph)
         alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
-        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else tuple(residuals)
+        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""

@@ -9,7 +9,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up, shrinks_by_rows
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 HEADER = "mt_mve.h"
 BLOCK = 16  # bytes of a vector
@@ -85,10 +85,10 @@ class _Columns:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
-        residuals = [n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0]]
+        residuals = residual_operands(node, graph)
         bytewise = graph.types[node.outputs[0]].dtype.size == 1
         if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
-            return tuple(residuals)
+            return residuals
         return (0, *residuals)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

@@ -6,7 +6,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import HEADER, is_dsp, radix_pairs, round_up
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 
 def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
@@ -62,7 +62,7 @@ class Rows:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
-        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""

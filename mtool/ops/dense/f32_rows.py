@@ -6,7 +6,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.float_epilogue import SLOW_FMA, FloatEpilogue, has_tiles
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 GROUP = 8  # outputs at a time
 
@@ -44,7 +44,7 @@ class Rows:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
-        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output."""

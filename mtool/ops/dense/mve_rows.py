@@ -7,7 +7,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER, is_mve
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 GROUP = 8  # outputs at a time
 
@@ -49,7 +49,7 @@ class Rows:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
-        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """19 instructions for 16 inputs and eight outputs, 30 for eight outputs."""

@@ -2,7 +2,7 @@
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import EpilogueText, acc_type
-from mtool.ops.schedule import Kernel, Schedule, Target, identity_loads, template
+from mtool.ops.schedule import Kernel, Schedule, Target, residual_operands, template
 
 
 class Rows:
@@ -20,7 +20,7 @@ class Rows:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
-        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.5 instructions a multiply-accumulate, 12 an output."""

@@ -4,7 +4,7 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.scalar import literal
 from mtool.ops.conv2d.schedules import EpilogueText
 from mtool.ops.ctext import needs_math, operand_arguments
-from mtool.ops.schedule import Argument, Kernel, Schedule, Target, identity_loads, template
+from mtool.ops.schedule import Argument, Kernel, Schedule, Target, residual_operands, template
 
 
 class Window:
@@ -22,7 +22,7 @@ class Window:
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
-        return tuple(n for n in identity_loads(node, graph, node.attrs["epilogue"]) if node.inputs[n] != node.inputs[0])
+        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """5 instructions an input element of a window, 20 an output."""
