@@ -40,12 +40,31 @@ class Tensor(Strict):
     axis: int | None = None
 
 
+class Operand(Strict):
+    """What an operator reads or writes, constants apart: a tensor of the arena, or of the caller.
+
+    `memory` says where it lies: "arena" (`offset` bytes from its start), or the `index`-th of the "inputs" or
+    "outputs". `shape` is in elements, in the layout that the operator uses (NHWC), without the channels that
+    were found dead.
+    """
+
+    value: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    memory: Literal["arena", "inputs", "outputs"]
+    index: int
+    offset: int
+
+
 class Operator(Strict):
     """One compiled operator, in the order of execution.
 
     `name` is its own, `function` that of the C function which computes it (equal operators share one),
     `label` what a person calls it ("conv2d 3x3"), `origins` the ONNX nodes that went into it, `macs` its
-    multiply-accumulates.
+    multiply-accumulates. `reads` and `writes` are its tensors in the order of its arguments. `constant_bytes` is the
+    size of its constants, which operators may share; `scratch_offset` and `scratch_bytes` are its working memory in
+    the arena.
     """
 
     index: int
@@ -56,6 +75,11 @@ class Operator(Strict):
     origins: tuple[str, ...]
     shape: str
     macs: int
+    reads: tuple[Operand, ...] = ()
+    writes: tuple[Operand, ...] = ()
+    constant_bytes: int = 0
+    scratch_offset: int = 0
+    scratch_bytes: int = 0
 
 
 class Project(Strict):

@@ -17,8 +17,12 @@ struct mt_model {
     const struct mt_tensor *outputs;
     uint8_t input_count;
     uint8_t output_count;
+    uint16_t operator_count;
+    uint8_t *arena;                     /* NULL: the model has none */
+    uint32_t arena_bytes;
     int32_t (*run)(void);               /* one inference: reads the inputs, writes the outputs; 0 on success.
                                          * It may overwrite the inputs. */
+    int32_t (*step)(uint16_t number);   /* the same in steps: runs one operator, from 0 in order */
 };
 
 extern const struct mt_model mt_model;

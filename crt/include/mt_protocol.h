@@ -13,12 +13,14 @@
     X(MT_WRITE,    0x03, "write bytes into a tensor")                                  \
     X(MT_READ,     0x04, "read bytes from a tensor")                                   \
     X(MT_CALL,     0x05, "run the model once")                                         \
-    X(MT_TIME,     0x06, "run the model several times, under the timer")               \
-    X(MT_STACK,    0x07, "tell how much stack the last run of the model used")           \
+    X(MT_TIME,     0x06, "run the model or an operator several times, under the timer") \
+    X(MT_STACK,    0x07, "tell how much stack the last CALL or TIME used")             \
     X(MT_RESET,    0x08, "leave the server")                                           \
+    X(MT_TIMER,    0x0B, "start or stop the timer")                                    \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
     X(MT_RUNNING,  0xF1, "an MT_CALL or MT_TIME has begun")                            \
-    X(MT_LOG,      0xF2, "text for a person")
+    X(MT_LOG,      0xF2, "text for a person")                                          \
+    X(MT_FAULT,    0xF3, "the processor stopped at a fault; nothing more will come")
 /* clang-format on */
 
 enum {
@@ -46,5 +48,15 @@ enum {
 /* Which tensors an index counts. */
 #define MT_INPUTS 0u
 #define MT_OUTPUTS 1u
+#define MT_ARENA_BYTES 2u
+
+/* How a CALL runs the model: operator by operator, so that a fault can be told with its operator, or through the
+ * model's entry point. */
+#define MT_CALL_STEPS 0u
+#define MT_CALL_RUN 1u
+
+/* What a TIMER does. */
+#define MT_TIMER_BEGIN 0u
+#define MT_TIMER_END 1u
 
 #endif

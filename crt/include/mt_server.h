@@ -15,7 +15,7 @@ struct mt_server_config {
     const char *build_hash;     /* 64 hex digits; the host compares it with its own */
     uint8_t *buffer;            /* the server's receive and send buffers; it uses no other memory of this size */
     uint32_t buffer_bytes;      /* at least MT_SERVER_MIN_BUFFER */
-    uint8_t *stack_low;         /* lowest address of the stack, for the watermark; NULL: not measured */
+    uint8_t *stack_low;         /* lowest address of the stack, for the watermark and the canary; NULL: not measured */
     uint32_t window_bytes;      /* how many bytes the port holds while nobody calls mt_port_read (the size of its
                                  * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
 };
@@ -27,5 +27,10 @@ int32_t mt_server_run(const struct mt_server_config *config);
 /* Send a line of text to the host, cut to what fits into a frame; for instance from within the model.
  * Nothing is sent while no session is open. */
 void mt_server_log(const char *text);
+
+/* Tell the host of a fault, with the operator that was running; for a port's exception handler, which resets or
+ * ends the firmware afterwards. Uses mt_port_write and some 100 bytes of stack; nothing is sent while no session is
+ * open. `registers`: in the order of the machine's list in crt/PROTOCOL.md. */
+void mt_server_fault(uint8_t kind, uint8_t machine, const uint32_t *registers, uint8_t count);
 
 #endif

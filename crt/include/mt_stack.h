@@ -12,4 +12,8 @@ void mt_stack_paint(uint8_t *low);
  * a local variable of the function that called mt_stack_paint. */
 uint32_t mt_stack_used(const uint8_t *low, const volatile uint8_t *top);
 
+/* Tell whether the lowest bytes of the stack are as mt_stack_paint left them: if not, it went over its end.
+ * 1 if `low` is NULL. */
+int mt_stack_is_intact(const uint8_t *low);
+
 #endif

@@ -21,7 +21,8 @@
     X(MT_TIMER_OVERFLOW,    10, "the timer ran over its range")                        \
     X(MT_NOT_SUPPORTED,     11, "the platform has no such function")                   \
     X(MT_IO,                12, "the platform could not read or write")                \
-    X(MT_MODEL,             13, "the model's entry point failed")
+    X(MT_MODEL,             13, "the model failed")                                    \
+    X(MT_STACK_OVERFLOW,    14, "the stack went over its end")
 /* clang-format on */
 
 enum {

@@ -6,15 +6,32 @@
 
 #include "mt_model.h"
 
-/* Run the model once. *result is what it returned; *stack_bytes is how deep its stack went below the
- * caller's, 0 if `stack_low` (the stack's lowest address) is NULL.
- * MT_MODEL: the model failed. */
-int32_t mt_work_call(const struct mt_model *model, uint8_t *stack_low, int32_t *result, uint32_t *stack_bytes);
+/* In place of an operator's number: none of them, the model as a whole. */
+#define MT_NO_OPERATOR 0xFFFFu
 
-/* Run the model `number` times; *elapsed_ns is the time of all of them, 0 unless MT_OK. *stack_bytes has the
- * timer's functions in it too.
- * MT_MODEL: it failed, with *result. MT_TIMER_OVERFLOW and other statuses of the timer. */
-int32_t mt_work_time(const struct mt_model *model, uint32_t number, uint8_t *stack_low, int32_t *result,
-                     uint32_t *stack_bytes, uint64_t *elapsed_ns);
+struct mt_work {
+    uint64_t elapsed_ns;    /* of all runs, if they were timed and succeeded; else 0 */
+    uint32_t stack_bytes;   /* how deep the stack went below the caller's, the timer's functions in it if it was timed;
+                             * 0 where `stack_low` is NULL */
+    int32_t result;         /* what the model returned */
+    uint16_t where;         /* the operator that failed, or MT_NO_OPERATOR */
+};
+
+/* `stack_low` is the stack's lowest address, or NULL. All return MT_MODEL if the model failed, with its result. */
+
+/* Run the model once, through its entry point. */
+int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
+
+/* Run the model once, operator by operator, so that mt_work_operator tells which one is running.
+ * MT_STACK_OVERFLOW: after one of them, the lowest bytes of the stack were overwritten. */
+int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work);
+
+/* Run the operator `number`, or with MT_NO_OPERATOR the model, `count` times under the timer.
+ * MT_TIMER_OVERFLOW and other statuses of the timer. */
+int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
+                     struct mt_work *work);
+
+/* Return the operator that is running, or ran when a fault came; MT_NO_OPERATOR if that is not known. */
+uint16_t mt_work_operator(void);
 
 #endif

@@ -9,16 +9,16 @@
 #include "mt_status.h"
 #include "mt_work.h"
 
-#define WORK_BYTES 12u /* a reply to CALL or TIME, without its status */
+#define WORK_BYTES 12u /* the longest reply to CALL, TIME or TIMER, without its status */
 
 static struct {
     const struct mt_server_config *config;
     struct mt_link link;
     uint32_t nonce;                     /* the host's, which names the session */
-    uint32_t stack_bytes;               /* used by the last CALL or TIME */
+    struct mt_work last;                /* what the last CALL or TIME found */
     uint16_t session;                   /* the lower half of `nonce`, in every frame */
     uint16_t expected;                  /* sequence number of the next frame to execute */
-    uint16_t work_sequence;             /* of the last CALL or TIME */
+    uint16_t work_sequence;             /* of the last CALL, TIME or TIMER */
     uint8_t work[WORK_BYTES];           /* its reply */
     uint8_t work_count;
     uint8_t statuses[MT_WINDOW_FRAMES]; /* of the frames before `expected`, by sequence number */
@@ -103,14 +103,18 @@ static int32_t find_bytes(const struct mt_frame *request, uint32_t length, uint8
     const uint8_t kind = request->payload[0];
     const uint8_t index = request->payload[1];
     const uint32_t offset = mt_get_u32(request->payload + 2);
-    if (kind > MT_OUTPUTS || index >= (kind == MT_INPUTS ? model->input_count : model->output_count)) {
+    struct mt_tensor tensor = {model->arena, model->arena_bytes};
+    if (kind == MT_INPUTS && index < model->input_count) {
+        tensor = model->inputs[index];
+    } else if (kind == MT_OUTPUTS && index < model->output_count) {
+        tensor = model->outputs[index];
+    } else if (kind != MT_ARENA_BYTES || index != 0 || model->arena == NULL) {
         return MT_BAD_INDEX;
     }
-    const struct mt_tensor *const tensor = (kind == MT_INPUTS ? model->inputs : model->outputs) + index;
-    if (offset > tensor->bytes || length > tensor->bytes - offset) {
+    if (offset > tensor.bytes || length > tensor.bytes - offset) {
         return MT_BAD_RANGE;
     }
-    *bytes = (uint8_t *)tensor->data + (size_t)offset;
+    *bytes = (uint8_t *)tensor.data + (size_t)offset;
     return MT_OK;
 }
 
@@ -165,35 +169,56 @@ static void keep_work(const uint8_t *reply, size_t count)
 
 static int32_t on_call(const struct mt_frame *request, uint8_t *reply, size_t *count)
 {
-    int32_t result = 0;
+    if (request->count != 1 || request->payload[0] > MT_CALL_RUN) {
+        return MT_BAD_MESSAGE;
+    }
+    const uint8_t how = request->payload[0]; /* what is sent leaves the request alone, but the model may not */
     int32_t status = begin_work(request);
     if (status != MT_OK) {
         return status;
     }
-    status = mt_work_call(server.config->model, server.config->stack_low, &result, &server.stack_bytes);
-    mt_put_u32(reply, (uint32_t)result);
-    *count = 4;
+    status = (how == MT_CALL_RUN ? mt_work_run : mt_work_steps)(server.config->model, server.config->stack_low,
+                                                                &server.last);
+    mt_put_u32(reply, (uint32_t)server.last.result);
+    mt_put_u16(reply + 4, server.last.where);
+    *count = 6;
     keep_work(reply, *count);
     return status;
 }
 
 static int32_t on_time(const struct mt_frame *request, uint8_t *reply, size_t *count)
 {
-    int32_t result = 0;
-    uint64_t elapsed_ns = 0;
-    if (request->count != 4) {
+    if (request->count != 6) {
         return MT_BAD_MESSAGE;
     }
-    const uint32_t number = mt_get_u32(request->payload);
+    const uint32_t runs = mt_get_u32(request->payload);
+    const uint16_t number = mt_get_u16(request->payload + 4);
+    if (number != MT_NO_OPERATOR && number >= server.config->model->operator_count) {
+        return MT_BAD_INDEX;
+    }
     int32_t status = begin_work(request);
     if (status != MT_OK) {
         return status;
     }
-    status = mt_work_time(server.config->model, number, server.config->stack_low, &result, &server.stack_bytes,
-                          &elapsed_ns);
-    mt_put_u32(reply, (uint32_t)result);
-    mt_put_u64(reply + 4, elapsed_ns);
+    status = mt_work_time(server.config->model, number, runs, server.config->stack_low, &server.last);
+    mt_put_u32(reply, (uint32_t)server.last.result);
+    mt_put_u64(reply + 4, server.last.elapsed_ns);
     *count = 12;
+    keep_work(reply, *count);
+    return status;
+}
+
+static int32_t on_timer(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    uint64_t elapsed_ns = 0;
+    if (request->count != 1 || request->payload[0] > MT_TIMER_END) {
+        return MT_BAD_MESSAGE;
+    }
+    const int32_t status =
+        request->payload[0] == MT_TIMER_BEGIN ? mt_port_timer_start() : mt_port_timer_stop(&elapsed_ns);
+    mt_put_u64(reply, elapsed_ns);
+    *count = 8;
+    server.work_sequence = request->sequence;
     keep_work(reply, *count);
     return status;
 }
@@ -201,7 +226,7 @@ static int32_t on_time(const struct mt_frame *request, uint8_t *reply, size_t *c
 static int32_t on_stack(const struct mt_frame *request, uint8_t *reply, size_t *count)
 {
     (void)request;
-    mt_put_u32(reply, server.stack_bytes);
+    mt_put_u32(reply, server.last.stack_bytes);
     *count = 4;
     return server.config->stack_low != NULL ? MT_OK : MT_NOT_SUPPORTED;
 }
@@ -217,8 +242,26 @@ static int32_t on_reset(const struct mt_frame *request, uint8_t *reply, size_t *
 
 static handler *handler_of(uint8_t type)
 {
-    static handler *const handlers[] = {on_info, on_write, on_read, on_call, on_time, on_stack, on_reset};
-    return type >= MT_INFO && type <= MT_RESET ? handlers[type - MT_INFO] : NULL;
+    switch (type) {
+    case MT_INFO:
+        return on_info;
+    case MT_WRITE:
+        return on_write;
+    case MT_READ:
+        return on_read;
+    case MT_CALL:
+        return on_call;
+    case MT_TIME:
+        return on_time;
+    case MT_STACK:
+        return on_stack;
+    case MT_RESET:
+        return on_reset;
+    case MT_TIMER:
+        return on_timer;
+    default:
+        return NULL;
+    }
 }
 
 /* Ask for the frames from `expected` on, unless that has been asked. */
@@ -243,6 +286,7 @@ static int32_t repeat(const struct mt_frame *request, uint8_t *reply, size_t *co
         return handler_of(request->type)(request, reply, count);
     case MT_CALL:
     case MT_TIME:
+    case MT_TIMER:
         if (request->sequence == server.work_sequence) {
             memcpy(reply, server.work, server.work_count);
             *count = server.work_count;
@@ -307,4 +351,19 @@ void mt_server_log(const char *text)
     if (server.is_open) {
         (void)send(MT_LOG, 0, put_text(mt_link_payload(&server.link), text, mt_link_payload_bytes(&server.link)));
     }
+}
+
+void mt_server_fault(uint8_t kind, uint8_t machine, const uint32_t *registers, uint8_t count)
+{
+    uint8_t *const payload = mt_link_payload(&server.link);
+    if (!server.is_open) {
+        return;
+    }
+    payload[0] = kind;
+    mt_put_u16(payload + 1, mt_work_operator());
+    payload[3] = machine;
+    for (uint8_t i = 0; i < count; ++i) {
+        mt_put_u32(payload + 4u + 4u * i, registers[i]);
+    }
+    (void)send(MT_FAULT, server.work_sequence, 4u + 4u * count);
 }

@@ -7,6 +7,9 @@
 /* Below its own local this function leaves so many bytes alone, for what the compiler keeps there. */
 #define SLACK 32u
 
+/* So many bytes at the end of the stack are its canary. */
+#define CANARY 16u
+
 void mt_stack_paint(uint8_t *low)
 {
     const volatile uint8_t here = 0;
@@ -24,4 +27,14 @@ uint32_t mt_stack_used(const uint8_t *low, const volatile uint8_t *top)
         ++at;
     }
     return (uint32_t)(end - at);
+}
+
+int mt_stack_is_intact(const uint8_t *low)
+{
+    for (uintptr_t i = 0; low != NULL && i < CANARY; ++i) {
+        if (((const volatile uint8_t *)low)[i] != PAINT) {
+            return 0;
+        }
+    }
+    return 1;
 }

@@ -5,39 +5,74 @@
 #include "mt_stack.h"
 #include "mt_status.h"
 
-int32_t mt_work_call(const struct mt_model *model, uint8_t *stack_low, int32_t *result, uint32_t *stack_bytes)
+static volatile uint16_t running = MT_NO_OPERATOR;
+
+static void begin(struct mt_work *work, uint8_t *stack_low)
 {
-    const volatile uint8_t top = 0;
+    work->elapsed_ns = 0;
+    work->stack_bytes = 0;
+    work->result = 0;
+    work->where = MT_NO_OPERATOR;
     mt_stack_paint(stack_low);
-    *result = model->run();
-    *stack_bytes = mt_stack_used(stack_low, &top);
-    return *result == 0 ? MT_OK : MT_MODEL;
 }
 
-static int32_t run_timed(const struct mt_model *model, uint32_t number, int32_t *result, uint64_t *elapsed_ns)
+int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work)
+{
+    const volatile uint8_t top = 0;
+    begin(work, stack_low);
+    work->result = model->run();
+    work->stack_bytes = mt_stack_used(stack_low, &top);
+    return work->result == 0 ? MT_OK : MT_MODEL;
+}
+
+int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work)
+{
+    const volatile uint8_t top = 0;
+    int32_t status = MT_OK;
+    begin(work, stack_low);
+    for (uint16_t i = 0; i < model->operator_count && status == MT_OK; ++i) {
+        running = i;
+        work->result = model->step(i);
+        if (work->result != 0 || !mt_stack_is_intact(stack_low)) {
+            work->where = i;
+            status = work->result != 0 ? MT_MODEL : MT_STACK_OVERFLOW;
+        }
+    }
+    running = MT_NO_OPERATOR;
+    work->stack_bytes = mt_stack_used(stack_low, &top);
+    return status;
+}
+
+static int32_t run_timed(const struct mt_model *model, uint16_t number, uint32_t count, struct mt_work *work)
 {
     int32_t status = mt_port_timer_start();
     if (status != MT_OK) {
         return status;
     }
-    for (uint32_t i = 0; i < number && *result == 0; ++i) {
-        *result = model->run();
+    for (uint32_t i = 0; i < count && work->result == 0; ++i) {
+        work->result = number == MT_NO_OPERATOR ? model->run() : model->step(number);
     }
-    status = mt_port_timer_stop(elapsed_ns);
-    return *result == 0 ? status : MT_MODEL;
+    status = mt_port_timer_stop(&work->elapsed_ns);
+    return work->result == 0 ? status : MT_MODEL;
 }
 
-int32_t mt_work_time(const struct mt_model *model, uint32_t number, uint8_t *stack_low, int32_t *result,
-                     uint32_t *stack_bytes, uint64_t *elapsed_ns)
+int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
+                     struct mt_work *work)
 {
     const volatile uint8_t top = 0;
-    *result = 0;
-    *elapsed_ns = 0;
-    mt_stack_paint(stack_low);
-    const int32_t status = run_timed(model, number, result, elapsed_ns);
-    *stack_bytes = mt_stack_used(stack_low, &top);
+    begin(work, stack_low);
+    running = number;
+    const int32_t status = run_timed(model, number, count, work);
+    running = MT_NO_OPERATOR;
+    work->stack_bytes = mt_stack_used(stack_low, &top);
     if (status != MT_OK) {
-        *elapsed_ns = 0;
+        work->elapsed_ns = 0;
+        work->where = number;
     }
     return status;
+}
+
+uint16_t mt_work_operator(void)
+{
+    return running;
 }

@@ -23,6 +23,7 @@
 
 static uint8_t buffer[TEST_BUFFER_BYTES];
 static uint32_t starts;
+static int32_t is_running;
 
 int32_t mt_port_init(void)
 {
@@ -51,6 +52,10 @@ int32_t mt_port_write(const uint8_t *bytes, size_t count)
 
 int32_t mt_port_timer_start(void)
 {
+    if (is_running) {
+        return MT_TIMER_RUNNING;
+    }
+    is_running = 1;
     ++starts;
     return MT_OK;
 }
@@ -59,6 +64,10 @@ int32_t mt_port_timer_start(void)
 int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
 {
     *elapsed_ns = 0;
+    if (!is_running) {
+        return MT_TIMER_NOT_STARTED;
+    }
+    is_running = 0;
     if (getenv("TEST_OVERFLOW") != NULL) {
         return MT_TIMER_OVERFLOW;
     }

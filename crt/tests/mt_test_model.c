@@ -72,6 +72,11 @@ static int32_t run(void)
     return 0;
 }
 
+static int32_t step(uint16_t number)
+{
+    return number == 0 ? run() : -1;
+}
+
 const struct mt_model mt_model = {
     .name = "test_model",
     .model_hash = TEST_MODEL_HASH,
@@ -79,5 +84,7 @@ const struct mt_model mt_model = {
     .outputs = outputs,
     .input_count = 3,
     .output_count = 4,
+    .operator_count = 1,
     .run = run,
+    .step = step,
 };

@@ -17,9 +17,9 @@ class Function:
     steps: list[int] = field(default_factory=list)
 
     @property
-    def signature(self) -> str:
+    def prototype(self) -> str:
         """The C declaration, without a semicolon."""
-        return f"MT_OPERATOR void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
+        return f"void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,18 @@
 """Write the C of a model: the interface, the code, the constants, the RPC descriptor; and its manifest."""
 
+from collections.abc import Sequence
+
 from mtool import __version__
 from mtool.codegen import weights
+from mtool.codegen.calls import Interface, calls_of, place_of
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.header import header
 from mtool.codegen.names import c_names
+from mtool.codegen.operators import operators_header
 from mtool.codegen.rpc import descriptor
-from mtool.codegen.source import Interface, source
+from mtool.codegen.source import source
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest, Operator, Tensor
+from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.plan import Plan
 
 
@@ -26,14 +30,16 @@ def generate(plan: Plan, model_file: str, model_hash: str) -> tuple[FileTree, Ma
         )
     ]
     interface = Interface(tuple(tensors[: len(graph.inputs)]), tuple(tensors[len(graph.inputs) :]))
+    calls = calls_of(plan, functions, interface)
     files = {
         f"{model}.h": header(plan, interface, banner),
-        f"{model}.c": source(plan, functions, interface, banner),
+        f"{model}.c": source(plan, functions, calls, interface, banner),
+        f"{model}_operators.h": operators_header(banner, model, functions),
         f"{model}_weights.h": weights.weights_header(
             banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
         ),
         f"{model}_weights.c": weights.weights_source(banner, model, functions.constants),
-        f"{model}_rpc.c": descriptor(plan, interface, banner, model_hash),
+        f"{model}_rpc.c": descriptor(plan, calls, interface, banner, model_hash),
     }
     if not plan.target.flash_is_apart:
         files = {name: _without_flash_qualifiers(text) for name, text in files.items()}
@@ -74,6 +80,11 @@ def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),
+            reads=_operands(plan, step.node.inputs),
+            writes=_operands(plan, step.node.outputs),
+            constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
+            scratch_offset=plan.scratch[number] or 0,
+            scratch_bytes=step.schedule.scratch_bytes(step.node, graph),
         )
         for number, step in enumerate(plan.steps)
     )
@@ -94,6 +105,25 @@ def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file
         symbols={"run": f"{graph.name}_run", "arena": f"{graph.name}_arena"},
         operators=operators,
     )
+
+
+def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
+    graph = plan.graph
+    found = []
+    for value in dict.fromkeys(filter(None, values)):
+        if value not in graph.constants:
+            kind, place = graph.types[value], place_of(plan, value)
+            operand = Operand(
+                value=value,
+                dtype=kind.dtype.label,
+                shape=kind.shape,
+                bytes=kind.bytes,
+                memory=place.memory,
+                index=place.index,
+                offset=place.offset,
+            )
+            found.append(operand)
+    return tuple(found)
 
 
 def _parameters(plan: Plan) -> int:

@@ -1,6 +1,6 @@
 """`<model>.h`: the interface of a model."""
 
-from mtool.codegen.source import Interface
+from mtool.codegen.calls import Interface
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor

@@ -1,24 +1,14 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
-import re
-from dataclasses import dataclass
-
-from mtool.codegen.functions import Call, Function, Functions
+from mtool.codegen.calls import Calls, Interface, cast
+from mtool.codegen.functions import Function, Functions
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """The model's inputs and outputs."""
-
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-
-
-def source(plan: Plan, functions: Functions, interface: Interface, banner: str) -> str:
+def source(plan: Plan, functions: Functions, calls: Calls, interface: Interface, banner: str) -> str:
     """Return the C of the model."""
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
@@ -31,12 +21,13 @@ def source(plan: Plan, functions: Functions, interface: Interface, banner: str) 
         "#include <string.h>",
         "",
         *(f'#include "{name}"' for name in ["mt_math.h", *headers]),
+        f'#include "{model}_operators.h"',
         f'#include "{model}_weights.h"',
         "",
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface), _entry_point(plan, functions, interface)]
+    lines += [*body, *_places(plan, interface), _entry_point(plan, calls, interface)]
     return wrapped("\n".join(lines))
 
 
@@ -112,7 +103,7 @@ def _function(plan: Plan, function: Function) -> str:
     if others:
         lines.append("also " + ", ".join(plan.steps[number].node.name for number in others))
     comment = "/* " + "\n * ".join(line.replace("*/", "* /") for line in lines) + " */"
-    return f"{comment}\n{_wrapped(function.signature)}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
+    return f"{comment}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
 
 
 def _wrapped(signature: str) -> str:
@@ -136,71 +127,24 @@ def _places(plan: Plan, interface: Interface) -> list[str]:
     lines = []
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
-        lines += [f"    {_cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
+        lines += [f"    {cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
         lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines
 
 
-def _cast(model: str, dtype: DType, offset: int) -> str:
-    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
-    return place if dtype.c == "uint8_t" else f"({dtype.c} *)(void *)({place})"
-
-
-def _entry_point(plan: Plan, functions: Functions, interface: Interface) -> str:
-    graph, model = plan.graph, plan.graph.name
+def _entry_point(plan: Plan, calls: Calls, interface: Interface) -> str:
+    model = plan.graph.name
     lines = [f"int32_t {model}_run(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
-    pointers: dict[str, str] = {}
-    declared: dict[tuple[str, int], str] = {}
-    made: list[tuple[str, str, str]] = []
-    external = {
-        **{value: f"inputs->{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
-        **{value: f"outputs->{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
-    }
-    roots = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
     if plan.io == "arena":
         for tensor in interface.inputs:
             lines += _copied(model, f"inputs->{tensor.c_name}", tensor, into_arena=True)
-    values = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
-    names = _PointerNames(plan, interface)
-    for value in dict.fromkeys(values):
-        dtype = graph.types[value].dtype
-        root = value
-        while root in roots and root not in plan.offsets and root not in external:
-            root = roots[root]
-        if value not in plan.offsets:
-            pointers[value] = _external(value, external, roots, graph.outputs)
-            continue
-        place = (dtype.c, plan.offsets[value])
-        if place not in declared:
-            declared[place] = names(value)
-            made.append((declared[place], dtype.c, _cast(model, dtype, place[1])))
-        pointers[value] = declared[place]
-    calls = [f"    {_call(plan, number, call, pointers)}" for number, call in enumerate(functions.calls)]
-    used = set(re.findall(r"\w+", "\n".join(calls)))  # a function may have no use for an operand
-    lines += [f"    {c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
-    lines += ["", *calls, ""]
+    lines += [f"    {line}" for line in (*calls.pointers, "", *calls.operators, "")]
     if plan.io == "arena":
         for tensor in interface.outputs:
             lines += _copied(model, f"outputs->{tensor.c_name}", tensor, into_arena=False)
     unused = [kind for kind in ("inputs", "outputs") if not any(f"{kind}->" in line for line in lines)]
     lines[2:2] = [f"    (void){kind};" for kind in unused]
-    return "\n".join([*lines, "    return 0;", "}", ""])
-
-
-def _external(value: str, external: dict[str, str], roots: dict[str, str], outputs: tuple[str, ...]) -> str:
-    """Return the caller's pointer for a value that lies outside the arena, through views either way."""
-    seen = value
-    while seen not in external and seen in roots:
-        seen = roots[seen]
-    if seen in external:
-        return external[seen]
-    for output in outputs:
-        root = output
-        while root in roots:
-            root = roots[root]
-            if root == value:
-                return external[output]
-    raise AssertionError(f"{value} lies nowhere")
+    return "\n".join([*lines, "    return 0;", "}", ""]).replace("\n    \n", "\n\n")
 
 
 def _copied(model: str, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
@@ -211,44 +155,3 @@ def _copied(model: str, pointer: str, tensor: Tensor, *, into_arena: bool) -> li
         f"    if ((const void *){pointer} != (const void *)({place}))",
         f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});",
     ]
-
-
-class _PointerNames:
-    """Names of the arena pointers: the tensor's own for inputs and outputs, act0, act1, … for what is between."""
-
-    def __init__(self, plan: Plan, interface: Interface) -> None:
-        graph = plan.graph
-        self.own = {
-            **{value: f"in_{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
-            **{value: f"out_{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
-        }
-        self.count = 0
-
-    def __call__(self, value: str) -> str:
-        if value in self.own:
-            return self.own[value]
-        self.count += 1
-        return f"act{self.count - 1}"
-
-
-def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
-    node = plan.steps[number].node
-    model = plan.graph.name
-    arguments = []
-    for argument in call.function.kernel.arguments:
-        source = argument.source
-        if source == "output":
-            arguments.append(pointers[node.outputs[0]])
-        elif source == "scratch":
-            offset = plan.scratch[number] or 0  # none is needed for an empty tensor
-            place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
-            arguments.append(place if argument.c_type == "uint8_t" else f"({argument.c_type} *)(void *)({place})")
-        else:
-            assert not isinstance(source, str)
-            kind, which = source
-            if kind == "output":
-                arguments.append(pointers[node.outputs[int(which)]])
-                continue
-            arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
-    text = f"{call.function.name}({', '.join(arguments)});"
-    return text if call.function.name == f"{model}_{node.name}" else f"{text} /* {node.name} */"

@@ -2,10 +2,11 @@
 
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from mtool.errors import CommunicationError, DeviceError
+from mtool.errors import CommunicationError, DeviceError, MtoolError
 from mtool.rpc import protocol
+from mtool.rpc.fault import Fault, FaultKind, device_error
 from mtool.rpc.handshake import Expected, shake_hands
 from mtool.rpc.protocol import Hello, Info, Message, Reply, Request
 from mtool.rpc.status import Status, describe
@@ -22,17 +23,24 @@ class Client:
         transport: the channel to it.
         expected: the firmware that should answer; None: any.
         timeout_s: how long it may take to start and to answer.
+        on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
     """
 
     def __init__(
-        self, transport: Transport, *, expected: Expected | None = None, timeout_s: float = HELLO_TIMEOUT_S
+        self,
+        transport: Transport,
+        *,
+        expected: Expected | None = None,
+        timeout_s: float = HELLO_TIMEOUT_S,
+        on_fault: Callable[[Fault], MtoolError] = device_error,
     ) -> None:
+        self._on_fault = on_fault
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s)
-        self._window = Window(transport, session, self.hello)
+        self._window = Window(transport, session, self.hello, on_fault=on_fault)
 
     hello: Hello
     """What the device said of itself."""
@@ -62,29 +70,69 @@ class Client:
         """
         return _joined(self._all(self._reads(kind, lengths)), lengths)
 
-    def run(self, inputs: Sequence[bytes], output_bytes: Sequence[int], *, work_s: float) -> list[bytes]:
+    def read_at(self, kind: int, index: int, offset: int, count: int) -> bytes:
+        """Read `count` bytes from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0).
+
+        Raises:
+            DeviceError: it has not so many.
+        """
+        requests = (
+            protocol.read(kind, index, offset + begin, length) for begin, length in data_frames(self._window, count)
+        )
+        return _joined(self._all(requests), [count])[0]
+
+    def write_at(self, kind: int, index: int, offset: int, data: bytes) -> None:
+        """Write `data` from the byte `offset` of a tensor of INPUTS or OUTPUTS, or of the ARENA (index 0) on.
+
+        Raises:
+            DeviceError: it has not so many bytes.
+        """
+        pieces = data_frames(self._window, len(data))
+        self._all(protocol.write(kind, index, offset + at, data[at : at + length]) for at, length in pieces)
+
+    def run(
+        self, inputs: Sequence[bytes], output_bytes: Sequence[int], *, work_s: float, in_steps: bool = True
+    ) -> list[bytes]:
         """Write the inputs, run the model once and read the outputs, in one go.
 
         Args:
             inputs: their bytes, in the model's order.
             output_bytes: the outputs' sizes, in the model's order.
             work_s: seconds that one inference may take.
+            in_steps: operator by operator, so that a fault can be told with its operator; else through the model's
+                entry point.
 
         Raises:
             DeviceError: the model failed, or the device refused a message.
             CommunicationError: the device stopped answering.
         """
-        calls = [protocol.call(work_s)]
+        calls = [protocol.call(work_s, in_steps=in_steps)]
         requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
         return _joined(self._all(requests), output_bytes)
 
-    def time(self, number: int, *, work_s: float) -> int:
-        """Run the model `number` times and return the nanoseconds of all of them, by the device's timer.
+    def time(self, number: int, *, work_s: float, operator: int | None = None) -> int:
+        """Run the model, or one operator, `number` times and return the nanoseconds of all, by the device's timer.
 
         Raises:
             DeviceError: the model failed, or the timer ran over its range.
         """
-        return protocol.read_time(self._one(protocol.time(number, work_s)))
+        return protocol.read_time(self._one(protocol.time(number, work_s, operator=operator)))
+
+    def start_timer(self) -> None:
+        """Start the device's timer.
+
+        Raises:
+            DeviceError: it is running.
+        """
+        self._one(protocol.timer(begin=True))
+
+    def stop_timer(self) -> int:
+        """Stop the device's timer and return the nanoseconds since it was started.
+
+        Raises:
+            DeviceError: it was not running, or ran over its range.
+        """
+        return protocol.read_timer(self._one(protocol.timer(begin=False)))
 
     def stack_bytes(self) -> int | None:
         """Return how much stack the last `run` used, or None if the firmware can't tell."""
@@ -111,7 +159,7 @@ class Client:
     def _one(self, request: Request) -> bytes:
         return self._all([request])[0].payload
 
-    def _all(self, requests: Iterator[Request] | list[Request]) -> list[Reply]:
+    def _all(self, requests: Iterable[Request]) -> list[Reply]:
         replies = self._window.exchange(requests)
         for reply in replies:
             self._check(reply)
@@ -121,9 +169,15 @@ class Client:
         if reply.status == Status.MT_OK:
             return
         request = reply.request.type.name.removeprefix("MT_")
-        if reply.status == Status.MT_MODEL and len(reply.payload) >= 4:
+        if reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW) and len(reply.payload) >= 6:
             code = struct.unpack_from("<i", reply.payload)[0]
-            raise DeviceError(f"the model failed on the device with code {code}", details=[f"in reply to {request}"])
+            is_call = reply.request.type == Message.MT_CALL
+            number = struct.unpack_from("<H", reply.payload if is_call else reply.request.payload, 4)[0]
+            operator = None if number == protocol.NO_OPERATOR else number
+            if reply.status == Status.MT_STACK_OVERFLOW:
+                raise self._on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
+            at = "" if operator is None else f" in operator {operator}"
+            raise DeviceError(f"the model failed on the device{at} with code {code}")
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
         raise DeviceError(
             f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint

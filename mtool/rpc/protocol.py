@@ -11,6 +11,7 @@ VERSION = 1
 REPLY = 0x80
 INPUTS = 0
 OUTPUTS = 1
+ARENA = 2
 
 _WRITE = struct.Struct("<BBI")
 _READ = struct.Struct("<BBIH")
@@ -19,6 +20,10 @@ _HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
 _INFO_REPLY = struct.Struct("<IBB")
 _TIME_REPLY = struct.Struct("<iQ")
 _STACK_REPLY = struct.Struct("<I")
+_TIMER_REPLY = struct.Struct("<Q")
+
+NO_OPERATOR = 0xFFFF
+"""In place of an operator's number: the model as a whole, or not known."""
 
 WRITE_BYTES = _WRITE.size
 """Bytes of a WRITE's payload before the data."""
@@ -29,7 +34,7 @@ NONCE_AT = 2
 
 
 class Message(IntEnum):
-    """What a frame is. The host sends those up to RESET, the device their replies (plus REPLY) and the rest."""
+    """What a frame is. The host sends those below REPLY, the device their replies (plus REPLY) and the rest."""
 
     MT_HELLO = 0x01
     MT_INFO = 0x02
@@ -39,9 +44,11 @@ class Message(IntEnum):
     MT_TIME = 0x06
     MT_STACK = 0x07
     MT_RESET = 0x08
+    MT_TIMER = 0x0B
     MT_RESEND = 0xF0
     MT_RUNNING = 0xF1
     MT_LOG = 0xF2
+    MT_FAULT = 0xF3
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,15 @@ def read_time(payload: bytes) -> int:
     return int(_unpack(_TIME_REPLY, payload, Message.MT_TIME)[1])
 
 
+def read_timer(payload: bytes) -> int:
+    """Read the reply to TIMER: nanoseconds since it was started.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(_unpack(_TIMER_REPLY, payload, Message.MT_TIMER)[0])
+
+
 def read_stack(payload: bytes) -> int:
     """Read the reply to STACK: bytes.
 
@@ -160,14 +176,20 @@ def read(kind: int, index: int, offset: int, length: int) -> Request:
     return Request(Message.MT_READ, _READ.pack(kind, index, offset, length), reply_bytes=1 + length)
 
 
-def call(work_s: float) -> Request:
-    """Run the model once, which may take `work_s` seconds."""
-    return Request(Message.MT_CALL, reply_bytes=5, work_s=work_s)
+def call(work_s: float, *, in_steps: bool = True) -> Request:
+    """Run the model once, operator by operator or through its entry point, which may take `work_s` seconds."""
+    return Request(Message.MT_CALL, bytes([0 if in_steps else 1]), reply_bytes=7, work_s=work_s)
 
 
-def time(number: int, work_s: float) -> Request:
-    """Run the model `number` times under the timer, which may take `work_s` seconds."""
-    return Request(Message.MT_TIME, struct.pack("<I", number), reply_bytes=13, work_s=work_s)
+def time(number: int, work_s: float, *, operator: int | None = None) -> Request:
+    """Run the model, or one operator of it, `number` times under the timer, which may take `work_s` seconds."""
+    which = NO_OPERATOR if operator is None else operator
+    return Request(Message.MT_TIME, struct.pack("<IH", number, which), reply_bytes=13, work_s=work_s)
+
+
+def timer(*, begin: bool) -> Request:
+    """Start or stop the timer."""
+    return Request(Message.MT_TIMER, bytes([0 if begin else 1]), reply_bytes=9)
 
 
 def _unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ class Status(IntEnum):
     MT_NOT_SUPPORTED = 11
     MT_IO = 12
     MT_MODEL = 13
+    MT_STACK_OVERFLOW = 14
 
 
 MEANINGS = {
@@ -36,7 +37,8 @@ MEANINGS = {
     Status.MT_TIMER_OVERFLOW: "the timer ran over its range",
     Status.MT_NOT_SUPPORTED: "the platform has no such function",
     Status.MT_IO: "the platform could not read or write",
-    Status.MT_MODEL: "the model's entry point failed",
+    Status.MT_MODEL: "the model failed",
+    Status.MT_STACK_OVERFLOW: "the stack went over its end",
 }
 
 

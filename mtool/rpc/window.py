@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from mtool.errors import CommunicationError
+from mtool.errors import CommunicationError, MtoolError
+from mtool.rpc.fault import Fault, read_fault
 from mtool.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
 from mtool.rpc.protocol import REPLY, WRITE_BYTES, Hello, Message, Reply, Request
 from mtool.rpc.status import Status
@@ -46,9 +47,13 @@ class Window:
         transport: the channel, on which a session is open.
         session: its number.
         hello: what the device said of itself.
+        on_fault: returns the error to raise when the device reports a fault.
     """
 
-    def __init__(self, transport: Transport, session: int, hello: Hello) -> None:
+    def __init__(
+        self, transport: Transport, session: int, hello: Hello, *, on_fault: Callable[[Fault], MtoolError]
+    ) -> None:
+        self._on_fault = on_fault
         self._transport = transport
         self._session = session
         self._hello = hello
@@ -78,6 +83,7 @@ class Window:
         STACK may follow a READ, a CALL or a TIME: their replies must be the same if the device is asked again.
 
         Raises:
+            MtoolError: what `on_fault` returned.
             CommunicationError: the channel was closed, or there was no progress for longer than the transfer
                 and the work of what is on its way can take.
         """
@@ -174,6 +180,8 @@ class Window:
             return  # a late frame of an earlier session
         if frame.type == Message.MT_LOG:
             device_log.info("%s", frame.payload.decode(errors="replace"))
+        elif frame.type == Message.MT_FAULT:
+            raise self._on_fault(read_fault(frame.payload))
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
                 raise CommunicationError(

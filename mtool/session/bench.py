@@ -26,7 +26,7 @@ def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], *, number: in
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
     """
-    device.run(inputs)
+    device.run(inputs, in_steps=False)
     stack_bytes = device.stack_bytes()
     timing = device.time(number, repeat, inputs=inputs)
     return Speed(timing.median, timing.unit, stack_bytes)

@@ -77,12 +77,16 @@ class Device:
             raise
         log.info("open: %.2f s, %s runs %s", time.monotonic() - start, transport.name, manifest.model)
 
-    def run(self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None) -> dict[str, Array]:
+    def run(
+        self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None, in_steps: bool = True
+    ) -> dict[str, Array]:
         """Run the model once.
 
         Args:
             inputs: an array for each input, of the model's own shape and type.
             timeout_s: how long the inference may take; default: generously by its multiply-accumulates.
+            in_steps: let the device run operator by operator, so that a fault names its operator; else through the
+                model's entry point, as a standalone firmware does. The outputs are the same.
 
         Returns:
             An array for each output.
@@ -95,7 +99,8 @@ class Device:
         data = to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data
         sizes = [tensor.bytes for tensor in self.manifest.outputs]
-        return from_bytes(self.manifest.outputs, self._client.run(data, sizes, work_s=timeout_s or self._work_s))
+        found = self._client.run(data, sizes, work_s=timeout_s or self._work_s, in_steps=in_steps)
+        return from_bytes(self.manifest.outputs, found)
 
     def time(
         self,

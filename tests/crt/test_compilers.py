@@ -10,7 +10,7 @@ import pytest
 from tests.crt import firmware
 
 CORES = {
-    "x86-64": ["gcc", "-O2"],
+    "x86-64": ["gcc", "-Os"],
     "cortex-m0plus": ["arm-none-eabi-gcc", "-mcpu=cortex-m0plus", "-mthumb", "-Os"],
     "cortex-m4": ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-Os"],
     "rv32imc": ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs", "-Os"],

@@ -3,6 +3,7 @@
 import re
 
 from mtool.rpc import protocol, status
+from mtool.rpc.fault import FaultKind, Machine
 from mtool.rpc.protocol import Message
 from mtool.rpc.status import MEANINGS, Status
 from tests.crt.firmware import CRT
@@ -17,7 +18,7 @@ def rows(header: str) -> list[tuple[str, int, str]]:
 
 def test_statuses() -> None:
     assert rows("mt_status.h") == [(code.name, code.value, MEANINGS[code]) for code in Status]
-    assert status.describe(13) == "MT_MODEL: the model's entry point failed"
+    assert status.describe(13) == "MT_MODEL: the model failed"
     assert "77" in status.describe(77)
 
 
@@ -25,12 +26,23 @@ def test_messages() -> None:
     assert [(name, code) for name, code, _ in rows("mt_protocol.h")] == [(kind.name, kind.value) for kind in Message]
 
 
+def enumerators(header: str, prefix: str) -> dict[str, int]:
+    text = (CRT / "include" / header).read_text()
+    return {name: int(value) for name, value in re.findall(rf"({prefix}\w+) = (\d+)", text)}
+
+
+def test_faults() -> None:
+    assert enumerators("mt_fault.h", "MT_FAULT_") == {kind.name: kind.value for kind in FaultKind}
+    assert enumerators("mt_fault.h", "MT_MACHINE_") == {machine.name: machine.value for machine in Machine}
+
+
 def test_constants() -> None:
     text = (CRT / "include" / "mt_protocol.h").read_text()
     defines = {name: int(value, 0) for name, value in re.findall(r"#define (\w+) (\w+?)u?\n", text)}
     assert defines["MT_PROTOCOL_VERSION"] == protocol.VERSION
     assert defines["MT_REPLY"] == protocol.REPLY
-    assert (defines["MT_INPUTS"], defines["MT_OUTPUTS"]) == (protocol.INPUTS, protocol.OUTPUTS)
+    kinds = [defines[name] for name in ("MT_INPUTS", "MT_OUTPUTS", "MT_ARENA_BYTES")]
+    assert kinds == [protocol.INPUTS, protocol.OUTPUTS, protocol.ARENA]
 
 
 def test_the_specification_has_every_number() -> None:
@@ -39,3 +51,5 @@ def test_the_specification_has_every_number() -> None:
         assert re.search(rf"^\| `0x{kind.value:02X}` \| {kind.name.removeprefix('MT_')} ", text, re.MULTILINE), kind
     for code in Status:
         assert re.search(rf"^\| {code.value} \| `{code.name}` ", text, re.MULTILINE), code
+    for number in (*FaultKind, *Machine):
+        assert re.search(rf"^\| {number.value} \| `{number.name}` ", text, re.MULTILINE), number

@@ -11,13 +11,14 @@ import pytest
 from mtool.errors import CommunicationError
 from mtool.rpc import protocol
 from mtool.rpc.framing import Decoder, Frame, encode
-from mtool.rpc.protocol import INPUTS, OUTPUTS, REPLY, Message
+from mtool.rpc.protocol import ARENA, INPUTS, OUTPUTS, REPLY, Message
 from mtool.rpc.status import Status
 from mtool.transport import ProcessTransport
 from tests.crt import firmware
 
 NONCE = 0xABCD1234
 SESSION = 0x1234
+RUN = protocol.call(1.0, in_steps=False).payload
 RESETS_WITH = 70
 
 
@@ -94,11 +95,11 @@ def test_a_small_buffer_is_refused() -> None:
 
 
 def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Server) -> None:
-    server.ask(Message.MT_CALL, 0)
+    server.ask(Message.MT_CALL, 0, RUN)
     assert server.hello().payload[1] == protocol.VERSION
     assert runs_of(server, 1) == 1
     server.hello(0x77778888)
-    late = server.ask(Message.MT_CALL, 2)
+    late = server.ask(Message.MT_CALL, 2, RUN)
     assert (late.type, late.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION]))
     reply = server.ask(Message.MT_READ, 0, protocol.read(OUTPUTS, 2, 0, 4).payload, session=0x8888)
     assert reply.payload == bytes([Status.MT_OK, 1, 0, 0, 0])
@@ -107,20 +108,20 @@ def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Serv
 def test_without_a_session_nothing_is_done() -> None:
     server = Server()
     with server.transport:
-        reply = server.ask(Message.MT_CALL, 0)
+        reply = server.ask(Message.MT_CALL, 0, RUN)
         assert (reply.type, reply.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION]))
         server.hello()
         assert runs_of(server, 0) == 0
 
 
 def test_a_repeated_call_runs_once(server: Server) -> None:
-    first = server.ask(Message.MT_CALL, 0)
-    assert [server.ask(Message.MT_CALL, 0) for _ in range(3)] == [first] * 3
+    first = server.ask(Message.MT_CALL, 0, RUN)
+    assert [server.ask(Message.MT_CALL, 0, RUN) for _ in range(3)] == [first] * 3
     assert runs_of(server, 1) == 1
 
 
 def test_a_repeated_time_measures_once(server: Server) -> None:
-    number = struct.pack("<I", 5)
+    number = struct.pack("<IH", 5, 0xFFFF)
     first = server.ask(Message.MT_TIME, 0, number)
     assert struct.unpack("<BiQ", first.payload) == (Status.MT_OK, 0, 1000)
     assert server.ask(Message.MT_TIME, 0, number) == first
@@ -128,11 +129,36 @@ def test_a_repeated_time_measures_once(server: Server) -> None:
     assert struct.unpack("<BiQ", server.ask(Message.MT_TIME, 2, number).payload) == (Status.MT_OK, 0, 2000)
 
 
+def test_the_timer_runs_from_one_message_to_another(server: Server) -> None:
+    begin, end = protocol.timer(begin=True).payload, protocol.timer(begin=False).payload
+    assert server.ask(Message.MT_TIMER, 0, begin).payload[0] == Status.MT_OK
+    assert server.ask(Message.MT_TIMER, 1, begin).payload[0] == Status.MT_TIMER_RUNNING
+    first = server.ask(Message.MT_TIMER, 2, end)
+    assert struct.unpack("<BQ", first.payload) == (Status.MT_OK, 1000)
+    assert server.ask(Message.MT_TIMER, 2, end) == first
+
+
+def test_one_operator_can_be_timed(server: Server) -> None:
+    assert struct.unpack("<BiQ", server.ask(Message.MT_TIME, 0, struct.pack("<IH", 2, 0)).payload)[:2] == (
+        Status.MT_OK,
+        0,
+    )
+    assert runs_of(server, 1) == 2
+
+
+@pytest.mark.parametrize(("how", "operator"), [(0, 0), (1, 0xFFFF)])
+def test_a_call_tells_which_operator_failed(server: Server, how: int, operator: int) -> None:
+    server.send(write_frame(0, bytes([firmware.FAIL])))
+    server.next()
+    reply = server.ask(Message.MT_CALL, 1, bytes([how]))
+    assert struct.unpack("<BiH", reply.payload) == (Status.MT_MODEL, 42, operator)
+
+
 def test_a_failed_call_fails_again_when_repeated(server: Server) -> None:
     server.send(write_frame(0, bytes([firmware.FAIL])))
     server.next()
-    replies = [server.ask(Message.MT_CALL, 1) for _ in range(2)]
-    assert [struct.unpack("<Bi", reply.payload) for reply in replies] == [(Status.MT_MODEL, 42)] * 2
+    replies = [server.ask(Message.MT_CALL, 1, RUN) for _ in range(2)]
+    assert [struct.unpack("<BiH", reply.payload) for reply in replies] == [(Status.MT_MODEL, 42, 0xFFFF)] * 2
 
 
 def test_a_repeated_write_writes_nothing(server: Server) -> None:
@@ -205,7 +231,13 @@ def test_a_frame_beyond_the_buffer_is_skipped(server: Server) -> None:
 @pytest.mark.parametrize(
     ("kind", "payload", "status"),
     [
-        (Message.MT_WRITE, protocol.write(2, 0, 0, b"x").payload, Status.MT_BAD_INDEX),
+        (Message.MT_WRITE, protocol.write(3, 0, 0, b"x").payload, Status.MT_BAD_INDEX),
+        (Message.MT_WRITE, protocol.write(ARENA, 0, 0, b"x").payload, Status.MT_BAD_INDEX),
+        (Message.MT_CALL, b"", Status.MT_BAD_MESSAGE),
+        (Message.MT_CALL, b"\2", Status.MT_BAD_MESSAGE),
+        (Message.MT_TIME, struct.pack("<IH", 1, 1), Status.MT_BAD_INDEX),
+        (Message.MT_TIMER, b"\2", Status.MT_BAD_MESSAGE),
+        (Message.MT_TIMER, b"\1", Status.MT_TIMER_NOT_STARTED),
         (Message.MT_WRITE, protocol.write(INPUTS, 3, 0, b"x").payload, Status.MT_BAD_INDEX),
         (Message.MT_READ, protocol.read(OUTPUTS, 4, 0, 1).payload, Status.MT_BAD_INDEX),
         (Message.MT_WRITE, protocol.write(INPUTS, 0, 300, b"x").payload, Status.MT_BAD_RANGE),
@@ -264,7 +296,8 @@ def test_garbage_does_no_harm(buffer_bytes: int) -> None:
             server.send(bytes(0 if source.random() < zeros else source.randrange(1, 256) for _ in range(30_000)))
         server.send(b"\0")
         server.hello()
-        kinds = [kind for kind in range(0x100) if kind not in (Message.MT_HELLO, Message.MT_RESET, Message.MT_TIME)]
+        dear = (Message.MT_HELLO, Message.MT_RESET, Message.MT_TIME)
+        kinds = [kind for kind in range(0x100) if kind not in dear]
         for sequence in range(4000):
             kind = source.choice([*kinds, *[Message.MT_WRITE, Message.MT_READ] * 100])
             payload = bytes(

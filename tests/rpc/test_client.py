@@ -143,7 +143,7 @@ def test_a_timer_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_that_fails(client: Client) -> None:
-    with pytest.raises(DeviceError, match="the model failed on the device with code 42"):
+    with pytest.raises(DeviceError, match="the model failed on the device in operator 0 with code 42"):
         client.run([bytes([firmware.FAIL])], OUTPUT_BYTES, work_s=5)
     Sample.draw(np.random.default_rng(4)).check(client, run=2)
 

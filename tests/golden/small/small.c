@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "mt_math.h"
+#include "small_operators.h"
 #include "small_weights.h"
 
 MT_ARENA uint8_t small_arena[SMALL_ARENA_BYTES];
@@ -22,7 +23,7 @@ MT_ARENA uint8_t small_arena[SMALL_ARENA_BYTES];
 /* transpose_0: transpose, int8[1,2,6,6] -> int8[1,6,6,2]
  * "stem/conv"
  * schedule c99_loop */
-MT_OPERATOR void small_transpose_0(const int8_t *input, int8_t *output)
+MT_ALONE void small_transpose_0(const int8_t *input, int8_t *output)
 {
     for (int32_t j = 0; j < 6; ++j) {
         for (int32_t k = 0; k < 6; ++k) {
@@ -36,8 +37,8 @@ MT_OPERATOR void small_transpose_0(const int8_t *input, int8_t *output)
 /* conv_1: conv2d 3x3 + relu + quantizelinear, int8[1,6,6,2] -> int8[1,6,6,4]
  * "stem/conv" "stem/relu" "cf_q"
  * schedule c99_patch, 2,592 MACs */
-MT_OPERATOR void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights,
-                              const int32_t *bias, const float *scale, int8_t *scratch)
+MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights,
+                           const int32_t *bias, const float *scale, int8_t *scratch)
 {
     for (int32_t p = 0; p < 36; p += 2) {
         /* the input patches of pixels p and p + 1 */
@@ -97,9 +98,9 @@ MT_OPERATOR void small_conv_1(const int8_t *input, int8_t *output, const int8_t 
 /* dw_2: depthwise 3x3 + quantizelinear + dequantizelinear + add + relu, int8[1,6,6,4] -> int8[1,6,6,4]
  * "block/depthwise" "df_q" "cf" "…"
  * schedule c99_plane, 1,296 MACs */
-MT_OPERATOR void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights,
-                            const int32_t *bias, const int8_t *residual, const float *scale,
-                            int8_t *scratch)
+MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights,
+                         const int32_t *bias, const int8_t *residual, const float *scale,
+                         int8_t *scratch)
 {
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
@@ -148,7 +149,7 @@ MT_OPERATOR void small_dw_2(const int8_t *input, int8_t *output, const int8_t *w
 /* pool_3: average pool 6x6 + quantizelinear, int8[1,6,6,4] -> int8[1,1,1,4]
  * "head/pool" "gf_q"
  * schedule c99_window */
-MT_OPERATOR void small_pool_3(const int8_t *input, int8_t *output)
+MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
 {
     for (int32_t c = 0; c < 4; ++c) {
         int32_t acc = 0;
@@ -161,8 +162,8 @@ MT_OPERATOR void small_pool_3(const int8_t *input, int8_t *output)
 /* dense_4: dense + quantizelinear, int8[1,4] -> int8[1,3]
  * "head/dense" "hf_q"
  * schedule c99_rows, 12 MACs */
-MT_OPERATOR void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
-                               const int32_t *bias)
+MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
+                            const int32_t *bias)
 {
     {
         const int8_t *column0 = input;
@@ -183,7 +184,7 @@ MT_OPERATOR void small_dense_4(const int8_t *input, int8_t *output, const int8_t
 /* softmax_5: softmax + quantizelinear, int8[1,3] -> int8[1,3]
  * "head/softmax" "y"
  * schedule c99_rows */
-MT_OPERATOR void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
+MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
 {
     for (int32_t m = 0; m < 1; ++m) {
         const int8_t *row = input + m * 3;

@@ -1,0 +1,21 @@
+/* Faults, as a port's exception handler tells them to mt_server_fault; crt/PROTOCOL.md has the lists. */
+#ifndef MT_FAULT_H
+#define MT_FAULT_H
+
+/* What happened. */
+enum {
+    MT_FAULT_EXCEPTION = 1,  /* the processor refused an instruction or an access */
+    MT_FAULT_STACK = 2,      /* the stack went over its end, and the processor noticed */
+    MT_FAULT_ASSERTION = 3,  /* the firmware itself found that it can't go on */
+    MT_FAULT_WATCHDOG = 4    /* an operator did not come to an end */
+};
+
+/* Whose registers follow. */
+enum {
+    MT_MACHINE_NONE = 0,     /* none */
+    MT_MACHINE_CORTEX_M = 1, /* pc, lr, xpsr, sp, CFSR, HFSR, MMFAR, BFAR, lowest address of the stack */
+    MT_MACHINE_RISCV = 2,    /* mepc, ra, mstatus, sp, mcause, mtval, lowest address of the stack */
+    MT_MACHINE_PROCESS = 3   /* the signal's number; addresses: the upper and the lower half of pc, then of the access */
+};
+
+#endif

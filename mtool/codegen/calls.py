@@ -1,0 +1,133 @@
+"""The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from mtool.codegen.functions import Call, Functions
+from mtool.ir import DType
+from mtool.manifest import Tensor
+from mtool.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The model's inputs and outputs."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: in the arena, `offset` bytes from its start, or in the `index`-th input or output."""
+
+    memory: Literal["arena", "inputs", "outputs"]
+    index: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """C statements: the pointers that the operators share, and the call of each operator, in order.
+
+    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`.
+    """
+
+    pointers: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+def calls_of(plan: Plan, functions: Functions, interface: Interface) -> Calls:
+    """Return the calls of all steps."""
+    graph, model = plan.graph, plan.graph.name
+    pointers: dict[str, str] = {}
+    declared: dict[tuple[str, int], str] = {}
+    made: list[tuple[str, str, str]] = []
+    outside = {"inputs": interface.inputs, "outputs": interface.outputs}
+    values = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
+    names = _PointerNames(plan, interface)
+    for value in dict.fromkeys(values):
+        dtype = graph.types[value].dtype
+        where = place_of(plan, value)
+        if where.memory != "arena":
+            pointers[value] = f"{where.memory}->{outside[where.memory][where.index].c_name}"
+            continue
+        place = (dtype.c, where.offset)
+        if place not in declared:
+            declared[place] = names(value)
+            made.append((declared[place], dtype.c, cast(model, dtype, place[1])))
+        pointers[value] = declared[place]
+    operators = [_call(plan, number, call, pointers) for number, call in enumerate(functions.calls)]
+    used = set(re.findall(r"\w+", "\n".join(operators)))  # a function may have no use for an operand
+    declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
+    return Calls(tuple(declarations), tuple(operators))
+
+
+def cast(model: str, dtype: DType, offset: int) -> str:
+    """Return a C expression for a place in the arena, as a pointer to `dtype`."""
+    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    return place if dtype.c == "uint8_t" else f"({dtype.c} *)(void *)({place})"
+
+
+def place_of(plan: Plan, value: str) -> Place:
+    """Return where a value lies, which is no constant."""
+    if value in plan.offsets:
+        return Place("arena", 0, plan.offsets[value])
+    graph = plan.graph
+    views = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
+
+    def chain(of: str) -> list[str]:
+        found = [of]
+        while found[-1] in views:
+            found.append(views[found[-1]])
+        return found
+
+    for one in chain(value):
+        if one in graph.inputs:
+            return Place("inputs", graph.inputs.index(one), 0)
+    for index, output in enumerate(graph.outputs):
+        if value in chain(output) or output in chain(value):
+            return Place("outputs", index, 0)
+    raise AssertionError(f"{value} lies nowhere")
+
+
+class _PointerNames:
+    """Names of the arena pointers: the tensor's own for inputs and outputs, act0, act1, … for what is between."""
+
+    def __init__(self, plan: Plan, interface: Interface) -> None:
+        graph = plan.graph
+        self.own = {
+            **{value: f"in_{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
+            **{value: f"out_{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
+        }
+        self.count = 0
+
+    def __call__(self, value: str) -> str:
+        if value in self.own:
+            return self.own[value]
+        self.count += 1
+        return f"act{self.count - 1}"
+
+
+def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
+    node = plan.steps[number].node
+    model = plan.graph.name
+    arguments = []
+    for argument in call.function.kernel.arguments:
+        source = argument.source
+        if source == "output":
+            arguments.append(pointers[node.outputs[0]])
+        elif source == "scratch":
+            offset = plan.scratch[number] or 0  # none is needed for an empty tensor
+            place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+            arguments.append(place if argument.c_type == "uint8_t" else f"({argument.c_type} *)(void *)({place})")
+        else:
+            assert not isinstance(source, str)
+            kind, which = source
+            if kind == "output":
+                arguments.append(pointers[node.outputs[int(which)]])
+                continue
+            arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
+    text = f"{call.function.name}({', '.join(arguments)});"
+    return text if call.function.name == f"{model}_{node.name}" else f"{text} /* {node.name} */"
