@@ -15,19 +15,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.compiler import check_model as check
-    from mtool.workflow import Options, bench, compile, flash_model, open, prepare, run, verify
+    from mtool.workflow import (
+        Options,
+        bench,
+        bench_layers,
+        compile,
+        flash_model,
+        open,
+        prepare,
+        run,
+        verify,
+        verify_layers,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["Options", "__version__", "bench", "check", "compile", "flash_model", "open", "prepare", "run", "verify"]
+__all__ = [
+    "Options",
+    "__version__",
+    "bench",
+    "bench_layers",
+    "check",
+    "compile",
+    "flash_model",
+    "open",
+    "prepare",
+    "run",
+    "verify",
+    "verify_layers",
+]
 
 # Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
-_EXPORTS = {
-    **dict.fromkeys(
-        ("Options", "bench", "compile", "flash_model", "open", "prepare", "run", "verify"), "mtool.workflow"
-    ),
-    "check": "mtool.compiler",
-}
+_EXPORTS = {name: "mtool.workflow" for name in __all__ if name != "__version__"} | {"check": "mtool.compiler"}
 
 
 def __getattr__(name: str) -> Any:

@@ -40,12 +40,23 @@ class Tensor(Strict):
     axis: int | None = None
 
 
+class Source(Strict):
+    """A tensor of the model, and the moves that make an operand of it, in order.
+
+    "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
+    dimension that are left.
+    """
+
+    tensor: str
+    moves: tuple[tuple[Literal["transpose", "reshape", "take"], tuple[int, ...]], ...]
+
+
 class Operand(Strict):
     """What an operator reads or writes, constants apart: a tensor of the arena, or of the caller.
 
     `memory` says where it lies: "arena" (`offset` bytes from its start), or the `index`-th of the "inputs" or
     "outputs". `shape` is in elements, in the layout that the operator uses (NHWC), without the channels that
-    were found dead.
+    were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor.
     """
 
     value: str
@@ -55,6 +66,7 @@ class Operand(Strict):
     memory: Literal["arena", "inputs", "outputs"]
     index: int
     offset: int
+    source: Source | None = None
 
 
 class Operator(Strict):

@@ -10,7 +10,8 @@ from mtool import boards, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.session.verify import Difference
-from mtool.workflow.wording import share
+from mtool.workflow.layers import Layer, Layers
+from mtool.workflow.wording import count, share
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -40,6 +41,9 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Compare every operator's result, not the outputs alone.")
+    ] = False,
     atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
     rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
     output_dir: parameters.OutputDir = None,
@@ -56,11 +60,13 @@ def verify(
     The reference is a golden file, or onnxruntime. Ends with exit code 9 if they differ by more than is allowed.
     """
     default = workflow.default_tolerance(boards.get(board))
-    report = workflow.verify(
+    tolerance = dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol)
+    compare = workflow.verify_layers if layers else workflow.verify
+    report = compare(
         model,
         board=board,
         golden=golden,
-        tolerance=dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol),
+        tolerance=tolerance,
         samples=samples,
         seed=seed,
         folder=output_dir,
@@ -68,12 +74,48 @@ def verify(
         port=port,
         probe=probe,
     )
+    if isinstance(report, Layers):
+        _print_layers(out, report, board)
+        return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
     for output in report.outputs:
         out.text(f"{output.name}   {'equal' if output.differing == 0 else 'within' if output.within else 'DIFFERS'}")
         _print(out, output)
     report.check()
     out.text(f"{model.name} on {board} matches {report.reference} over {report.samples} samples")
+
+
+def _print_layers(out: Output, report: Layers, board: str) -> None:
+    rows = []
+    found = []
+    for layer in report.layers:
+        operator, difference = layer.operator, layer.difference
+        rows.append([str(operator.index), operator.label, operator.shape, operator.schedule, _verdict(layer)])
+        found.append(
+            {
+                "index": operator.index,
+                "name": operator.name,
+                "tensor": layer.tensor,
+                "schedule": operator.schedule,
+                "ties": layer.ties,
+                "difference": None if difference is None else dataclasses.asdict(difference),
+            }
+        )
+    out.result({"board": board, "ok": not report.diverging, "samples": report.samples, "layers": found})
+    out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
+    report.check()
+    out.text(report.summary())
+
+
+def _verdict(layer: Layer) -> str:
+    difference = layer.difference
+    if difference is None:
+        return "not in the model"
+    if difference.differing == 0:
+        return "equal" + (f" but for {count(layer.ties, 'tie')}" if layer.ties else "")
+    most = f"{difference.max_lsb} LSB" if difference.max_lsb is not None else f"{difference.max_abs:.3g}"
+    verdict = "within" if difference.within else "DIFFERS"
+    return f"{verdict}: {share(difference.differing, difference.elements)} of the elements, by {most} at most"
 
 
 def _print(out: Output, output: Difference) -> None:

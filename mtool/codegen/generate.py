@@ -12,7 +12,7 @@ from mtool.codegen.operators import operators_header
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
 from mtool.filetree import FileTree
-from mtool.manifest import Manifest, Operand, Operator, Tensor
+from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
 
 
@@ -112,7 +112,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     found = []
     for value in dict.fromkeys(filter(None, values)):
         if value not in graph.constants:
-            kind, place = graph.types[value], place_of(plan, value)
+            kind, place, source = graph.types[value], place_of(plan, value), graph.sources.get(value)
             operand = Operand(
                 value=value,
                 dtype=kind.dtype.label,
@@ -121,6 +121,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
                 memory=place.memory,
                 index=place.index,
                 offset=place.offset,
+                source=Source(tensor=source.tensor, moves=source.moves) if source else None,
             )
             found.append(operand)
     return tuple(found)

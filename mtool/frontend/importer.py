@@ -18,6 +18,7 @@ from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.sequences import SEQUENCES
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
+from mtool.ir.source import Source
 from mtool.ir.types import Array
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
@@ -190,7 +191,17 @@ def import_graph(model: onnx.ModelProto, name: str) -> Graph:
     if state.problems:
         raise _refusal(state, name)
     outputs = tuple(value.name for value in model.graph.output)
-    graph = Graph(name, tuple(inputs), outputs, tuple(state.nodes), state.types, state.constants, outputs)
+    own = [value for proto in model.graph.node for value in proto.output if value in state.types]
+    graph = Graph(
+        name,
+        tuple(inputs),
+        outputs,
+        tuple(state.nodes),
+        state.types,
+        state.constants,
+        outputs,
+        sources={value: Source(value) for value in (*inputs, *own)},
+    )
     verify(graph)
     return graph
 

@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from mtool.ir.source import Move, Source
 from mtool.ir.types import Array, DType, Quant, TensorType
 
 
@@ -34,7 +37,8 @@ class Graph:
 
     `types` has every value, constants included; `output_names` are the outputs' names in the model
     (a pass may rename the values themselves, never the inputs); `quant` has the quantisation of values that are
-    known to stand on an integer grid (for people and for tests; no pass depends on it).
+    known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
+    tensor of the model a value is, so that what a device computes can be compared with it.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Graph:
     constants: Mapping[str, Array]
     output_names: tuple[str, ...] = ()
     quant: Mapping[str, Quant] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     def type_of(self, value: str) -> TensorType:
         """Return a value's type."""
@@ -103,6 +108,7 @@ class Rewriter:
         self.types = dict(graph.types)
         self.constants = dict(graph.constants)
         self.quant = dict(graph.quant)
+        self.sources = dict(graph.sources)
         self.outputs = graph.outputs
         self._renamed: dict[str, str] = {}
         self._names = {node.name for node in graph.nodes}
@@ -142,7 +148,24 @@ class Rewriter:
         origins = tuple(dict.fromkeys([*(like.origins if like else ()), *origins]))
         made = Node(op, self.unique(like.name if like else op), tuple(inputs), tuple(outputs), attrs or {}, origins)
         self.nodes.append(made)
+        if op in ("transpose", "view"):
+            self._relate(made)
         return made
+
+    def _relate(self, node: Node) -> None:
+        """Let a transposition or a view tell the source of one of its values by that of the other."""
+        before, after = self.resolve(node.inputs[0]), node.outputs[0]
+        there: Move
+        back: Move
+        if node.op == "view":
+            there, back = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
+        else:
+            perm = node.attrs["perm"]
+            there, back = ("transpose", perm), ("transpose", tuple(np.argsort(perm).tolist()))
+        if before in self.sources:
+            self.sources.setdefault(after, self.sources[before].then(there))
+        elif after in self.sources:
+            self.sources[before] = self.sources[after].then(back)
 
     def keep(self, node: Node) -> Node:
         """Append a node of the old graph, its inputs renamed as `rename` was told."""
@@ -153,6 +176,8 @@ class Rewriter:
     def rename(self, old: str, new: str) -> None:
         """Let every later reader of `old` read `new` instead."""
         self._renamed[old] = new
+        if old in self.sources:
+            self.sources.setdefault(new, self.sources[old])
 
     def resolve(self, value: str) -> str:
         """Return the name that a value goes by now."""
@@ -178,4 +203,5 @@ class Rewriter:
             types={name: kind for name, kind in self.types.items() if name in values},
             constants={name: data for name, data in self.constants.items() if name in needed},
             quant={name: quant for name, quant in self.quant.items() if name in values},
+            sources={name: source for name, source in self.sources.items() if name in values},
         )

@@ -218,6 +218,8 @@ def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> G
     for value, keep in kept.items():
         kind = graph.types[value]
         rewriter.types[value] = TensorType(kind.dtype, (*kind.shape[:-1], len(keep)))
+        if value in rewriter.sources:
+            rewriter.sources[value] = rewriter.sources[value].then(("take", tuple(keep)))
     for node in graph.nodes:
         before, after = kept.get(node.inputs[0] if node.inputs else ""), kept.get(node.outputs[0])
         if before is None and after is None:

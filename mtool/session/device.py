@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected
+from mtool.session.layers import Profile, profile
 from mtool.session.tensors import Array, from_bytes, to_bytes
 from mtool.session.timing import Timing
 from mtool.transport import Transport
@@ -59,6 +60,11 @@ class Device:
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
+
+    Attributes:
+        manifest: of the project.
+        client: the session's messages, one by one.
+        work_s: seconds that an inference may take unless said otherwise, generously by its multiply-accumulates.
     """
 
     def __init__(self, manifest: Manifest, transport: Transport, *, timeout_s: float) -> None:
@@ -66,12 +72,12 @@ class Device:
         self.manifest = manifest
         self._transport = transport
         self._last_inputs: list[bytes] | None = None
-        self._work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
+        self.work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
         start = time.monotonic()
         try:
             expected = Expected(manifest.model, manifest.model_hash, manifest.project.build_hash)
-            self._client = Client(transport, expected=expected, timeout_s=timeout_s)
-            self._granularity_ns = self._client.info().granularity_ns
+            self.client = Client(transport, expected=expected, timeout_s=timeout_s)
+            self._granularity_ns = self.client.info().granularity_ns
         except BaseException:
             transport.close()
             raise
@@ -99,7 +105,7 @@ class Device:
         data = to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data
         sizes = [tensor.bytes for tensor in self.manifest.outputs]
-        found = self._client.run(data, sizes, work_s=timeout_s or self._work_s, in_steps=in_steps)
+        found = self.client.run(data, sizes, work_s=timeout_s or self.work_s, in_steps=in_steps)
         return from_bytes(self.manifest.outputs, found)
 
     def time(
@@ -134,17 +140,30 @@ class Device:
         self._last_inputs = data or [bytes(tensor.bytes) for tensor in self.manifest.inputs]
         runs = []
         for _ in range(repeat):
-            self._client.write(self._last_inputs)
-            runs.append(self._client.time(number, work_s=number * (timeout_s or self._work_s)) / number)
-        return Timing(tuple(runs), number, self._unit, self._granularity_ns)
+            self.client.write(self._last_inputs)
+            runs.append(self.client.time(number, work_s=number * (timeout_s or self.work_s)) / number)
+        return Timing(tuple(runs), number, self.unit, self._granularity_ns)
+
+    def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
+        """Time each operator of an inference, with the firmware as it is.
+
+        Args:
+            inputs: what to run on.
+            repeat: inferences, over which each operator's median is taken.
+
+        Raises:
+            UsageError: `repeat` is no positive number, or an input is wrong.
+            DeviceError: an operator failed, or the timer ran over its range.
+        """
+        return profile(self, inputs, repeat=repeat)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""
-        return self._client.stack_bytes()
+        return self.client.stack_bytes()
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""
-        hello = self._client.hello
+        hello = self.client.hello
         return DeviceInfo(
             model=hello.model,
             model_hash=hello.model_hash,
@@ -157,7 +176,7 @@ class Device:
 
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
-        self._client.reset()
+        self.client.reset()
         self.close()
 
     def close(self) -> None:
@@ -165,7 +184,8 @@ class Device:
         self._transport.close()
 
     @property
-    def _unit(self) -> str:
+    def unit(self) -> str:
+        """What the device's timer measures: "ns", or "instructions"."""
         project: Any = self.manifest.project
         timer = project.board.timer
         return "ns" if timer is None else str(timer.unit)

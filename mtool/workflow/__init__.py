@@ -3,6 +3,7 @@
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
+from mtool.workflow.layers import Layers, bench_layers, verify_layers
 from mtool.workflow.stages import (
     Model,
     Options,
@@ -19,12 +20,14 @@ from mtool.workflow.verification import default_tolerance, verify
 __all__ = [
     "ALL_KINDS",
     "Cost",
+    "Layers",
     "Model",
     "Options",
     "Prepared",
     "Ran",
     "Ready",
     "bench",
+    "bench_layers",
     "build_model",
     "build_plan",
     "comparison",
@@ -37,5 +40,6 @@ __all__ = [
     "prepare",
     "run",
     "verify",
+    "verify_layers",
     "write_sources",
 ]

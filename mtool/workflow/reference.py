@@ -1,11 +1,12 @@
 """onnxruntime as the reference: the same model on the host, with every graph optimisation off."""
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from mtool.errors import BuildError, ModelError
 from mtool.workflow.samples import Array, Sample
@@ -40,6 +41,32 @@ def outputs(
         BuildError: onnxruntime is not installed.
         ModelError: onnxruntime refuses the model or an input.
     """
+    return _run(str(model), samples, constants or {}, optimised=optimised, what=str(model))
+
+
+def intermediates(
+    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, constants: Mapping[str, Array] | None = None
+) -> list[Sample]:
+    """Run the model on each sample with onnxruntime, without optimisations; the given tensors of it by name.
+
+    What is not a tensor of the model's own graph is left out.
+
+    Raises:
+        BuildError: onnxruntime is not installed.
+        ModelError: onnxruntime refuses the model or an input.
+    """
+    proto = onnx.load(model)
+    own = {value for node in proto.graph.node for value in node.output}
+    present = {output.name for output in proto.graph.output}
+    proto.graph.output.extend(
+        onnx.ValueInfoProto(name=name) for name in dict.fromkeys(tensors) if name in own - present
+    )
+    return _run(proto.SerializeToString(), samples, constants or {}, optimised=False, what=str(model))
+
+
+def _run(
+    model: str | bytes, samples: Sequence[Sample], constants: Mapping[str, Array], *, optimised: bool, what: str
+) -> list[Sample]:
     try:
         import onnxruntime
     except ImportError:
@@ -54,14 +81,14 @@ def outputs(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session: Any = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
-        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in (constants or {}).items()}
+        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in constants.items()}
         return [dict(zip(names, session.run(names, {**sample, **fixed}), strict=True)) for sample in samples]
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         raise ModelError(
-            f"onnxruntime can't run {model}",
+            f"onnxruntime can't run {what}",
             details=str(refused).splitlines()[:3],
             hint="give a file of expected outputs: --golden G.npz",
         ) from None

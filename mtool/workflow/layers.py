@@ -1,0 +1,218 @@
+"""Compare every tensor that a device computes with the model's own, and profile every operator."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from mtool import session
+from mtool.boards import Board
+from mtool.errors import MismatchError
+from mtool.ir.source import moved
+from mtool.manifest import Operand, Operator, Tensor
+from mtool.session.layers import Profile, intermediates
+from mtool.session.verify import Difference, Tolerance, compare
+from mtool.workflow import reference
+from mtool.workflow import samples as sampling
+from mtool.workflow.samples import Array, Sample
+from mtool.workflow.stages import Options, build_model, compile
+from mtool.workflow.ties import Ties, settle
+from mtool.workflow.verification import default_tolerance
+from mtool.workflow.wording import count
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """How an operator's result compares over all samples.
+
+    `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
+    because the reference's float sum is not exact (mtool.workflow.ties); they don't count as differing.
+    """
+
+    operator: Operator
+    tensor: str
+    difference: Difference | None
+    ties: int
+
+    def describe(self) -> str:
+        """Return the operator as a person would name it."""
+        origins = f' "{self.operator.origins[-1]}"' if self.operator.origins else ""
+        return f"operator {self.operator.index}, {self.operator.label}{origins} (schedule {self.operator.schedule})"
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """How all operators compare over `samples` samples."""
+
+    samples: int
+    reference: str
+    layers: tuple[Layer, ...]
+
+    @property
+    def diverging(self) -> tuple[Layer, ...]:
+        """Return the layers that differ by more than is allowed, in the order of execution."""
+        return tuple(layer for layer in self.layers if layer.difference and not layer.difference.within)
+
+    def summary(self) -> str:
+        """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
+        compared = [layer for layer in self.layers if layer.difference]
+        equal = sum(1 for layer in compared if layer.difference and layer.difference.differing == 0)
+        parts = [f"{count(equal, 'operator')} equal, bit for bit"]
+        if len(compared) > equal:
+            parts.append(f"{len(compared) - equal} within what is allowed")
+        if len(self.layers) > len(compared):
+            parts.append(f"{len(self.layers) - len(compared)} with a result that the model does not have")
+        ties = sum(layer.ties for layer in self.layers)
+        if ties:
+            parts.append(f"but for {count(ties, 'element')} halfway between two steps")
+        return f"{', '.join(parts)}, over {count(self.samples, 'sample')}"
+
+    def check(self) -> None:
+        """Raise unless every operator is within its tolerance.
+
+        Raises:
+            MismatchError: naming the first operator that diverges, with its histogram.
+        """
+        if not self.diverging:
+            return
+        first = self.diverging[0]
+        assert first.difference is not None
+        found = first.difference
+        details = [
+            f"{found.differing:,} of {found.elements:,} elements of {first.tensor} differ, allowed: {found.allowed}",
+            "  " + ", ".join(f"{number:,} {label}" for label, number in found.histogram),
+            f"  {found.worst}",
+        ]
+        others = len(self.diverging) - 1
+        if others:
+            details.append(f"so do {count(others, 'other operator')}, each given what the model has before it")
+        raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
+
+
+def verify_layers(
+    path: str | Path,
+    *,
+    board: str | Board,
+    golden: Path | None = None,
+    tolerance: Tolerance | None = None,
+    samples: int = 4,
+    seed: int = 0,
+    folder: Path | None = None,
+    options: Options | None = None,
+    port: str = "",
+    probe: str = "",
+) -> Layers:
+    """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
+
+    Where a result differs, the device goes on with the reference's values, so that the next operator is judged by
+    what it does itself.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        golden: a .npz file whose inputs x0.. to use; default: inputs drawn from `seed`.
+        tolerance: what is allowed; default: that of the board.
+        samples: how many to draw, without a golden file.
+        seed: of the drawn samples.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
+
+    Raises:
+        BuildError: onnxruntime, the reference, is not installed.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = compile(path, board=board, options=options)
+    tensors = model.manifest
+    inputs: Sequence[Sample]
+    if golden is not None:
+        inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
+    else:
+        inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
+    ties = Ties(Path(path))
+    wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
+    wanted += [tensor for op in tensors.operators for tensor in ties.tensors(op)]
+    expected = reference.intermediates(Path(path), inputs, wanted, constants=model.options.constants)
+    found: dict[str, _Found] = {}
+    with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
+        for sample, known in zip(inputs, expected, strict=True):
+
+            def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
+                wished = _expected(operand, known)
+                return wished if wished is not None and not np.array_equal(wished, array) else None
+
+            for operator, operand, array in intermediates(device, sample, correct=correct):
+                row = found.setdefault(operand.value, _Found(operator, operand))
+                wished = _expected(operand, known)
+                if wished is not None:
+                    settled, tied = settle(wished, array, ties.steps(operator, operand, known))
+                    row.expected.append(wished)
+                    row.actual.append(settled)
+                    row.ties += tied
+    allowed = tolerance or default_tolerance(model.board)
+    layers = tuple(_layer(row, allowed) for row in found.values())
+    return Layers(len(inputs), reference.NAME, layers)
+
+
+def _expected(operand: Operand, known: Sample) -> Array | None:
+    """Return the reference's values for an operand, as it lies in memory; None: the model has no such tensor."""
+    if operand.source is None or operand.source.tensor not in known:
+        return None
+    array = known[operand.source.tensor]
+    if str(array.dtype) != operand.dtype:
+        return None
+    return moved(array, operand.source.moves).reshape(operand.shape)
+
+
+@dataclass(slots=True)
+class _Found:
+    operator: Operator
+    operand: Operand
+    expected: list[Array] = field(default_factory=list)
+    actual: list[Array] = field(default_factory=list)
+    ties: int = 0
+
+
+def _layer(found: _Found, allowed: Tolerance) -> Layer:
+    operand = found.operand
+    tensor = operand.source.tensor if operand.source else operand.value
+    if not found.expected:
+        return Layer(found.operator, tensor, None, 0)
+    described = Tensor(
+        name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
+    )
+    expected, actual = ([{tensor: array} for array in arrays] for arrays in (found.expected, found.actual))
+    report = compare([described], expected, actual, tolerance=allowed, reference=reference.NAME)
+    return Layer(found.operator, tensor, report.outputs[0], found.ties)
+
+
+def bench_layers(
+    path: str | Path,
+    *,
+    board: str | Board,
+    repeat: int = 3,
+    folder: Path | None = None,
+    options: Options | None = None,
+    port: str = "",
+    probe: str = "",
+) -> Profile:
+    """Compile, build and run a model, and time each operator on the device.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        repeat: inferences, over which each operator's median is taken.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    prepared = build_model(compile(path, board=board, options=options), folder)
+    with session.open(prepared.folder, port=port, probe=probe) as device:
+        (inputs,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
+        return device.profile(inputs, repeat=repeat)

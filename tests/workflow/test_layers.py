@@ -1,0 +1,145 @@
+"""Every tensor that a device computes against the model's own, and the time of every operator."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+
+import mtool
+from mtool import ops, session
+from mtool.cli import app
+from mtool.errors import MismatchError
+from mtool.ir import Graph, Node
+from mtool.manifest import Operand, Operator
+from mtool.ops.schedule import Kernel, Schedule, Target
+from mtool.session.layers import intermediates
+from mtool.workflow.ties import settle
+
+pytest.importorskip("onnxruntime")
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+needs_arm = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
+    reason="the Arm toolchain or QEMU is not installed",
+)
+BOARDS = ["host", pytest.param("mps2_an386", marks=needs_arm), pytest.param("mps2_an385", marks=needs_arm)]
+
+
+class Broken:
+    """A schedule for tests alone: as another, but for one element that comes out wrong."""
+
+    name = "broken"
+
+    def __init__(self, sound: Schedule, operator: str) -> None:
+        self.sound = sound
+        self.operator = operator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sound, name)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        return node.name == self.operator and self.sound.supports(node, graph, target)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        return -1.0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        kernel = self.sound.emit(node, graph, target)
+        return replace(kernel, body=kernel.body + "\n    output[7] = (int8_t)(output[7] ^ 0x44);")
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
+    found = mtool.verify_layers(DIGITS, board=board, folder=tmp_path / "project")
+    found.check()
+    assert [layer.operator.index for layer in found.layers] == list(range(len(found.layers)))
+    assert all(layer.difference is not None and layer.difference.elements > 0 for layer in found.layers)
+    assert f"{len(found.layers)} operators equal" in found.summary() or board == "mps2_an385"
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convolution = ops.KERNELS["conv2d"]
+    sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
+    schedules = (*convolution.schedules, Broken(sound, "conv_2"))
+    monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
+    found = mtool.verify_layers(DIGITS, board=board, folder=tmp_path / "project")
+    (wrong,) = found.diverging  # those after it are given what it should have written
+    assert (wrong.operator.name, wrong.operator.schedule) == ("conv_2", "broken")
+    assert wrong.difference is not None
+    assert wrong.difference.differing == found.samples and wrong.difference.histogram
+    with pytest.raises(MismatchError, match=r"operator 2, conv2d 3x3 .* is the first that diverges from onnxruntime"):
+        found.check()
+
+
+def test_the_results_are_those_of_a_run(tmp_path: Path) -> None:
+    model = mtool.compile(DIGITS, board="host")
+    prepared = mtool.prepare(DIGITS, board="host", folder=tmp_path / "project")
+    random = np.random.default_rng(0)
+    (described,) = model.manifest.inputs
+    sample = {described.name: random.integers(-128, 128, described.shape).astype(described.dtype)}
+    with session.open(prepared.folder) as device:
+        wanted = device.run(sample)
+        steps = list(intermediates(device, sample))
+    assert [operator.index for operator, _, _ in steps] == list(range(len(model.manifest.operators)))
+    np.testing.assert_array_equal(steps[-1][2].reshape(-1), wanted["scores"].reshape(-1))
+
+
+def test_the_device_goes_on_from_what_it_is_given(tmp_path: Path) -> None:
+    prepared = mtool.prepare(DIGITS, board="host", folder=tmp_path / "project")
+    (described,) = prepared.manifest.inputs
+    sample = {described.name: np.zeros(described.shape, described.dtype)}
+    last = prepared.manifest.operators[-1]
+
+    def flat(operator: Operator, operand: Operand, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+        return np.zeros_like(array) if operator.index == last.index - 1 else None
+
+    with session.open(prepared.folder) as device:
+        *_, (_, _, plain) = intermediates(device, sample)
+        *_, (_, _, given) = intermediates(device, sample, correct=flat)
+    assert not np.array_equal(plain, given)
+
+
+@needs_arm
+def test_a_profile_counts_every_operator(tmp_path: Path) -> None:
+    profile = mtool.bench_layers(DIGITS, board="mps2_an386", folder=tmp_path / "project")
+    cost = mtool.bench(DIGITS, board="mps2_an386", folder=tmp_path / "project")
+    assert profile.unit == "instructions" and sum(row.macs for row in profile.operators) == cost.macs
+    assert abs(profile.total - profile.whole) < 0.01 * profile.whole and profile.whole == cost.instructions
+    assert all(row.median > 0 and row.bytes > 0 for row in profile.operators)
+    assert sum(profile.share(row) for row in profile.operators) == pytest.approx(1)
+    assert len(str(profile).splitlines()) == len(profile.operators) + 2
+
+
+def test_the_commands_show_the_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command, heading in (("bench", "share"), ("verify", "against the model")):
+        assert app.invoke([command, "--layers", str(DIGITS)]) == 0
+        assert heading in capsys.readouterr().out
+        assert app.invoke([command, "--layers", str(DIGITS), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert len(document["operators" if command == "bench" else "layers"]) > 4
+
+
+def test_ties_are_told_from_differences() -> None:
+    expected = np.array([3, 3, 3, 3], np.int8)
+    settled, ties = settle(expected, np.array([3, 4, 5, 2], np.int8), np.array([0, 1, 1, 0]))
+    assert settled.tolist() == [3, 3, 5, 2] and ties == 1
+
+
+@models.needed
+@pytest.mark.parametrize("name", ["kws/kws_int8_qdq", "ic/ic_int8_qdq", "vww/vww_int8_qdq", "ad/ad_float32"])
+@pytest.mark.parametrize("board", BOARDS[:2])
+def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> None:
+    path = models.FOLDER / f"{name}.onnx"
+    golden = path.with_suffix("").with_suffix(".golden.npz")
+    found = mtool.verify_layers(path, board=board, golden=golden, folder=tmp_path / "project")
+    found.check()
+    assert all(layer.difference is not None for layer in found.layers)
