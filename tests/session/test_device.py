@@ -120,7 +120,7 @@ def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
     """The model overwrites its inputs; the outputs after a repeat are those of the last run's inputs."""
     device.run(inputs(3))
     device.time(number=1, repeat=3)
-    y3 = device._client.read(1, [0, 0, 0, 40_000])[3]
+    y3 = device.client.read(1, [0, 0, 0, 40_000])[3]
     assert np.array_equal(np.frombuffer(y3, np.uint8).reshape(200, 200), expected(inputs(3), run=0)["y3"])
 
 

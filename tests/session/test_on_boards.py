@@ -46,7 +46,7 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
         timings = [device.time(number=2, repeat=3, inputs=inputs()) for _ in range(2)]
         assert timings[0].median > 0
         device.run(first(firmware.LOG))
-        deep = device._client.run([bytes([firmware.GO_DEEP])], [0], work_s=10) and device.stack_bytes()
+        deep = device.client.run([bytes([firmware.GO_DEEP])], [0], work_s=10) and device.stack_bytes()
     assert board.timer is not None
     assert timings[0].unit == board.timer.unit
     if board.timer.unit == "instructions":
@@ -65,6 +65,6 @@ def test_a_large_input_goes_in_fast(built: tuple[Board, Path]) -> None:
         seconds = []
         for _ in range(10):
             start = time.perf_counter()
-            device._client.write([b"", b"", data])
+            device.client.write([b"", b"", data])
             seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.01
