@@ -17,6 +17,7 @@ from mtool.cli import INTERRUPTED
 from mtool.cli.bench import bench
 from mtool.cli.boards import boards
 from mtool.cli.build import build
+from mtool.cli.calibrate import calibrate
 from mtool.cli.check import check
 from mtool.cli.compile import compile
 from mtool.cli.demo import demo
@@ -27,7 +28,19 @@ from mtool.cli.run import run
 from mtool.cli.verify import verify
 from mtool.errors import MtoolError, UsageError
 
-COMMANDS: Sequence[Callable[..., None]] = (doctor, boards, check, compile, build, flash, run, verify, bench, demo)
+COMMANDS: Sequence[Callable[..., None]] = (
+    doctor,
+    boards,
+    check,
+    compile,
+    build,
+    flash,
+    run,
+    verify,
+    bench,
+    calibrate,
+    demo,
+)
 
 _HELP = """Put an ONNX model on a microcontroller.
 

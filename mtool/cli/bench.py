@@ -18,6 +18,9 @@ def bench(
     board: parameters.BoardName = parameters.HOST,
     number: Annotated[int, typer.Option("--number", min=1, help="Inferences between two readings of the timer.")] = 1,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Readings, of which the median counts.")] = 3,
+    min_repeat_ms: Annotated[
+        float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
+    ] = 0.0,
     layers: Annotated[bool, typer.Option("--layers", help="Each operator by itself.")] = False,
     output_dir: parameters.OutputDir = None,
     io: parameters.Io = "arena",
@@ -41,6 +44,7 @@ def bench(
         board=board,
         number=number,
         repeat=repeat,
+        min_repeat_ms=min_repeat_ms,
         folder=output_dir,
         options=chosen,
         port=port,

@@ -17,7 +17,9 @@ class Speed:
     stack_bytes: int | None
 
 
-def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], *, number: int, repeat: int) -> Speed:
+def measure_speed(
+    device: Device, inputs: Mapping[str, ArrayLike], *, number: int, repeat: int, min_repeat_ms: float = 0.0
+) -> Speed:
     """Run an inference, read the stack's watermark, then time inferences.
 
     Args:
@@ -25,8 +27,9 @@ def measure_speed(device: Device, inputs: Mapping[str, ArrayLike], *, number: in
         inputs: what to run on.
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
+        min_repeat_ms: how long a reading should take at least: `number` grows until it does.
     """
     device.run(inputs, in_steps=False)
     stack_bytes = device.stack_bytes()
-    timing = device.time(number, repeat, inputs=inputs)
+    timing = device.time(number, repeat, min_repeat_ms=min_repeat_ms, inputs=inputs)
     return Speed(timing.median, timing.unit, stack_bytes)

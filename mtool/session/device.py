@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected
+from mtool.session import calibration
+from mtool.session.calibration import Calibration
 from mtool.session.layers import Profile, profile
 from mtool.session.tensors import Array, from_bytes, to_bytes
 from mtool.session.timing import Timing
@@ -25,6 +27,7 @@ _CYCLES_PER_MAC = 200
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
 _MOST_RUNS = (1 << 32) - 1
+_MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +60,21 @@ class Device:
         manifest: of the project, with its `project`.
         transport: the channel to the firmware; closed with the device.
         timeout_s: how long the firmware may take to start and to answer.
+        serial_number: of the board or its probe, on USB; "": it has none.
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
 
     Attributes:
         manifest: of the project.
+        identity: which device of all, by the board's name and its serial number.
         client: the session's messages, one by one.
         work_s: seconds that an inference may take unless said otherwise, generously by its multiply-accumulates.
     """
 
-    def __init__(self, manifest: Manifest, transport: Transport, *, timeout_s: float) -> None:
+    def __init__(self, manifest: Manifest, transport: Transport, *, timeout_s: float, serial_number: str = "") -> None:
         assert manifest.project is not None
+        self.identity = f"{manifest.project.board.name} {serial_number}".strip()
         self.manifest = manifest
         self._transport = transport
         self._last_inputs: list[bytes] | None = None
@@ -113,6 +119,8 @@ class Device:
         number: int = 1,
         repeat: int = 3,
         *,
+        min_repeat_ms: float = 0.0,
+        warm_up: int | None = None,
         inputs: Mapping[str, ArrayLike] | None = None,
         timeout_s: float | None = None,
     ) -> Timing:
@@ -122,13 +130,18 @@ class Device:
         `number` inferences work on what the first has left there.
 
         Args:
-            number: inferences under the timer in each repeat.
+            number: inferences under the timer in each repeat; more, if `min_repeat_ms` asks for more.
             repeat: how many times to measure.
+            min_repeat_ms: how long a repeat should take at least, so that the timer's granularity does not show:
+                `number` grows until it does.
+            warm_up: inferences before the first that counts, for caches and clocks; default: one, none where the
+                timer counts instructions.
             inputs: what to run on; default: those of the last `run` or `time`, zeros if there was none.
             timeout_s: how long an inference may take; default: generously by its multiply-accumulates.
 
         Raises:
-            UsageError: `number` or `repeat` is no positive number, or an input is wrong.
+            UsageError: `number` or `repeat` is no positive number, `min_repeat_ms` or `warm_up` is negative, or an
+                input is wrong.
             DeviceError: the timer ran over its range, or the model failed.
             CommunicationError: the device stopped answering.
         """
@@ -136,13 +149,29 @@ class Device:
             raise UsageError(
                 "number and repeat have to be positive", details=[f"found number={number}, repeat={repeat}"]
             )
+        if min_repeat_ms < 0 or (warm_up or 0) < 0:
+            raise UsageError(
+                "min_repeat_ms and warm_up can't be negative", details=[f"found {min_repeat_ms} and {warm_up}"]
+            )
         data = self._last_inputs if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or [bytes(tensor.bytes) for tensor in self.manifest.inputs]
-        runs = []
-        for _ in range(repeat):
-            self.client.write(self._last_inputs)
-            runs.append(self.client.time(number, work_s=number * (timeout_s or self.work_s)) / number)
-        return Timing(tuple(runs), number, self.unit, self._granularity_ns)
+        work_s = timeout_s or self.work_s
+        before = (0 if self.unit == "instructions" else 1) if warm_up is None else warm_up
+        if before:
+            self._timed(before, work_s)
+        while (elapsed_ns := self._timed(number, work_s)) < min_repeat_ms * 1e6 and number < _MOST_RUNS:
+            enough = 1.1 * number * min_repeat_ms * 1e6 / max(elapsed_ns, self._granularity_ns)
+            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), _MOST_RUNS)
+        runs = [elapsed_ns, *(self._timed(number, work_s) for _ in range(repeat - 1))]
+        ratio = 1.0
+        if self.unit == "ns" and (known := calibration.stored(self.identity)) is not None:
+            ratio = known.ratio
+        return Timing(tuple(run * ratio / number for run in runs), number, self.unit, self._granularity_ns, ratio)
+
+    def _timed(self, number: int, work_s: float) -> int:
+        """Return the timer's nanoseconds of `number` inferences on the last inputs."""
+        self.client.write(self._last_inputs or [])
+        return self.client.time(number, work_s=number * work_s)
 
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
         """Time each operator of an inference, with the firmware as it is.
@@ -156,6 +185,22 @@ class Device:
             DeviceError: an operator failed, or the timer ran over its range.
         """
         return profile(self, inputs, repeat=repeat)
+
+    def calibrate(self, seconds: float = 10.0) -> Calibration:
+        """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.
+
+        Args:
+            seconds: how long to measure; the uncertainty of a round trip is divided by it.
+
+        Raises:
+            UsageError: the device's timer counts instructions, or `seconds` is no positive number.
+            DeviceError: the timer stands still, or ran over its range.
+        """
+        if self.unit != "ns":
+            raise UsageError(
+                f"the timer of {self.identity} counts {self.unit}, not time: there is nothing to calibrate"
+            )
+        return calibration.measure(self.client, seconds)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""

@@ -6,7 +6,7 @@ from mtool import manifest
 from mtool.boards import Usb
 from mtool.errors import UsageError
 from mtool.flash import ports
-from mtool.manifest import Project
+from mtool.manifest import Manifest, Project
 from mtool.session.device import Device
 from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
 from mtool.transport.emulator import Channel
@@ -32,7 +32,8 @@ def open(folder: str | Path, *, port: str = "", probe: str = "", timeout_s: floa
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
     described = manifest.load(Path(folder))
-    return Device(described, open_transport(folder, port=port, probe=probe), timeout_s=timeout_s)
+    transport, serial_number = _channel(Path(folder), described, port, probe)
+    return Device(described, transport, timeout_s=timeout_s, serial_number=serial_number)
 
 
 def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
@@ -42,7 +43,11 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Tr
         MtoolError: as `open` does.
     """
     path = Path(folder)
-    described = manifest.load(path)
+    return _channel(path, manifest.load(path), port, probe)[0]
+
+
+def _channel(path: Path, described: Manifest, port: str, probe: str) -> tuple[Transport, str]:
+    """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
     project = described.project
     if project is None:
         raise UsageError(
@@ -63,12 +68,12 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Tr
     return _transport(project, firmware.absolute(), port, probe)
 
 
-def _transport(project: Project, firmware: Path, port: str, probe: str) -> Transport:
+def _transport(project: Project, firmware: Path, port: str, probe: str) -> tuple[Transport, str]:
     if port or probe or (project.transport == "serial" and project.board.emulator is None):
         device = ports.require(project.board, ports.wanted(port, probe))
-        return SerialTransport(device.port, baud=(project.board.usb or Usb()).uart)
+        return SerialTransport(device.port, baud=(project.board.usb or Usb()).uart), device.probe
     if project.transport == "process":
-        return ProcessTransport([str(firmware)], name=f"the process {firmware.name}")
+        return ProcessTransport([str(firmware)], name=f"the process {firmware.name}"), ""
     if project.board.emulator is None:
         raise UsageError(
             f"{project.board.name} has no emulator",
@@ -76,4 +81,4 @@ def _transport(project: Project, firmware: Path, port: str, probe: str) -> Trans
             hint="choose another template: --template NAME",
         )
     channel: Channel = "uart" if project.transport == "serial" else "semihosting"
-    return open_emulator(project.board.emulator, firmware, channel=channel)
+    return open_emulator(project.board.emulator, firmware, channel=channel), ""

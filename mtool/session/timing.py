@@ -13,12 +13,14 @@ class Timing:
         number: inferences that were run under the timer in each repeat.
         unit: "ns", or "instructions" where the timer counts those.
         granularity: smallest step of the timer, in `unit`; the error of a repeat is this divided by `number`.
+        ratio: what the timer's nanoseconds were multiplied by, as `mtool calibrate` found; 1: not calibrated.
     """
 
     runs: tuple[float, ...]
     number: int
     unit: str
     granularity: int
+    ratio: float = 1.0
 
     @property
     def median(self) -> float:
@@ -32,4 +34,5 @@ class Timing:
 
     def __str__(self) -> str:
         what = f"{len(self.runs)} x {self.number} inferences"
-        return f"{self.median:,.0f} {self.unit} (median of {what}, spread {self.spread:,.0f})"
+        calibrated = ", calibrated" if self.ratio != 1.0 else ""
+        return f"{self.median:,.0f} {self.unit} (median of {what}, spread {self.spread:,.0f}{calibrated})"

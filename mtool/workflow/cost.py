@@ -83,6 +83,7 @@ def bench(
     board: str | Board,
     number: int = 1,
     repeat: int = 3,
+    min_repeat_ms: float = 0.0,
     folder: Path | None = None,
     options: Options | None = None,
     port: str = "",
@@ -95,6 +96,7 @@ def bench(
         board: a board or its name.
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
+        min_repeat_ms: how long a reading should take at least: `number` grows until it does.
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
         port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
@@ -106,12 +108,20 @@ def bench(
     prepared = build_model(compile(path, board=board, options=options), folder, kinds=ALL_KINDS)
     with session.open(prepared.folder, port=port, probe=probe) as device:
         (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
-        return cost_of(prepared, device, inputs, number=number, repeat=repeat)
+        return cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
 
-def cost_of(prepared: Prepared, device: Device, inputs: Sample, *, number: int = 1, repeat: int = 1) -> Cost:
+def cost_of(
+    prepared: Prepared,
+    device: Device,
+    inputs: Sample,
+    *,
+    number: int = 1,
+    repeat: int = 1,
+    min_repeat_ms: float = 0.0,
+) -> Cost:
     """Measure what an inference costs on a device that is open; the standalone firmware must be built too."""
-    speed = measure_speed(device, inputs, number=number, repeat=repeat)
+    speed = measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
     return _cost(
         prepared.manifest, prepared.board, speed, measure(prepared.built.firmware[STANDALONE], prepared.manifest)
     )

@@ -109,7 +109,7 @@ def test_a_wrong_input_is_told(device: Device, given: Arrays, what: str, details
 
 
 def test_time(device: Device) -> None:
-    timing = device.time(number=10, repeat=3, inputs=inputs())
+    timing = device.time(number=10, repeat=3, warm_up=0, inputs=inputs())
     assert timing == Timing(runs=(100.0, 200.0, 300.0), number=10, unit="ns", granularity=7)
     assert (timing.median, timing.spread) == (200.0, 200.0)
     assert str(timing) == "200 ns (median of 3 x 10 inferences, spread 200)"

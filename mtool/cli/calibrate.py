@@ -1,0 +1,33 @@
+"""`mtool calibrate`: a board's timer against this computer's clock."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool import session
+from mtool.cli import parameters
+from mtool.cli.output import Output
+from mtool.session import calibration
+
+
+def calibrate(
+    out: Output,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A project whose firmware runs on the board.", show_default=False)
+    ],
+    seconds: Annotated[float, typer.Option("--seconds", min=0.01, help="How long to measure.")] = 10.0,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+) -> None:
+    """Measure a board's timer against this computer's clock.
+
+    What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.
+    """
+    with session.open(folder, port=port, probe=probe) as device:
+        found = device.calibrate(seconds)
+        path = calibration.store(device.identity, found)
+        out.result({"device": device.identity, **asdict(found), "stored_in": str(path)})
+        out.text(f"{device.identity}: {found}")
+        out.text(f"kept in {path}")

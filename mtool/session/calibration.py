@@ -1,0 +1,118 @@
+"""The device's timer against the host's clock: how long its second is, and by how much that can be trusted.
+
+A crystal is off by some ten parts in a million, an RC oscillator by a per cent. What `calibrate` finds is kept for each
+board by its USB serial number, and `Device.time` applies it.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mtool.errors import DeviceError, UsageError
+from mtool.rpc import Client
+
+_FILE = "calibration.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a second of the device's timer is.
+
+    Attributes:
+        ratio: seconds of the host's clock for each of the device's timer.
+        error: by how much `ratio` may be off, at most: the two clocks are read a round trip apart.
+        seconds: how long was measured.
+    """
+
+    ratio: float
+    error: float
+    seconds: float
+
+    def __str__(self) -> str:
+        off = (1 / self.ratio - 1) * 1e6
+        pace = "slow" if off < 0 else "fast"
+        return f"the timer is {abs(off):,.0f} ppm {pace}, give or take {self.error * 1e6:,.0f} ppm"
+
+
+def measure(
+    client: Client,
+    seconds: float,
+    *,
+    rounds: int = 5,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Calibration:
+    """Run the device's timer for about `seconds` in all and compare it with the host's clock.
+
+    The timer is started and stopped by a message each, which takes effect somewhere between the message and its reply:
+    that much is uncertain. Of all `rounds` the one with the shortest round trips counts.
+
+    Args:
+        client: a session with a device.
+        seconds: to measure, over all rounds.
+        rounds: how many times.
+        clock: the host's, in seconds.
+        sleep: waits so many seconds of it.
+
+    Raises:
+        UsageError: `seconds` or `rounds` is no positive number.
+        DeviceError: the timer stands still, or ran over its range.
+    """
+    if seconds <= 0 or rounds < 1:
+        raise UsageError("seconds and rounds have to be positive", details=[f"found {seconds} and {rounds}"])
+    found = []
+    for _ in range(rounds):
+        before_start = clock()
+        client.start_timer()
+        started = clock()
+        sleep(seconds / rounds)
+        before_stop = clock()
+        elapsed_s = client.stop_timer() / 1e9
+        stopped = clock()
+        if elapsed_s <= 0:
+            raise DeviceError("the device's timer stands still", details=["it was 0 when it was stopped"])
+        shortest, longest = before_stop - started, stopped - before_start
+        ratio = (shortest + longest) / 2 / elapsed_s
+        found.append(Calibration(ratio, (longest - shortest) / 2 / elapsed_s, seconds))
+    return min(found, key=lambda one: one.error)
+
+
+def store(device: str, calibration: Calibration, *, environment: Mapping[str, str] = os.environ) -> Path:
+    """Keep a calibration for a device, in place of an earlier one; return the file it stands in.
+
+    Args:
+        device: which, as `Device.identity` names it.
+        calibration: what was measured.
+        environment: says where: XDG_STATE_HOME, else ~/.local/state.
+    """
+    path = _path(environment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = _read(path) | {device: asdict(calibration)}
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
+    aside.replace(path)
+    return path
+
+
+def stored(device: str, *, environment: Mapping[str, str] = os.environ) -> Calibration | None:
+    """Return what was stored for a device, or None."""
+    try:
+        return Calibration(**_read(_path(environment))[device])
+    except (KeyError, TypeError):
+        return None
+
+
+def _path(environment: Mapping[str, str]) -> Path:
+    state = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "mtool" / _FILE
+
+
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}  # none yet, or not ours
+    return known if isinstance(known, dict) else {}
