@@ -1,13 +1,17 @@
 """`mtool bench`: what a model costs on a board."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from mtool import workflow
+from mtool import boards, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
+from mtool.errors import UsageError
+from mtool.session.cycles import Estimate
 from mtool.session.layers import Profile
+from mtool.workflow import Clock, Cost
 
 _BAR = 20  # columns of the longest bar
 
@@ -30,8 +34,24 @@ def bench(
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
+    cycles: Annotated[
+        bool, typer.Option("--cycles", help="Estimate the cycles of a Cortex-M4 and M7, from what the emulator runs.")
+    ] = False,
+    clock: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--clock",
+            metavar="BOARD",
+            help="With --cycles: milliseconds at the clock of this board; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Measure instructions (or time), flash, RAM, stack."""
+    """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
+    if clock and not cycles:
+        raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
+    if layers and cycles:
+        raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
     chosen = parameters.options(io, dim, template, option, const)
     if layers:
         profile = workflow.bench_layers(
@@ -39,6 +59,7 @@ def bench(
         )
         _print_layers(out, profile, board)
         return
+    clocks = workflow.clocks(clock or (), boards.get(board))
     cost = workflow.bench(
         model,
         board=board,
@@ -49,9 +70,23 @@ def bench(
         options=chosen,
         port=port,
         probe=probe,
+        cycles=cycles,
     )
-    out.result(cost.as_json())
-    out.text(table((cost.model, cost.board), workflow.comparison([cost])))
+    if cost.cycles is None:
+        out.result(cost.as_json())
+        out.text(table((cost.model, cost.board), workflow.comparison([cost])))
+    else:
+        _print_cycles(out, cost, cost.cycles, clocks)
+
+
+def _print_cycles(out: Output, cost: Cost, estimate: Estimate, clocks: Sequence[Clock]) -> None:
+    out.result({**cost.as_json(), "milliseconds": {at.board: at.milliseconds(estimate) for at in clocks}})
+    rows = [*workflow.comparison([cost]), *workflow.cycle_rows(estimate, cost.macs, clocks)]
+    out.text(table((cost.model, cost.board), rows))
+    out.text("", table(("instructions", "executed", "share"), workflow.mix_rows(estimate), right=(1, 2)))
+    for what, parts in (("operator", estimate.operators), ("function alone", estimate.functions)):
+        headings = workflow.part_headings(what, estimate)
+        out.text("", table(headings, workflow.part_rows(parts, estimate), right=range(1, len(headings))))
 
 
 def _print_layers(out: Output, profile: Profile, board: str) -> None:

@@ -1,5 +1,6 @@
 """From a built project folder to a device."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mtool import manifest
@@ -15,7 +16,14 @@ _KIND = "host_driven"
 _TIMEOUT_S = 10.0
 
 
-def open(folder: str | Path, *, port: str = "", probe: str = "", timeout_s: float = _TIMEOUT_S) -> Device:
+def open(
+    folder: str | Path,
+    *,
+    port: str = "",
+    probe: str = "",
+    timeout_s: float = _TIMEOUT_S,
+    emulator_arguments: Sequence[str] = (),
+) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
     Args:
@@ -24,6 +32,7 @@ def open(folder: str | Path, *, port: str = "", probe: str = "", timeout_s: floa
             MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached.
         probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.
+        emulator_arguments: further arguments of the board's emulator.
 
     Raises:
         UsageError: the folder is no project, or its firmware is not built.
@@ -32,7 +41,7 @@ def open(folder: str | Path, *, port: str = "", probe: str = "", timeout_s: floa
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
     described = manifest.load(Path(folder))
-    transport, serial_number = _channel(Path(folder), described, port, probe)
+    transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
     return Device(described, transport, timeout_s=timeout_s, serial_number=serial_number)
 
 
@@ -46,7 +55,9 @@ def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Tr
     return _channel(path, manifest.load(path), port, probe)[0]
 
 
-def _channel(path: Path, described: Manifest, port: str, probe: str) -> tuple[Transport, str]:
+def _channel(
+    path: Path, described: Manifest, port: str, probe: str, emulator_arguments: Sequence[str] = ()
+) -> tuple[Transport, str]:
     """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
     project = described.project
     if project is None:
@@ -65,10 +76,12 @@ def _channel(path: Path, described: Manifest, port: str, probe: str) -> tuple[Tr
         raise UsageError(
             f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"
         )
-    return _transport(project, firmware.absolute(), port, probe)
+    return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
-def _transport(project: Project, firmware: Path, port: str, probe: str) -> tuple[Transport, str]:
+def _transport(
+    project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
+) -> tuple[Transport, str]:
     if port or probe or (project.transport == "serial" and project.board.emulator is None):
         device = ports.require(project.board, ports.wanted(port, probe))
         return SerialTransport(device.port, baud=(project.board.usb or Usb()).uart), device.probe
@@ -81,4 +94,6 @@ def _transport(project: Project, firmware: Path, port: str, probe: str) -> tuple
             hint="choose another template: --template NAME",
         )
     channel: Channel = "uart" if project.transport == "serial" else "semihosting"
-    return open_emulator(project.board.emulator, firmware, channel=channel), ""
+    arguments = (*project.board.emulator.arguments, *emulator_arguments)
+    emulator = project.board.emulator.model_copy(update={"arguments": arguments})
+    return open_emulator(emulator, firmware, channel=channel), ""

@@ -1,6 +1,7 @@
 """What a user does with a model, whole: compile, build, run, verify, bench. The command line's twin in Python."""
 
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
+from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, bench_layers, verify_layers
@@ -19,6 +20,7 @@ from mtool.workflow.verification import default_tolerance, verify
 
 __all__ = [
     "ALL_KINDS",
+    "Clock",
     "Cost",
     "Layers",
     "Model",
@@ -30,13 +32,18 @@ __all__ = [
     "bench_layers",
     "build_model",
     "build_plan",
+    "clocks",
     "comparison",
     "compile",
     "cost_of",
+    "cycle_rows",
     "default_tolerance",
     "flash_model",
     "flash_plan",
+    "mix_rows",
     "open",
+    "part_headings",
+    "part_rows",
     "prepare",
     "run",
     "verify",

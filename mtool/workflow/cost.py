@@ -1,15 +1,16 @@
 """What a model costs on a board: instructions or time, flash, RAM, stack."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import session
+from mtool import boards, session
 from mtool.boards import Board
 from mtool.build import Size, measure
 from mtool.manifest import Manifest
 from mtool.session import Device
+from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Options, Prepared, build_model, compile
@@ -33,6 +34,7 @@ class Cost:
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     ram_static_bytes: .data and .bss without the arena and the stack.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
+    cycles: an estimate of cycles; None unless it was asked for.
     """
 
     model: str
@@ -46,6 +48,7 @@ class Cost:
     arena_bound_bytes: int
     ram_static_bytes: int
     stack_bytes: int | None
+    cycles: counting.Estimate | None = None
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -53,8 +56,11 @@ class Cost:
         return self.instructions / self.macs if self.instructions is not None and self.macs else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return {**asdict(self), "instructions_per_mac": self.instructions_per_mac}
+        """Return the figures by name; `cycles` only if they were estimated."""
+        figures = asdict(replace(self, cycles=None))
+        del figures["cycles"]
+        estimated = {} if self.cycles is None else {"cycles": self.cycles.as_json()}
+        return {**figures, "instructions_per_mac": self.instructions_per_mac, **estimated}
 
     def speed(self) -> str:
         """Return the speed in words."""
@@ -88,6 +94,7 @@ def bench(
     options: Options | None = None,
     port: str = "",
     probe: str = "",
+    cycles: bool = False,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -101,14 +108,18 @@ def bench(
         options: how to compile and which template to use.
         port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
         probe: the USB serial number of the board or its probe, or the beginning of it.
+        cycles: estimate cycles too, in the board's emulator.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    if cycles:
+        counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     prepared = build_model(compile(path, board=board, options=options), folder, kinds=ALL_KINDS)
+    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
     with session.open(prepared.folder, port=port, probe=probe) as device:
-        (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
-        return cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+        cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+    return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
 
 
 def cost_of(

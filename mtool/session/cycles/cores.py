@@ -1,0 +1,103 @@
+"""What a core needs for each instruction: the tables `cortex-*.yaml` beside this file."""
+
+import functools
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict
+
+_FOLDER = Path(__file__).parent
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Cost(_Record):
+    """What an instruction costs.
+
+    Attributes:
+        cycles: in which nothing else is issued by a core that issues one at a time.
+        per_word: further cycles for each word that is loaded or stored.
+        words_per_cycle: how many words a core with wide paths moves in a cycle; 0: the words do not count.
+        latency: cycles until its result can be read.
+        late: cycles that an accumulator, or what is stored, may come after the other operands.
+        uses: the units that it takes for a cycle.
+        alone: nothing is issued beside it.
+        first: it is issued only as the first of a pair.
+    """
+
+    cycles: int = 1
+    per_word: int = 0
+    words_per_cycle: int = 0
+    latency: int = 1
+    late: int = 0
+    uses: tuple[str, ...] = ()
+    alone: bool = False
+    first: bool = False
+
+
+class Core(_Record):
+    """A core's table.
+
+    Attributes:
+        name: what people call it.
+        cpu: its name in boards.yaml.
+        runs: the cores, by their names in boards.yaml, whose code it can run.
+        issue: one instruction a cycle, or up to two.
+        refill: cycles that a jump costs beyond its own, for a core that does not foresee it.
+        misprediction: cycles of a jump that was foreseen wrongly.
+        address_stall: cycles by which an address waits for the instruction before it.
+        float_stall: cycles by which the next instruction waits for a floating-point result.
+        units: how many of each execution unit there are.
+        groups: costs by group of instructions; a group that is not named has the default.
+    """
+
+    name: str
+    cpu: str
+    runs: tuple[str, ...]
+    issue: Literal["single", "dual"]
+    refill: int = 0
+    misprediction: int = 0
+    address_stall: int = 0
+    float_stall: int = 0
+    units: dict[str, int] = {}
+    groups: dict[str, Cost]
+
+    def cost(self, group: str) -> Cost:
+        """Return what an instruction of a group costs."""
+        return self.groups.get(group, _DEFAULT)
+
+
+_DEFAULT = Cost()
+
+
+class Group(_Record):
+    """Instructions that cores time alike; see `instructions.yaml`."""
+
+    kind: Literal["load", "store", "multiply-accumulate", "arithmetic", "branch", "other"]
+    mnemonics: str
+    results: Literal[0, 1, 2, "list"] = 1
+    accumulates: bool = False
+
+
+@functools.cache
+def cores() -> tuple[Core, ...]:
+    """Return the cores that there are tables for."""
+    return tuple(
+        Core.model_validate(yaml.safe_load(path.read_text())) for path in sorted(_FOLDER.glob("cortex-*.yaml"))
+    )
+
+
+@functools.cache
+def groups() -> dict[str, Group]:
+    """Return the groups of instructions by name."""
+    entries = yaml.safe_load((_FOLDER / "instructions.yaml").read_text())
+    return {name: Group.model_validate(entry) for name, entry in entries.items()}
+
+
+@functools.cache
+def group_of() -> dict[str, str]:
+    """Return each mnemonic's group."""
+    return {mnemonic: name for name, group in groups().items() for mnemonic in group.mnemonics.split()}

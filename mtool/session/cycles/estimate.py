@@ -1,0 +1,171 @@
+"""An estimate of cycles from the instructions that an inference really runs."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from mtool import manifest
+from mtool.boards import Board, load_all
+from mtool.errors import UsageError
+from mtool.manifest import Operator
+from mtool.session.cycles import pipelines
+from mtool.session.cycles.cores import Core, cores
+from mtool.session.cycles.execution import Executed, execute
+from mtool.session.cycles.listing import Listing
+
+log = logging.getLogger(__name__)
+
+KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a part of the inference took: its instructions, and its cycles by core ("cortex-m4")."""
+
+    name: str
+    instructions: int
+    cycles: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Cycles of one inference.
+
+    Attributes:
+        instructions: that were executed.
+        jumps: taken branches, calls and returns among them.
+        cycles: by core ("cortex-m4").
+        mix: instructions by kind, one of KINDS.
+        operators: the model's operators in their order, each with all the functions that it calls; then what the entry
+            point did itself and called besides. Where operators and calls do not match (the compiler has inlined one),
+            the functions that the entry point called instead.
+        functions: each function without those that it calls; the one with the most cycles of the first core first.
+    """
+
+    instructions: int
+    jumps: int
+    cycles: Mapping[str, int]
+    mix: Mapping[str, int]
+    operators: tuple[Part, ...]
+    functions: tuple[Part, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def cores_for(board: Board) -> tuple[Core, ...]:
+    """Return the cores that run a board's code and have a table.
+
+    Raises:
+        UsageError: there is none, or the board has no emulator to count in.
+    """
+    able = tuple(core for core in cores() if board.cpu in core.runs)
+    if not able:
+        raise UsageError(
+            f"cycles can't be estimated for {board.name}: there is no table for {board.cpu}",
+            details=[f"there are tables for: {', '.join(core.cpu for core in cores())}"],
+            hint=f"boards that work: {', '.join(_countable())}",
+        )
+    if board.emulator is None:
+        raise UsageError(
+            f"cycles can't be estimated for {board.name}: it has no emulator to count instructions in",
+            hint=f"boards that work: {', '.join(_countable())}; --clock {board.name} gives milliseconds there",
+        )
+    return able
+
+
+def _countable() -> list[str]:
+    known = {cpu for core in cores() for cpu in core.runs}
+    return [board.name for board in load_all().values() if board.cpu in known and board.emulator is not None]
+
+
+def estimate(folder: Path, inputs: Mapping[str, ArrayLike]) -> Estimate:
+    """Run one inference of a built project in its board's emulator and estimate its cycles.
+
+    Args:
+        folder: the project.
+        inputs: an array for each input of the model.
+
+    Raises:
+        UsageError: the board's core has no table, or the board has no emulator.
+        BuildError: a tool is missing: a compiler for this computer, the toolchain's disassembler, the emulator.
+    """
+    described = manifest.load(folder)
+    assert described.project is not None
+    board = described.project.board
+    able = cores_for(board)
+    listing = Listing(folder / described.project.firmware["host_driven"], board.toolchain)
+    executed = execute(folder, listing, described.symbols["run"], inputs)
+    return summarise(executed, listing, able, described.operators)
+
+
+def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operators: Sequence[Operator]) -> Estimate:
+    """Return the estimate of what ran.
+
+    Args:
+        executed: what ran.
+        listing: the code that it lies in, for the functions' names.
+        able: the cores to estimate for.
+        operators: the model's, in their order.
+    """
+    mix: Counter[str] = Counter()
+    by_call, by_function = _Sums(), _Sums()
+    unknown: set[str] = set()
+    names = _names(executed, operators)
+    for block in executed.blocks:
+        for instruction in block.body:
+            mix[instruction.kind] += block.count
+            if not instruction.group:
+                unknown.add(instruction.mnemonic)
+        cycles = {
+            core.cpu: block.count * sum(pipelines.cycles(block.body, core))
+            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps)
+            for core in able
+        }
+        instructions = block.count * len(block.body)
+        by_call.add(names[block.call], instructions, cycles)
+        by_function.add(listing.function_at(block.body[0].address), instructions, cycles)
+    if unknown:
+        log.warning("counted as one cycle, for want of a table: %s", ", ".join(sorted(unknown)))
+    functions = by_function.parts()
+    main = able[0].cpu
+    order = {name: index for index, name in enumerate([*names[1:], names[0]])}
+    return Estimate(
+        instructions=mix.total(),
+        jumps=sum(block.jumps for block in executed.blocks),
+        cycles={core.cpu: sum(part.cycles[core.cpu] for part in functions) for core in able},
+        mix={kind: mix[kind] for kind in KINDS},
+        operators=tuple(sorted(by_call.parts(), key=lambda part: order[part.name])),
+        functions=tuple(sorted(functions, key=lambda part: (-part.cycles[main], part.name))),
+    )
+
+
+def _names(executed: Executed, operators: Sequence[Operator]) -> list[str]:
+    """Return what the function itself and each of its calls is shown as: an operator's name, or the callee's."""
+    callees = {operator.function for operator in operators}
+    called = [name for name in executed.calls if name in callees]
+    if called != [operator.function for operator in operators]:
+        return [executed.function, *executed.calls]
+    own = iter(operators)
+    return [executed.function, *(next(own).name if name in callees else name for name in executed.calls)]
+
+
+class _Sums:
+    """Instructions and cycles by name."""
+
+    def __init__(self) -> None:
+        self._instructions: Counter[str] = Counter()
+        self._cycles: dict[str, Counter[str]] = {}
+
+    def add(self, name: str, instructions: int, cycles: Mapping[str, int]) -> None:
+        self._instructions[name] += instructions
+        self._cycles.setdefault(name, Counter()).update(cycles)
+
+    def parts(self) -> list[Part]:
+        return [Part(name, count, dict(self._cycles[name])) for name, count in self._instructions.items()]

@@ -1,0 +1,112 @@
+"""Which code of a firmware an inference runs, and how often: counted in QEMU by a small plugin."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from mtool import proc
+from mtool.build import toolchains
+from mtool.errors import BuildError, CommunicationError
+from mtool.session.cycles.listing import Instruction, Listing
+from mtool.session.opening import open
+
+_PLUGIN = Path(__file__).with_name("blocks.c")
+_BUILD_TIMEOUT_S = 60.0
+_CFLAGS = ("-std=gnu99", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Code that ran from its first instruction to its last.
+
+    Attributes:
+        call: which call of the function that was counted it ran in, from 1; 0: in the function itself.
+        body: its instructions.
+        count: how often it ran.
+        jumps: how often something else came after it than the instruction that follows it in memory.
+    """
+
+    call: int
+    body: tuple[Instruction, ...]
+    count: int
+    jumps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What ran: the function that was counted, the functions that it called, in order, and the blocks."""
+
+    function: str
+    calls: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+
+def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, ArrayLike]) -> Executed:
+    """Run one inference in the board's emulator and return what ran in it.
+
+    Args:
+        folder: a project that is built.
+        listing: the code of its firmware.
+        function: what to count: from its entry until it returns.
+        inputs: an array for each input of the model.
+
+    Raises:
+        BuildError: there is no compiler for this computer, or the emulator can't count.
+        MtoolError: as `session.open` and `Device.run` do.
+    """
+    body = listing.function(function)
+    with tempfile.TemporaryDirectory(prefix="mtool-cycles-") as temporary:
+        plugin, out = Path(temporary) / "blocks.so", Path(temporary) / "blocks.txt"
+        _build(plugin)
+        start, size = body[0].address, body[-1].address + body[-1].bytes - body[0].address
+        options = [str(plugin), f"begin={start:x}", f"size={size:x}", *_ends(function, body), f"out={out}"]
+        try:
+            device = open(folder, emulator_arguments=("-plugin", ",".join(options)))
+        except CommunicationError as failed:
+            raise BuildError(
+                "the emulator does not start with the plugin that counts instructions",
+                details=[failed.what, *failed.details],
+                hint="it has to be a QEMU with TCG plugins (Debian's is), version 4.2 or newer",
+            ) from None
+        with device:
+            device.run(inputs)
+        if not out.is_file():
+            raise BuildError("the emulator counted nothing", details=[f"it left no {out.name}"])
+        return _read(out, listing, function)
+
+
+def _build(plugin: Path) -> None:
+    toolchains.require("cc")
+    argv = ["cc", *_CFLAGS, str(_PLUGIN), "-o", str(plugin)]
+    proc.run(argv, what="build of the emulator's plugin", timeout_s=_BUILD_TIMEOUT_S)
+
+
+def _ends(function: str, body: Sequence[Instruction]) -> list[str]:
+    ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
+    if not ends:
+        raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
+    return ends
+
+
+def _read(out: Path, listing: Listing, function: str) -> Executed:
+    calls, blocks = [], []
+    started, ended = "0", "0"
+    for kind, *fields in map(str.split, out.read_text().splitlines()):
+        if kind == "runs":
+            started, ended = fields
+        elif kind == "call":
+            calls.append(listing.function_at(int(fields[1], 16)))
+        else:
+            call, first, last, *counts = fields
+            body = listing.between(int(first, 16), int(last, 16) + 1)
+            count, after_2, after_4 = map(int, counts)
+            jumps = count - (after_2 if body[-1].bytes == 2 else after_4)
+            blocks.append(Block(int(call), tuple(body), count, jumps))
+    if (started, ended) != ("1", "1"):
+        raise BuildError(
+            f"{function} can't be followed", details=[f"it was entered {started} times and returned {ended} times"]
+        )
+    return Executed(function, tuple(calls), tuple(blocks))
