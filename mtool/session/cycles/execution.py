@@ -1,7 +1,7 @@
 """Which code of a firmware an inference runs, and how often: counted in QEMU by a small plugin."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,14 +57,11 @@ def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, 
         BuildError: there is no compiler for this computer, or the emulator can't count.
         MtoolError: as `session.open` and `Device.run` do.
     """
-    body = listing.function(function)
     with tempfile.TemporaryDirectory(prefix="mtool-cycles-") as temporary:
-        plugin, out = Path(temporary) / "blocks.so", Path(temporary) / "blocks.txt"
-        _build(plugin)
-        start, size = body[0].address, body[-1].address + body[-1].bytes - body[0].address
-        options = [str(plugin), f"begin={start:x}", f"size={size:x}", *_ends(function, body), f"out={out}"]
+        out = Path(temporary) / "blocks.txt"
+        plugin = build_plugin(Path(temporary))
         try:
-            device = open(folder, emulator_arguments=("-plugin", ",".join(options)))
+            device = open(folder, emulator_arguments=emulator_arguments(plugin, listing, function, out))
         except CommunicationError as failed:
             raise BuildError(
                 "the emulator does not start with the plugin that counts instructions",
@@ -73,25 +70,50 @@ def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, 
             ) from None
         with device:
             device.run(inputs)
-        if not out.is_file():
-            raise BuildError("the emulator counted nothing", details=[f"it left no {out.name}"])
-        return _read(out, listing, function)
+        return read(out, listing, function)
 
 
-def _build(plugin: Path) -> None:
+def build_plugin(folder: Path) -> Path:
+    """Build the plugin for this computer's QEMU in a folder and return its path.
+
+    Raises:
+        BuildError: there is no compiler, or it fails.
+    """
     toolchains.require("cc")
+    plugin = folder / "blocks.so"
     argv = ["cc", *_CFLAGS, str(_PLUGIN), "-o", str(plugin)]
     proc.run(argv, what="build of the emulator's plugin", timeout_s=_BUILD_TIMEOUT_S)
+    return plugin
 
 
-def _ends(function: str, body: Sequence[Instruction]) -> list[str]:
+def emulator_arguments(plugin: Path, listing: Listing, function: str, out: Path) -> tuple[str, ...]:
+    """Return the arguments with which QEMU counts what runs from the entry of a function until it returns.
+
+    Args:
+        plugin: the plugin, built.
+        listing: the code of the firmware.
+        function: what to count.
+        out: the file that the counts go to when QEMU ends.
+
+    Raises:
+        BuildError: there is no such function, or it does not return.
+    """
+    body = listing.function(function)
+    start, size = body[0].address, body[-1].address + body[-1].bytes - body[0].address
     ends = [f"end={instruction.address:x}" for instruction in body if instruction.returns]
     if not ends:
         raise BuildError(f"no return is found in {function}", details=["counting stops at a function's return"])
-    return ends
+    return ("-plugin", ",".join([str(plugin), f"begin={start:x}", f"size={size:x}", *ends, f"out={out}"]))
 
 
-def _read(out: Path, listing: Listing, function: str) -> Executed:
+def read(out: Path, listing: Listing, function: str) -> Executed:
+    """Return what QEMU has counted.
+
+    Raises:
+        BuildError: it counted nothing, or the function did not run once, from its entry to a return.
+    """
+    if not out.is_file():
+        raise BuildError("the emulator counted nothing", details=[f"it left no {out.name}"])
     calls, blocks = [], []
     started, ended = "0", "0"
     for kind, *fields in map(str.split, out.read_text().splitlines()):

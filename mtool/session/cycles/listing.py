@@ -130,21 +130,20 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
     results = described.results if described else 1
     if group == "float_move_pair":
         results = 1 if parts[0].startswith("d") else 2
-    memory = next((part for part in parts if part.startswith("[")), "")
+    is_memory = [part.startswith("[") for part in parts]
+    memory = parts[is_memory.index(True)] if any(is_memory) else ""
     listed = next((part for part in parts if part.startswith("{")), "")
     shifted = next((index for index, part in enumerate(parts) if _SHIFT.match(part)), 0)
-    writes_back, base_text = False, ""
     if memory:
-        writes_back = memory.endswith("!") or not parts[-1].startswith("[")
-        base_text = memory
-    elif listed:
-        base_text = "sp" if len(parts) == 1 else parts[0]
-        writes_back = len(parts) == 1 or base_text.endswith("!")
-    written_parts = [listed] if results == "list" else parts[:results]
-    writes = _set(written_parts)
-    early = _set([base_text]) if base_text else _set(parts[shifted - 1 : shifted])
-    data = [part for part in parts if part not in (base_text, *written_parts)]
-    reads = _set(data) - early
+        base = memory
+        writes_back = memory.endswith("!") or not is_memory[-1]
+    else:  # of several registers: {r4, lr} stands alone after push and pop
+        base = "" if not listed else parts[0] if len(parts) > 1 else "sp"
+        writes_back = base.endswith("!") or (bool(listed) and len(parts) == 1)
+    results_at = {parts.index(listed)} if results == "list" else set(range(results))
+    writes = _set([part for index, part in enumerate(parts) if index in results_at])
+    early = _set([base]) if base else _set(parts[shifted - 1 : shifted])
+    reads = _set([part for index, part in enumerate(parts) if index not in results_at and part != base]) - early
     late: frozenset[str] = frozenset()
     if described and described.kind == "store":
         late, reads = reads, frozenset()
@@ -166,7 +165,7 @@ def decode(address: int, size: int, written: str, operands: str) -> Instruction:
         early=early,
         late=late,
         writes=writes,
-        base=_set([re.split(r"[,\]]", base_text)[0]]) if writes_back else frozenset(),
+        base=_set([re.split(r"[,\]]", base)[0]]) if writes_back else frozenset(),
         words=len(_set([moved])) if moved else 2 if group.endswith("_double") else 1,
         indexed=len(_set([memory])) == 2,
         double="f64" in written,

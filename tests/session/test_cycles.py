@@ -1,0 +1,172 @@
+"""The estimate of cycles: hand-counted snippets in QEMU, the M7's pairing, the disassembler's text, real firmware."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mtool.errors import BuildError
+from mtool.session.cycles import cores, execution, pipelines
+from mtool.session.cycles.cores import group_of, groups
+from mtool.session.cycles.estimate import summarise
+from mtool.session.cycles.listing import Instruction, Listing, decode
+
+SNIPPETS = Path(__file__).with_name("snippets.s")
+TOOLCHAIN = "arm-none-eabi-gcc"
+M4, M7 = cores()
+RETURN = 3  # bx lr: 1 + P
+
+needs_arm = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in (TOOLCHAIN, "qemu-system-arm", "cc")),
+    reason="the Arm toolchain, QEMU or a compiler is not installed",
+)
+
+# function: instructions and cycles on a Cortex-M4, both without the return
+BY_HAND = {
+    "data_processing": (5, 5),
+    "three_loads": (3, 1 + 3),
+    "load_and_use": (3, 2 + 1 + 2),
+    "load_and_store": (2, 3),
+    "load_and_store_indexed": (2, 3),
+    "store_indexed_and_load": (2, 2 + 2),
+    "pointer": (2, 2 + 2),
+    "computed_address": (2, 1 + 1 + 2),
+    "base_update": (2, 2 + 2),
+    "several_words": (6, (1 + 3) + (1 + 4) + (1 + 2) + (1 + 2) + (1 + 2) + (1 + 3)),
+    "multiplications": (6, 5 + 7),
+    # the add waits for the product, a cycle
+    "floats": (10, 2 + 1 + 2 + 1 + (1 + 1) + 1 + 3 + 14 + (1 + 4) + 2),
+    "loop": (1 + 20, 1 + 10 * 2 + 9 * 2),
+    "conditional": (6, 6),
+    # two loops and the multiplications with their returns, three calls of 1 + P, push, pop with pc: 1 + 2 + P
+    "calls": (2 * 22 + 7 + 5 - 1, 2 * (39 + 3) + (12 + 3) + 3 * 3 + 3 + 5 - RETURN),
+    "crosses_a_page": (3, 3 + 1 + 1),
+}
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return execution.build_plugin(tmp_path_factory.mktemp("plugin"))
+
+
+def firmware(folder: Path, function: str) -> Listing:
+    elf = folder / f"{function}.elf"
+    source = folder / f"{function}.s"
+    source.write_text(SNIPPETS.read_text().replace("CALLED", function))
+    argv = [TOOLCHAIN, "-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-nostdlib", "-Wl,-Ttext=0,-e,reset", "-o"]
+    subprocess.run([*argv, str(elf), str(source)], check=True)
+    return Listing(elf, TOOLCHAIN)
+
+
+def run(plugin: Path, folder: Path, function: str, counted: str = "") -> tuple[Listing, execution.Executed]:
+    listing = firmware(folder, function)
+    out = folder / "counts.txt"
+    arguments = execution.emulator_arguments(plugin, listing, counted or function, out)
+    machine = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "null"]
+    image = ["-semihosting-config", "enable=on,target=native", "-kernel", str(folder / f"{function}.elf")]
+    subprocess.run([*machine, *arguments, *image], check=True, timeout=60)
+    return listing, execution.read(out, listing, counted or function)
+
+
+@needs_arm
+@pytest.mark.parametrize("function", BY_HAND)
+def test_cycles_are_those_counted_by_hand(function: str, plugin: Path, tmp_path: Path) -> None:
+    listing, executed = run(plugin, tmp_path, function)
+    estimate = summarise(executed, listing, [M4], [])
+    instructions, cycles = BY_HAND[function]
+    assert estimate.instructions == instructions + 1
+    assert estimate.cycles == {"cortex-m4": cycles + RETURN}
+    assert sum(part.cycles["cortex-m4"] for part in estimate.functions) == cycles + RETURN
+
+
+@needs_arm
+def test_calls_are_told_apart(plugin: Path, tmp_path: Path) -> None:
+    listing, executed = run(plugin, tmp_path, "calls")
+    assert executed.calls == ("loop", "multiplications", "loop")
+    estimate = summarise(executed, listing, [M4], [])
+    assert {part.name: part.instructions for part in estimate.operators} == {
+        "loop": 44,
+        "multiplications": 7,
+        "calls": 5,
+    }
+    loops = [block for block in executed.blocks if listing.function_at(block.body[0].address) == "loop"]
+    assert {block.call for block in loops} == {1, 3}
+
+
+@needs_arm
+def test_what_does_not_run_once_is_refused(plugin: Path, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="loop can't be followed") as raised:
+        run(plugin, tmp_path, "calls", counted="loop")
+    assert raised.value.details == ("it was entered 2 times and returned 2 times",)
+    listing = firmware(tmp_path, "loop")
+    with pytest.raises(BuildError, match="no function nothing"):
+        listing.function("nothing")
+    with pytest.raises(BuildError, match="no return is found in reset"):
+        execution.emulator_arguments(tmp_path / "p.so", listing, "reset", tmp_path / "out")
+
+
+def instructions(text: str) -> list[Instruction]:
+    lines = [line.split(maxsplit=1) for line in text.split(";")]
+    return [decode(4 * index, 4, line[0], line[1].strip()) for index, line in enumerate(lines)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cycles"),
+    [
+        ("add r0, r1, r2; add r3, r1, r2", [1, 0]),
+        ("add r0, r1, r2; add r3, r0, r2", [1, 1]),
+        ("smlad r0, r8, r6, r0; smlad r1, r8, r6, r1", [1, 1]),
+        ("smlad r0, r8, r6, r0; ldr r1, [r2, #4]", [1, 0]),
+        ("smlad r0, r8, r6, r0; smlad r0, r9, r6, r0; smlad r0, r10, r6, r0", [1, 1, 1]),
+        ("smlad r0, r8, r6, r0; add r0, r0, r1", [1, 2]),
+        ("ldr r0, [r1]; ldr r2, [r3]", [1, 0]),
+        ("ldr r0, [r1]; ldr r2, [r0]", [1, 2]),
+        ("ldr r0, [r1], #4; ldr r2, [r1], #4", [1, 1]),
+        ("ldmia r0!, {r1, r2, r3}; add r4, r5, r6", [2, 1]),
+        ("add r0, r1, r2, lsl #2; eor r3, r4, r5, lsr #1", [1, 1]),
+        ("add r0, r1, r2; sxtb16 r3, r4", [1, 1]),
+        ("sxtb16 r3, r4; add r0, r1, r2", [1, 0]),
+        ("vfma.f32 s0, s1, s2; vfma.f32 s0, s3, s4; vfma.f32 s5, s1, s2", [1, 3, 1]),
+        ("vmul.f32 s0, s1, s2; vldr s3, [r0]", [1, 0]),
+        ("sdiv r0, r1, r2; add r3, r4, r5", [7, 1]),
+    ],
+)
+def test_the_dual_issue_of_an_m7(text: str, cycles: list[int]) -> None:
+    assert pipelines.cycles(instructions(text), M7) == cycles
+
+
+def test_jumps_cost_what_was_not_foreseen() -> None:
+    assert pipelines.jump_cycles(M4, count=10, jumps=9) == 18
+    assert pipelines.jump_cycles(M7, count=10, jumps=9) == 6
+    assert pipelines.jump_cycles(M7, count=10, jumps=10) == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "operands", "mnemonic", "writes", "words"),
+    [
+        ("bls.n", "7610", "b", "", 1),
+        ("lsls", "r2, r2, #1", "lsl", "r2", 1),
+        ("mls", "r1, r7, r4, r1", "mls", "r1", 1),
+        ("smlal", "r0, r1, r2, r3", "smlal", "r0 r1", 1),
+        ("tsteq.w", "r2, #12", "tst", "", 1),
+        ("vcvtne.f32.s32", "s2, s3", "vcvt", "s2", 1),
+        ("vmovgt.f32", "s1, s2", "vmov", "s1", 1),
+        ("ldrd", "fp, ip, [r2], #8", "ldrd", "r11 r12", 2),
+        ("ldmia.w", "sp!, {r4-r7, pc}", "ldmia", "r4 r5 r6 r7 pc", 5),
+        ("vldmia", "r2!, {d0-d1}", "vldmia", "s0 s1 s2 s3", 4),
+        ("vstr", "d7, [sp, #16]", "vstr", "", 2),
+        ("vmov", "s2, s3, r5, r7", "vmov", "s2 s3", 1),
+        ("push", "{r4, lr}", "push", "", 2),
+    ],
+)
+def test_the_disassemblers_text_is_read(written: str, operands: str, mnemonic: str, writes: str, words: int) -> None:
+    read = decode(0, 4, written, operands)
+    assert (read.mnemonic, read.writes, read.words) == (mnemonic, frozenset(writes.split()), words)
+
+
+def test_the_tables_name_groups_and_units_that_are_there() -> None:
+    assert len(group_of()) == sum(len(group.mnemonics.split()) for group in groups().values())
+    for core in (M4, M7):
+        assert set(core.groups) <= set(groups())
+        assert {unit for cost in core.groups.values() for unit in cost.uses} <= set(core.units)
