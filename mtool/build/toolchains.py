@@ -45,7 +45,7 @@ class Found:
 ALL = {
     toolchain.name: toolchain
     for toolchain in (
-        Toolchain("cc", "programs for this computer", ("cc",), "sudo apt-get install gcc libc6-dev"),
+        Toolchain("cc", "programs for this computer, bench --cycles", ("cc",), "sudo apt-get install gcc libc6-dev"),
         Toolchain(
             "west",
             "Zephyr projects",

@@ -165,6 +165,17 @@ def test_the_disassemblers_text_is_read(written: str, operands: str, mnemonic: s
     assert (read.mnemonic, read.writes, read.words) == (mnemonic, frozenset(writes.split()), words)
 
 
+def test_sources_are_told_from_addresses_and_accumulators() -> None:
+    add, load, store, mac, fused = instructions(
+        "add r0, r0, r1, lsl #2; ldr r0, [r1, r2, lsl #2]; str r0, [r1], #4; smlad r0, r1, r2, r3; vfma.f32 s0, s1, s2"
+    )
+    assert (add.reads, add.early) == ({"r0"}, {"r1"})
+    assert (load.reads, load.early, load.indexed, load.base) == (set(), {"r1", "r2"}, True, set())
+    assert (store.late, store.early, store.indexed, store.base) == ({"r0"}, {"r1"}, False, {"r1"})
+    assert (mac.reads, mac.late) == ({"r1", "r2"}, {"r3"})
+    assert (fused.reads, fused.late) == ({"s1", "s2"}, {"s0"})
+
+
 def test_the_tables_name_groups_and_units_that_are_there() -> None:
     assert len(group_of()) == sum(len(group.mnemonics.split()) for group in groups().values())
     for core in (M4, M7):
