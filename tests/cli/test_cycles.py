@@ -93,6 +93,7 @@ def test_cycles_for_an_instruction_are_plausible(model: str, capsys: Captured) -
         (["-b", "host", "--cycles"], "there is no table for host"),
         (["-b", "nucleo_l4r5zi", "--cycles"], "it has no emulator to count instructions in"),
         (["-b", "mps2_an386", "--clock", "nucleo_l4r5zi"], "give --cycles too"),
+        (["-b", "mps2_an386", "--cycles", "--layers"], "two tables"),
         (["-b", "mps2_an386", "--cycles", "--clock", "b_u585i_iot02a"], "its core is cortex-m33"),
         (["-b", "mps2_an500", "--cycles", "--clock", "nucleo_l4r5zi"], "estimates of code for cortex-m7: cortex-m7"),
     ],

@@ -69,7 +69,7 @@ def execute(folder: Path, listing: Listing, function: str, inputs: Mapping[str, 
                 hint="it has to be a QEMU with TCG plugins (Debian's is), version 4.2 or newer",
             ) from None
         with device:
-            device.run(inputs)
+            device.run(inputs, in_steps=False)
         return read(out, listing, function)
 
 
