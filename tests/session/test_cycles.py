@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mtool.session.cycles.listing import Instruction, Listing, decode
 SNIPPETS = Path(__file__).with_name("snippets.s")
 TOOLCHAIN = "arm-none-eabi-gcc"
 M4, M7 = cores()
+MACHINE = ("qemu-system-arm", "-M", "mps2-an386", "-nic", "none", "-display", "none", "-monitor", "none")
 RETURN = 3  # bx lr: 1 + P
 
 needs_arm = pytest.mark.skipif(
@@ -50,10 +52,10 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return execution.build_plugin(tmp_path_factory.mktemp("plugin"))
 
 
-def firmware(folder: Path, function: str) -> Listing:
+def firmware(folder: Path, function: str, end: str = "bkpt 0xab") -> Listing:
     elf = folder / f"{function}.elf"
     source = folder / f"{function}.s"
-    source.write_text(SNIPPETS.read_text().replace("CALLED", function))
+    source.write_text(SNIPPETS.read_text().replace("CALLED", function).replace("bkpt 0xab", end))
     argv = [TOOLCHAIN, "-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-nostdlib", "-Wl,-Ttext=0,-e,reset", "-o"]
     subprocess.run([*argv, str(elf), str(source)], check=True)
     return Listing(elf, TOOLCHAIN)
@@ -63,9 +65,15 @@ def run(plugin: Path, folder: Path, function: str, counted: str = "") -> tuple[L
     listing = firmware(folder, function)
     out = folder / "counts.txt"
     arguments = execution.emulator_arguments(plugin, listing, counted or function, out)
-    machine = ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "null"]
-    image = ["-semihosting-config", "enable=on,target=native", "-kernel", str(folder / f"{function}.elf")]
-    subprocess.run([*machine, *arguments, *image], check=True, timeout=60)
+    image = [
+        "-serial",
+        "null",
+        "-semihosting-config",
+        "enable=on,target=native",
+        "-kernel",
+        str(folder / f"{function}.elf"),
+    ]
+    subprocess.run([*MACHINE, *arguments, *image], check=True, timeout=60)
     return listing, execution.read(out, listing, counted or function)
 
 
@@ -104,6 +112,39 @@ def test_what_does_not_run_once_is_refused(plugin: Path, tmp_path: Path) -> None
         listing.function("nothing")
     with pytest.raises(BuildError, match="no return is found in reset"):
         execution.emulator_arguments(tmp_path / "p.so", listing, "reset", tmp_path / "out")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a compiler is not installed")
+@pytest.mark.parametrize(("newer", "version"), [(False, 1), (True, 2)])
+def test_the_plugin_takes_the_version_that_qemu_has(newer: bool, version: int, plugin: Path, tmp_path: Path) -> None:
+    names = "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_atexit_cb tb_n_insns tb_get_insn insn_vaddr"
+    every = [f"qemu_plugin_{name}" for name in (*names.split(), *(["num_vcpus"] if newer else []))]
+    (tmp_path / "qemu.c").write_text(
+        "".join(f"int {name}(void);\nint {name}(void) {{ return 0; }}\n" for name in every)
+    )
+    stub = tmp_path / "qemu.so"
+    subprocess.run(["cc", "-shared", "-fPIC", str(tmp_path / "qemu.c"), "-o", str(stub)], check=True)
+    program = (
+        "import ctypes, sys; ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL);"
+        "print(ctypes.c_int.in_dll(ctypes.CDLL(sys.argv[2]), 'qemu_plugin_version').value)"
+    )
+    argv = [sys.executable, "-c", program, str(stub), str(plugin)]
+    assert int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout) == version
+
+
+@needs_arm
+def test_an_emulator_that_is_ended_by_a_signal_has_counted(plugin: Path, tmp_path: Path) -> None:
+    # a firmware that speaks through a UART never ends by itself; this one sends a byte once the loop has run
+    uart = "ldr r0, =0x40004000; movs r1, #16; str r1, [r0, #16]; movs r1, #1; str r1, [r0, #8]; str r1, [r0]; b ."
+    listing = firmware(tmp_path, "loop", end=uart)
+    out = tmp_path / "counts.txt"
+    arguments = execution.emulator_arguments(plugin, listing, "loop", out)
+    image = ["-serial", "stdio", "-kernel", str(tmp_path / "loop.elf")]
+    with subprocess.Popen([*MACHINE, *arguments, *image], stdout=subprocess.PIPE) as emulator:
+        assert emulator.stdout is not None and emulator.stdout.read(1) == b"\x01"
+        emulator.terminate()
+        emulator.wait(10)
+    assert sum(block.count * len(block.body) for block in execution.read(out, listing, "loop").blocks) == 22
 
 
 def instructions(text: str) -> list[Instruction]:

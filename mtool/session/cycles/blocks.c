@@ -70,7 +70,6 @@ static FILE *out;
 static struct block *blocks;
 static struct block *before;
 static bool active;
-static unsigned long call;
 static unsigned long calls;
 static unsigned long started;
 static unsigned long ended;
@@ -119,7 +118,7 @@ static void on_block(unsigned int cpu, void *data)
         started++;
     }
     if (active) {
-        call = block->inside ? 0 : calls;
+        unsigned long call = block->inside ? 0 : calls;
         if (block->newest == NULL || block->newest->call != call) {
             struct tally *tally = zeroed(sizeof *tally);
             tally->call = call;
