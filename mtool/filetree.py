@@ -83,7 +83,7 @@ def write(tree: FileTree, folder: Path, *, marker: str, keep: tuple[str, ...] = 
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             for path in tree:
-                _write_file(aside / path, tree[path])
+                write_file(aside / path, tree[path])
             aside.chmod(0o755)
             if folder.exists():
                 folder.rmdir()
@@ -107,12 +107,17 @@ def write(tree: FileTree, folder: Path, *, marker: str, keep: tuple[str, ...] = 
     for path in tree:
         target = folder / path
         if not target.is_file() or target.read_bytes() != tree[path]:
-            _write_file(target, tree[path])
+            write_file(target, tree[path])
             changed = True
     return changed
 
 
-def _write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file aside and rename it into place; its folder is created if missing.
+
+    Raises:
+        OSError: it can't be written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.new")
     aside.write_bytes(data)

@@ -86,22 +86,12 @@ def verify(
 
 
 def _print_layers(out: Output, report: Layers, board: str) -> None:
-    rows = []
-    found = []
-    for layer in report.layers:
-        operator, difference = layer.operator, layer.difference
-        rows.append([str(operator.index), operator.label, operator.shape, operator.schedule, _verdict(layer)])
-        found.append(
-            {
-                "index": operator.index,
-                "name": operator.name,
-                "tensor": layer.tensor,
-                "schedule": operator.schedule,
-                "ties": layer.ties,
-                "difference": None if difference is None else dataclasses.asdict(difference),
-            }
-        )
-    out.result({"board": board, "ok": not report.diverging, "samples": report.samples, "layers": found})
+    rows = [
+        [str(operator.index), operator.label, operator.shape, operator.schedule, _verdict(layer)]
+        for layer in report.layers
+        for operator in [layer.operator]
+    ]
+    out.result({"board": board, **report.as_json()})
     out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
     report.check()
     out.text(report.summary())

@@ -5,6 +5,7 @@ from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_head
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, bench_layers, verify_layers
+from mtool.workflow.reporting import Report, report
 from mtool.workflow.stages import (
     Model,
     Options,
@@ -28,6 +29,7 @@ __all__ = [
     "Prepared",
     "Ran",
     "Ready",
+    "Report",
     "bench",
     "bench_layers",
     "build_model",
@@ -45,6 +47,7 @@ __all__ = [
     "part_headings",
     "part_rows",
     "prepare",
+    "report",
     "run",
     "verify",
     "verify_layers",

@@ -1,8 +1,9 @@
 """Compare every tensor that a device computes with the model's own, and profile every operator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,6 +68,21 @@ class Layers:
         if ties:
             parts.append(f"but for {count(ties, 'element')} halfway between two steps")
         return f"{', '.join(parts)}, over {count(self.samples, 'sample')}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values."""
+        rows = [
+            {
+                "index": layer.operator.index,
+                "name": layer.operator.name,
+                "tensor": layer.tensor,
+                "schedule": layer.operator.schedule,
+                "ties": layer.ties,
+                "difference": None if layer.difference is None else asdict(layer.difference),
+            }
+            for layer in self.layers
+        ]
+        return {"ok": not self.diverging, "samples": self.samples, "reference": self.reference, "layers": rows}
 
     def check(self) -> None:
         """Raise unless every operator is within its tolerance.

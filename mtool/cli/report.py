@@ -1,0 +1,53 @@
+"""`mtool report`: a model on a board on one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool import filetree, workflow
+from mtool.cli import parameters
+from mtool.cli.output import Output
+from mtool.errors import UsageError
+
+
+def report(
+    out: Output,
+    model: parameters.ModelFile,
+    board: parameters.BoardName = parameters.HOST,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where to write the page.")
+    ] = Path("report.html"),
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Inputs to compare the operators on.")] = 4,
+    seed: parameters.Seed = 0,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
+    output_dir: parameters.OutputDir = None,
+    io: parameters.Io = "arena",
+    dim: parameters.Dims = None,
+    const: parameters.Constants = None,
+    template: parameters.TemplateName = "",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the template; may be repeated."),
+    ] = None,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+) -> None:
+    """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
+    found = workflow.report(
+        model,
+        board=board,
+        samples=samples,
+        seed=seed,
+        repeat=repeat,
+        folder=output_dir,
+        options=parameters.options(io, dim, template, option, const),
+        port=port,
+        probe=probe,
+    )
+    try:
+        filetree.write_file(output, found.as_html().encode())
+    except OSError as failed:
+        raise UsageError(f"{output} can't be written", details=[failed.strerror or str(failed)]) from None
+    out.result({"page": str(output), **found.as_json()})
+    out.text(str(output))

@@ -1,0 +1,213 @@
+"""What is known of a model on a board, for one page: memory, time, flash, numbers, and where it would fit."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+
+from mtool import __version__, session
+from mtool.boards import Board, load_all
+from mtool.build import measure
+from mtool.compiler import Fit, check_model
+from mtool.errors import BuildError
+from mtool.manifest import Manifest
+from mtool.session.layers import Profile
+from mtool.workflow import samples as sampling
+from mtool.workflow import wording
+from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.layers import Layers, verify_layers
+from mtool.workflow.stages import Options, build_model, compile
+
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes of the arena and the operators during which they are taken.
+
+    Attributes:
+        label: what lies there.
+        kind: an input, an output, a result of an operator for a later one, or an operator's scratch.
+        offset: from the arena's start, in bytes.
+        bytes: how many.
+        first: the operator that writes it; -1: the caller.
+        last: the last operator that reads it; the number of operators: the caller.
+    """
+
+    label: str
+    kind: Literal["input", "output", "between", "scratch"]
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A C function of the model: its bytes of code, and the operators that it computes."""
+
+    name: str
+    bytes: int
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A model on a board. `layers` is None where there is nothing to compare with; `missing` says why."""
+
+    manifest: Manifest
+    board: Board
+    cost: Cost
+    profile: Profile
+    memory: tuple[Block, ...]
+    functions: tuple[Function, ...]
+    other_code_bytes: int
+    layers: Layers | None
+    missing: str
+    fits: tuple[Fit, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "mtool_version": __version__,
+            "model": self.manifest.model,
+            "board": self.board.name,
+            "cost": self.cost.as_json(),
+            "profile": self.profile.as_json(),
+            "arena": {
+                "bytes": self.manifest.arena_bytes,
+                "bound_bytes": self.manifest.arena_bound_bytes,
+                "blocks": [dataclasses.asdict(block) for block in self.memory],
+            },
+            "flash": {
+                "functions": [dataclasses.asdict(function) for function in self.functions],
+                "other_code_bytes": self.other_code_bytes,
+                "constants": {operator.name: operator.constant_bytes for operator in self.manifest.operators},
+            },
+            "layers": None if self.layers is None else self.layers.as_json(),
+            "fits": [{**dataclasses.asdict(fit), "fits": fit.fits} for fit in self.fits],
+        }
+
+    def as_html(self) -> str:
+        """Return the report as one page that needs nothing beside it."""
+        environment = jinja2.Environment(
+            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        environment.filters |= {"kilobytes": wording.kilobytes, "amount": wording.amount}
+        template = environment.from_string(_TEMPLATE.read_text())
+        return template.render(report=self, version=__version__, pieces=self._pieces())
+
+    def _pieces(self) -> list[dict[str, Any]]:
+        """Return the memory map in the percentages of its picture: time goes right, addresses go up."""
+        steps = len(self.manifest.operators) + 2
+        whole = max(self.manifest.arena_bytes, 1)
+        return [
+            {
+                "block": block,
+                "x": 100 * (block.first + 1) / steps,
+                "width": 100 * (block.last - block.first + 1) / steps,
+                "y": 100 - 100 * (block.offset + block.bytes) / whole,
+                "height": 100 * block.bytes / whole,
+            }
+            for block in self.memory
+        ]
+
+
+def report(
+    path: str | Path,
+    *,
+    board: str | Board,
+    samples: int = 4,
+    seed: int = 0,
+    repeat: int = 3,
+    folder: Path | None = None,
+    options: Options | None = None,
+    port: str = "",
+    probe: str = "",
+) -> Report:
+    """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
+
+    Args:
+        path: the ONNX model.
+        board: a board or its name.
+        samples: inputs to compare the operators on.
+        seed: of these.
+        repeat: inferences, over which each time's median is taken.
+        folder: the project folder; default: build/<model>-<board>.
+        options: how to compile and which template to use.
+        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
+        probe: the USB serial number of the board or its probe, or the beginning of it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    chosen = options or Options()
+    prepared = build_model(compile(path, board=board, options=chosen), folder, kinds=ALL_KINDS)
+    manifest = prepared.manifest
+    with session.open(prepared.folder, port=port, probe=probe) as device:
+        (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
+        cost = cost_of(prepared, device, inputs, repeat=repeat)
+        profile = device.profile(inputs, repeat=repeat)
+    layers, missing = None, ""
+    try:
+        layers = verify_layers(
+            path, board=board, samples=samples, seed=seed, folder=folder, options=chosen, port=port, probe=probe
+        )
+    except BuildError as absent:  # onnxruntime is not installed
+        missing = absent.what
+    sizes = measure(prepared.built.firmware[STANDALONE], manifest).functions
+    functions = _functions(manifest, sizes)
+    return Report(
+        manifest=manifest,
+        board=prepared.board,
+        cost=cost,
+        profile=profile,
+        memory=memory_map(manifest),
+        functions=functions,
+        other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
+        layers=layers,
+        missing=missing,
+        fits=check_model(Path(path), list(load_all().values()), chosen.dims, chosen.constants).fits,
+    )
+
+
+def _functions(manifest: Manifest, sizes: dict[str, int]) -> tuple[Function, ...]:
+    users: dict[str, list[int]] = {}
+    for operator in manifest.operators:
+        users.setdefault(operator.function, []).append(operator.index)
+    found = [Function(name, sizes.get(name, 0), tuple(numbers)) for name, numbers in users.items()]
+    return tuple(sorted(found, key=lambda function: -function.bytes))
+
+
+def memory_map(manifest: Manifest) -> tuple[Block, ...]:
+    """Return what lies in the arena, where and when, from the operands of the operators."""
+    end = len(manifest.operators)
+    blocks: list[Block] = []
+    at: dict[int, int] = {}  # offset -> the block that was written there last
+
+    def begin(block: Block) -> None:
+        at[block.offset] = len(blocks)
+        blocks.append(block)
+
+    for tensor in manifest.inputs:
+        if tensor.arena_offset is not None:
+            begin(Block(tensor.name, "input", tensor.arena_offset, tensor.bytes, -1, -1))
+    for operator in manifest.operators:
+        for operand in operator.reads:
+            if operand.memory == "arena" and operand.offset in at:
+                number = at[operand.offset]
+                blocks[number] = dataclasses.replace(blocks[number], last=operator.index)
+        if operator.scratch_bytes:
+            scratch = (operator.scratch_offset, operator.scratch_bytes, operator.index, operator.index)
+            blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
+        for operand in operator.writes:
+            if operand.memory == "arena":
+                label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
+                begin(Block(label, "between", operand.offset, operand.bytes, operator.index, operator.index))
+    for tensor in manifest.outputs:
+        if tensor.arena_offset is not None and tensor.arena_offset in at:
+            number = at[tensor.arena_offset]
+            blocks[number] = dataclasses.replace(blocks[number], kind="output", label=tensor.name, last=end)
+    return tuple(blocks)
