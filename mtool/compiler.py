@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from mtool import codegen, frontend, passes
 from mtool.boards import Board
@@ -17,6 +18,8 @@ from mtool.plan import make_plan
 from mtool.plan.plan import Io
 
 log = logging.getLogger(__name__)
+
+Role = Literal["weights", "arena"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,28 @@ class Fit:
     @property
     def fits(self) -> bool:
         """Whether both fit, with `CODE_RESERVE_BYTES` of flash left for code."""
-        flash = self.flash_limit_bytes is None or self.flash_bytes + CODE_RESERVE_BYTES <= self.flash_limit_bytes
-        return flash and (self.ram_limit_bytes is None or self.ram_bytes <= self.ram_limit_bytes)
+        return not self.lacking
+
+    @property
+    def lacking(self) -> dict[Role, int]:
+        """The bytes needed of each memory that is too small, by what it holds."""
+        needed: list[tuple[Role, int, int | None]] = [
+            ("weights", self.flash_bytes + CODE_RESERVE_BYTES, self.flash_limit_bytes),
+            ("arena", self.ram_bytes, self.ram_limit_bytes),
+        ]
+        return {role: count for role, count, limit in needed if limit is not None and count > limit}
+
+
+def fit_of(manifest: Manifest, board: Board) -> Fit:
+    """Compare what a compiled model needs with what a board has."""
+    flash, ram = board.memory_for("weights"), board.memory_for("arena")
+    return Fit(
+        board.name,
+        manifest.constant_bytes,
+        flash.size if flash else None,
+        manifest.arena_bytes,
+        ram.size if ram else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +136,5 @@ def check_model(
         if target not in manifests:
             plan = make_plan(passes.run(graph, target), target)
             manifests[target] = codegen.generate(plan, path.name, file_hash(path))[1]
-        known = manifests[target]
-        flash, ram = board.memory_for("weights"), board.memory_for("arena")
-        fits.append(
-            Fit(
-                board.name,
-                known.constant_bytes,
-                flash.size if flash else None,
-                known.arena_bytes,
-                ram.size if ram else None,
-            )
-        )
+        fits.append(fit_of(manifests[target], board))
     return Report(next(iter(manifests.values())), tuple(fits))

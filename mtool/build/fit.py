@@ -59,13 +59,47 @@ def check(size: Size, manifest: Manifest) -> None:
         raise _error(missed, manifest)
 
 
+def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
+    """Return what to try with a model that does not fit a board.
+
+    Args:
+        manifest: the model's.
+        board: the board.
+        needed: bytes that are needed of each memory that is too small, by its name.
+    """
+    if not _is_float(manifest):
+        return "a smaller model would; so may a board with more memory: mtool boards"
+    estimates = {name: round(count - _saved(manifest, board, name)) for name, count in needed.items()}
+    sizes = " and ".join(f"{_bytes(count)} of {name}" for name, count in estimates.items())
+    if all(count <= board.memories[name].size for name, count in estimates.items()):
+        return f"an int8 version would need about {sizes}: mtool quantize {manifest.model_file} --data DIR"
+    return f"even an int8 version would need about {sizes}; a board with more memory may do: mtool boards"
+
+
+# What of a float model's bytes its int8 version has: a quarter, and for each channel an int32 bias and a scale.
+_INT8_CONSTANTS = 0.3
+_INT8_ARENA = 0.25
+
+
+def _is_float(manifest: Manifest) -> bool:
+    """Tell whether nearly all parameters are of four bytes."""
+    return manifest.constant_bytes >= 3.5 * manifest.parameters > 0
+
+
+def _saved(manifest: Manifest, board: Board, name: str) -> float:
+    """Return the bytes of a memory that an int8 version does not need, about."""
+    weights = manifest.constant_bytes * (1 - _INT8_CONSTANTS) if board.region_for("weights") == name else 0
+    return weights + (manifest.arena_bytes * (1 - _INT8_ARENA) if board.region_for("arena") == name else 0)
+
+
 def _error(missed: Mapping[str, int], manifest: Manifest) -> FitError:
     assert manifest.project is not None
     board = manifest.project.board
+    needed = {name: board.memories[name].size + count for name, count in missed.items()}
     return FitError(
         f"{manifest.model_file} does not fit {board.name}",
         details=[_line(board, name, missed.get(name, 0), manifest) for name in board.memories],
-        hint="a smaller or quantised model would; so may a board with more memory: mtool boards",
+        hint=advice(manifest, board, needed),
     )
 
 

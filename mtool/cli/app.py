@@ -24,6 +24,7 @@ from mtool.cli.demo import demo
 from mtool.cli.doctor import doctor
 from mtool.cli.flash import flash
 from mtool.cli.output import Output
+from mtool.cli.quantize import quantize
 from mtool.cli.report import report
 from mtool.cli.run import run
 from mtool.cli.verify import verify
@@ -33,6 +34,7 @@ COMMANDS: Sequence[Callable[..., None]] = (
     doctor,
     boards,
     check,
+    quantize,
     compile,
     build,
     flash,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from mtool import boards as known
+from mtool.build.fit import advice
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.compiler import Fit, check_model
@@ -53,7 +54,7 @@ def check(
         raise FitError(
             f"{model.name} does not fit {', '.join(fit.board for fit in lacking)}",
             details=[line for fit in lacking for line in _lines(fit)],
-            hint="a smaller or quantised model would; so may a board with more memory: mtool boards",
+            hint=_hint(report.manifest, lacking[0]),
         )
 
 
@@ -75,6 +76,12 @@ def _print_model(out: Output, manifest: Manifest) -> None:
 
 def _of(needed: int, there: int | None) -> str:
     return wording.kilobytes(needed) + (f" of {wording.kilobytes(there)}" if there is not None else "")
+
+
+def _hint(manifest: Manifest, fit: Fit) -> str:
+    board = known.get(fit.board)
+    needed = {name: count for role, count in fit.lacking.items() if (name := board.region_for(role)) is not None}
+    return advice(manifest, board, needed)
 
 
 def _lines(fit: Fit) -> list[str]:

@@ -71,6 +71,21 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
 
 
+def read_bound(
+    path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None
+) -> onnx.ModelProto:
+    """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
+
+    Raises:
+        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        ModelError: the file is not a model, is malformed or has an unbound dimension.
+    """
+    model = read(path)
+    _fix_inputs(model, constants or {}, path.name)
+    _bind_dims(model, dims or {}, path.name)
+    return model
+
+
 def file_hash(path: Path) -> str:
     """Return the SHA-256 of a model file, 64 hex digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

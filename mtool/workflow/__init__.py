@@ -1,10 +1,12 @@
-"""What a user does with a model, whole: compile, build, run, verify, bench. The command line's twin in Python."""
+"""What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin."""
 
+from mtool.workflow.calibration import Pixels
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, bench_layers, verify_layers
+from mtool.workflow.quantisation import Quantised, Scheme, quantize
 from mtool.workflow.reporting import Report, report
 from mtool.workflow.stages import (
     Model,
@@ -26,10 +28,13 @@ __all__ = [
     "Layers",
     "Model",
     "Options",
+    "Pixels",
     "Prepared",
+    "Quantised",
     "Ran",
     "Ready",
     "Report",
+    "Scheme",
     "bench",
     "bench_layers",
     "build_model",
@@ -47,6 +52,7 @@ __all__ = [
     "part_headings",
     "part_rows",
     "prepare",
+    "quantize",
     "report",
     "run",
     "verify",

@@ -1,0 +1,135 @@
+"""`mtool quantize`: a float model becomes one of 8-bit integers."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mtool import workflow
+from mtool.cli import parameters
+from mtool.cli.output import Output, table
+from mtool.workflow import Pixels, Quantised, Scheme, wording
+from mtool.workflow.footprint import side_by_side
+from mtool.workflow.quantisation import Integer, Method
+
+_WORST = 5  # layers that are printed
+_PIXELS = Pixels()
+
+
+def quantize(
+    out: Output,
+    model: parameters.ModelFile,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="DIR|X.npz|X.npy",
+            help="What calibrates it: samples of the inputs, or a folder of .npy files or images.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUT.onnx",
+            help="The file to write; default: <model>_int8.onnx here.",
+            show_default=False,
+        ),
+    ] = None,
+    board: parameters.BoardName = parameters.HOST,
+    method: Annotated[Method, typer.Option("--method", help="How an activation's range is found.")] = "minmax",
+    activations: Annotated[Integer, typer.Option("--activations", help="The type of activations.")] = "int8",
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="Activations have no offset.")] = False,
+    per_tensor: Annotated[
+        bool, typer.Option("--per-tensor", help="One weight scale a tensor, not one for each output channel.")
+    ] = False,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="NODE", help="Leave it float; may be repeated.", show_default=False),
+    ] = None,
+    integer_io: Annotated[
+        bool, typer.Option("--integer-io", help="The inputs and outputs become integers too: a smaller arena.")
+    ] = False,
+    scale: Annotated[float, typer.Option("--scale", help="Of images: value = pixel * SCALE + OFFSET.")] = _PIXELS.scale,
+    offset: Annotated[float, typer.Option("--offset", help="Of images.")] = _PIXELS.offset,
+    evaluate: Annotated[
+        Path | None,
+        typer.Option(
+            "--evaluate",
+            metavar="DIR|X.npz|X.npy",
+            help="Other data to compare the two models over; default: --data.",
+            show_default=False,
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            metavar="L.npy|L.txt",
+            help="The class of each sample that is compared; default: `labels` in the .npz.",
+            show_default=False,
+        ),
+    ] = None,
+    dim: parameters.Dims = None,
+    const: parameters.Constants = None,
+) -> None:
+    """Make a float model one of 8-bit integers, and tell what that loses and saves.
+
+    The ranges of its activations come from --data; the result is an ONNX model in QDQ form.
+    """
+    quantised = workflow.quantize(
+        model,
+        data,
+        output=output,
+        board=board,
+        scheme=Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
+        evaluate=evaluate,
+        labels=labels,
+        pixels=Pixels(scale, offset),
+        options=parameters.options("arena", dim, "", None, const),
+    )
+    out.result({**dataclasses.asdict(quantised), "path": str(quantised.path)})
+    _print(out, quantised)
+
+
+def _print(out: Output, done: Quantised) -> None:
+    over = wording.count(done.compared_over, "sample")
+    out.text("", f"difference from the float model over {over}")
+    rows = [
+        [f"  {one.name}", f"{one.max_abs:.4g}", f"{one.mean_abs:.4g}", decibels(one.sqnr_db), cosine(one.cosine)]
+        for one in done.outputs
+    ]
+    out.text(table(("  output", "max abs", "mean abs", "SQNR", "cosine"), rows, right=(1, 2, 3, 4)))
+    classes = done.classes
+    if classes is not None and classes.right_before is not None and classes.right_after is not None:
+        before, after = (wording.share(right, classes.samples) for right in (classes.right_before, classes.right_after))
+        out.text(f"  top-1 right: {before} before, {after} after")
+    if classes is not None:
+        out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
+    worst = done.layers[:_WORST]
+    if worst:
+        out.text("", f"worst of {wording.count(len(done.layers), 'layer')}; --exclude leaves one float")
+        # Not a table: a node's name may be of any length, and --exclude wants the whole.
+        out.text(f"  {'output SQNR':>11}  {'weights SQNR':>12}  {'operator':<12}  node")
+        for layer in worst:
+            sqnr, weights = decibels(layer.sqnr_db), decibels(layer.weights_sqnr_db)
+            out.text(f"  {sqnr:>11}  {weights:>12}  {layer.op:<12}  {layer.node}")
+    out.text("")
+    out.text(table((f"on {done.board}", "float", "quantised"), side_by_side(done.before, done.after), right=(1, 2)))
+    for label, one in (("float", done.before), ("quantised", done.after)):
+        if one.note:
+            out.text(f"  {label}: {one.note}")
+    out.text("", f"wrote {done.path}; try it: mtool verify {done.path} --board {done.board}")
+
+
+def decibels(value: float | None) -> str:
+    """Write a ratio in decibels; nothing where there is none."""
+    return "" if value is None else f"{value:.1f} dB"
+
+
+def cosine(value: float | None) -> str:
+    """Write a cosine; nothing where there is none."""
+    return "" if value is None else f"{value:.5f}"

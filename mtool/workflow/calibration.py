@@ -1,0 +1,152 @@
+"""Data that a model is calibrated with: samples of its inputs from NumPy files or images, and their labels."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtool.errors import BuildError, UsageError
+from mtool.manifest import Tensor
+from mtool.workflow import samples as sampling
+from mtool.workflow import wording
+from mtool.workflow.samples import Array, Sample
+
+log = logging.getLogger(__name__)
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
+_LABEL_NAMES = ("labels", "y0")
+_CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
+INSTALL = "pip install 'mtool[quantize]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """How an image's pixels (0 to 255) become values: value = pixel * scale + offset."""
+
+    scale: float = 1 / 255
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Samples in the order of the files, and the class of each where that is known."""
+
+    samples: tuple[Sample, ...]
+    labels: Array | None = None
+
+
+def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None, labels: Path | None = None) -> Data:
+    """Read samples of a model's inputs.
+
+    Args:
+        path: a .npz file (arrays by the input's name, or "x0"…, with a leading axis of samples; "labels", or a
+            "y0" of integers, are the classes), a .npy file, or a folder of .npy files and images in the order of
+            their names. Images are resized to the input, which is [1,height,width,channels] or
+            [1,channels,height,width] with 1 or 3 channels.
+        tensors: the model's inputs.
+        pixels: how pixels become values.
+        labels: a .npy file, or a text file of integers: the class of each sample.
+
+    Raises:
+        UsageError: something is missing, or has another shape or type than the model's.
+        BuildError: there are images, and Pillow is not installed.
+    """
+    found: Array | None = None
+    if path.is_dir():
+        read_samples = _folder(path, tensors, pixels or Pixels())
+    else:
+        read_samples = sampling.inputs_of(path, tensors)
+        arrays = sampling.read(path)
+        found = next((arrays[name] for name in _LABEL_NAMES if name in arrays and _are_labels(arrays[name])), None)
+    if labels is not None:
+        found = _labels_file(labels)
+    if found is not None and found.size != len(read_samples):
+        raise UsageError(
+            f"there are {wording.count(len(read_samples), 'sample')} and {wording.count(found.size, 'label')}",
+            details=[f"samples: {path}", f"labels: {labels or path}"],
+        )
+    return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+
+
+def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:
+    read_samples: list[Sample] = []
+    others = 0
+    for file in sorted(path.iterdir()):
+        suffix = file.suffix.lower()
+        if suffix == ".npy":
+            read_samples += sampling.inputs_of(file, tensors)
+        elif suffix in IMAGES:
+            read_samples.append(_image(file, tensors, pixels))
+        else:
+            others += 1
+    if not read_samples:
+        raise UsageError(
+            f"{path} holds no samples",
+            details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
+            hint="give a folder of such files, or a .npz file",
+        )
+    if others:
+        log.info("%d in %s left out: neither arrays nor images", others, path)
+    return read_samples
+
+
+def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
+    """Return an image as a sample of a model's only input."""
+    if len(tensors) != 1:
+        raise UsageError(
+            f"images can't be given to a model of {len(tensors)} inputs",
+            details=[f"{tensor.name} {wording.tensor(tensor)}" for tensor in tensors],
+            hint="give a .npz file with an array for each input",
+        )
+    (tensor,) = tensors
+    height, width, channels, is_last = _layout(tensor)
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise BuildError("Pillow is not installed", details=["it is what reads images"], hint=INSTALL) from None
+    try:
+        with Image.open(file) as opened:
+            resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
+    except (UnidentifiedImageError, OSError, ValueError) as refused:
+        raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
+    values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
+    dtype = np.dtype(tensor.dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    return {tensor.name: (values if is_last else values.transpose(2, 0, 1)).astype(dtype).reshape(tensor.shape)}
+
+
+def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:
+    """Return an image input's height, width, channels, and whether the channels come last."""
+    if len(tensor.shape) == 4 and tensor.shape[0] == 1:
+        _, first, second, third = tensor.shape
+        if third in _CHANNELS:
+            return first, second, third, True
+        if first in _CHANNELS:
+            return second, third, first, False
+    raise UsageError(
+        f"the input {tensor.name} is not an image",
+        details=[f"found     {wording.tensor(tensor)}", "expected  [1,height,width,1 or 3] or [1,1 or 3,height,width]"],
+        hint="give the samples as a .npz file",
+    )
+
+
+def _are_labels(array: Array) -> bool:
+    return array.dtype.kind in "iu" and array.ndim >= 1 and array.size == array.shape[0]
+
+
+def _labels_file(path: Path) -> Array:
+    try:
+        loaded: Any = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().replace(",", " ").split())
+        labels: Array = loaded.astype(np.int64)
+    except FileNotFoundError:
+        raise UsageError(f"--labels: {path} does not exist") from None
+    except (OSError, ValueError, UnicodeDecodeError):
+        raise UsageError(
+            f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
+        ) from None
+    return labels.reshape(-1)

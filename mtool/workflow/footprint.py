@@ -1,0 +1,83 @@
+"""What a compiled model takes of a board: measured on a built firmware where its toolchain is there."""
+
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool.build import measure
+from mtool.compiler import fit_of
+from mtool.errors import BuildError, FitError, UsageError
+from mtool.workflow import wording
+from mtool.workflow.cost import STANDALONE
+from mtool.workflow.stages import Model, build_model
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes and work of one model on one board.
+
+    file_bytes: the ONNX file.
+    macs: nominal multiply-accumulates.
+    constant_bytes: weights, biases, scales, tables.
+    arena_bytes: activations, inputs and outputs.
+    code_bytes: the standalone firmware without the constants; on the host the model's functions alone; None: not
+        built, for the reason that `note` gives.
+    fits: whether it fits the board; None: the board does not say how much it has.
+    """
+
+    file_bytes: int
+    macs: int
+    constant_bytes: int
+    arena_bytes: int
+    code_bytes: int | None
+    fits: bool | None
+    note: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def footprint_of(model: Model) -> Footprint:
+    """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
+    described, board = model.manifest, model.board
+    fits = fit_of(described, board).fits if board.memories else None
+    code: int | None = None
+    note = ""
+    with tempfile.TemporaryDirectory(prefix="mtool-footprint-") as folder:
+        try:
+            built = build_model(model, Path(folder) / model.default_folder().name, kinds=(STANDALONE,)).built
+            code = measure(built.firmware[STANDALONE], built.manifest).flash_code_bytes
+            fits = None if fits is None else True
+        except FitError as too_large:
+            fits, note = False, "; ".join(too_large.details)
+        except (BuildError, UsageError) as failed:
+            note = f"not built: {failed.what}"
+    return Footprint(
+        file_bytes=model.path.stat().st_size,
+        macs=described.macs,
+        constant_bytes=described.constant_bytes,
+        arena_bytes=described.arena_bytes,
+        code_bytes=code,
+        fits=fits,
+        note=note,
+    )
+
+
+def side_by_side(before: Footprint, after: Footprint) -> list[list[str]]:
+    """Return rows that put two footprints side by side: a label, and a figure of each."""
+    both = (before, after)
+    rows = [
+        ["file", *(wording.kilobytes(one.file_bytes) for one in both)],
+        ["MACs", *(wording.amount(one.macs) for one in both)],
+        ["flash: constants", *(wording.kilobytes(one.constant_bytes) for one in both)],
+        [
+            "flash: code",
+            *("not built" if one.code_bytes is None else wording.kilobytes(one.code_bytes) for one in both),
+        ],
+        ["RAM: arena", *(wording.kilobytes(one.arena_bytes) for one in both)],
+    ]
+    if any(one.fits is not None for one in both):
+        rows.append(["", *("fits" if one.fits else "DOES NOT FIT" for one in both)])
+    return rows

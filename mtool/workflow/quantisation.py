@@ -1,0 +1,284 @@
+"""Post-training quantisation: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
+
+onnxruntime.quantization does the work (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html):
+its optimiser prepares the model, its calibrators watch the activations, its quantiser writes the model.
+"""
+
+import contextlib
+import difflib
+import io
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx
+
+from mtool.boards import Board
+from mtool.errors import BuildError, ModelError, MtoolError, UsageError
+from mtool.frontend.onnx_file import read_bound
+from mtool.workflow import calibration, loss, reference, wording
+from mtool.workflow.calibration import Data, Pixels
+from mtool.workflow.footprint import Footprint, footprint_of
+from mtool.workflow.integer_io import make_integer_io
+from mtool.workflow.loss import Classes, LayerLoss, OutputLoss
+from mtool.workflow.samples import Sample
+from mtool.workflow.stages import Options, compile
+
+log = logging.getLogger(__name__)
+
+Method = Literal["minmax", "entropy", "percentile"]
+Integer = Literal["int8", "uint8"]
+OPSET = 17  # what older models are converted to; per-channel scales need 13
+_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How a model is quantised. Weights are int8 and symmetric.
+
+    method: how an activation's range is found: "minmax" takes all of it, "entropy" and "percentile" cut rare values.
+    activations: their type.
+    symmetric: the activations' zero point is the middle of their type's range.
+    per_channel: convolutions and matrix products have a weight scale for each output channel.
+    exclude: names of nodes that stay float.
+    integer_io: the inputs and outputs are integers too; their scales stand in the model.
+    """
+
+    method: Method = "minmax"
+    activations: Integer = "int8"
+    symmetric: bool = False
+    per_channel: bool = True
+    exclude: tuple[str, ...] = ()
+    integer_io: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """A quantised model: its file, what it was calibrated and compared with, what it loses and what it saves.
+
+    The worst of `layers` come first. `before` and `after` are of the board.
+    """
+
+    path: Path
+    board: str
+    calibrated_with: int
+    compared_over: int
+    outputs: tuple[OutputLoss, ...]
+    classes: Classes | None
+    layers: tuple[LayerLoss, ...]
+    before: Footprint
+    after: Footprint
+
+
+def quantize(
+    path: str | Path,
+    data: str | Path | Sequence[Sample],
+    *,
+    output: str | Path | None = None,
+    board: str | Board = "host",
+    scheme: Scheme | None = None,
+    evaluate: str | Path | None = None,
+    labels: str | Path | None = None,
+    pixels: Pixels | None = None,
+    options: Options | None = None,
+) -> Quantised:
+    """Quantise a float model to 8-bit integers, and tell what that loses and saves.
+
+    Args:
+        path: the ONNX model, of floats.
+        data: what calibrates it: a .npz or .npy file, a folder of .npy files or images
+            (`mtool.workflow.calibration.read`), or samples (dictionaries from input name to array).
+        output: the file to write; default: <model>_int8.onnx in the working folder.
+        board: a board or its name, for what is saved.
+        scheme: how to quantise.
+        evaluate: other data to compare the two models over; default: `data`.
+        labels: the class of each sample that is compared, as a .npy or text file; default: those in the data.
+        pixels: how the pixels of images become values.
+        options: symbolic dimensions, and inputs that are made constants.
+
+    Raises:
+        UsageError: the data does not suit the model, or the model is quantised already.
+        ModelError: the model can't be compiled or quantised.
+        BuildError: onnxruntime is not installed.
+    """
+    source, chosen, how = Path(path), options or Options(), scheme or Scheme()
+    target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
+    _check_target(target, source)
+    tools = _tools()
+    model = _float_model(source, chosen)
+    compiled = compile(source, board=board, options=chosen)
+    calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
+    comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
+    with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
+        folder = Path(name)
+        prepared, made = folder / "prepared.onnx", folder / target.name
+        start = time.monotonic()
+        with _as_model_errors(source.name):
+            _prepare(tools, model, prepared)
+            _check_excluded(prepared, how.exclude)
+            _quantise(tools, prepared, made, calibrating.samples, how)
+            log.info("  %-9s %4.1f s   %s", "quantise", time.monotonic() - start, _described(how, calibrating))
+            layers = loss.of_layers(tools.qdq_loss_debug, prepared, made, comparing.samples, folder)
+        before = reference.outputs(prepared, comparing.samples)
+        after = reference.outputs(made, comparing.samples)
+        if how.integer_io:
+            make_integer_io(made)
+        footprint_before = footprint_of(compiled)
+        # The values of its dimensions and constants are in the model now.
+        footprint_after = footprint_of(compile(made, board=board, options=replace(chosen, dims={}, constants={})))
+        _write(made, target)
+    return Quantised(
+        path=target,
+        board=compiled.board.name,
+        calibrated_with=len(calibrating.samples),
+        compared_over=len(comparing.samples),
+        outputs=loss.of_outputs(before, after),
+        classes=loss.of_classes(before, after, comparing.labels),
+        layers=layers,
+        before=footprint_before,
+        after=footprint_after,
+    )
+
+
+def _tools() -> Any:
+    """Return onnxruntime.quantization, with the modules of it that are used."""
+    try:
+        from onnxruntime import quantization
+        from onnxruntime.quantization import qdq_loss_debug, shape_inference
+    except ImportError:
+        raise BuildError(
+            "onnxruntime is not installed", details=["it is what quantises"], hint=calibration.INSTALL
+        ) from None
+    assert qdq_loss_debug and shape_inference
+    return quantization
+
+
+def _check_target(target: Path, source: Path) -> None:
+    if target.suffix != ".onnx":
+        raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise UsageError(f"{target} is the model itself", hint="give another file with -o")
+    if not target.parent.is_dir():
+        raise UsageError(f"{target}: there is no folder {target.parent}")
+
+
+def _float_model(source: Path, options: Options) -> onnx.ModelProto:
+    """Read a model as the quantiser wants it: fixed shapes, a name for each node, a new opset."""
+    model = read_bound(source, options.dims, options.constants)
+    there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
+    if there:
+        raise UsageError(
+            f"{source.name} is quantised already", details=[f"it has: {', '.join(there)}"], hint="give its float model"
+        )
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), OPSET)
+    if opset < OPSET - 4:
+        try:
+            model = onnx.version_converter.convert_version(model, OPSET)
+        except Exception as refused:  # the converter's own classes of errors share no base but this
+            raise ModelError(
+                f"{source.name} can't be converted from opset {opset} to {OPSET}", details=str(refused).splitlines()[:3]
+            ) from None
+    for number, node in enumerate(model.graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
+    return model
+
+
+def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | None, labels: str | Path | None) -> Data:
+    if isinstance(data, (str, Path)):
+        return calibration.read(Path(data), tensors, pixels=pixels, labels=None if labels is None else Path(labels))
+    if not data:
+        raise UsageError("there are no samples to calibrate with")
+    return Data(tuple(data))
+
+
+@contextlib.contextmanager
+def _as_model_errors(title: str) -> Iterator[None]:
+    """Keep what onnxruntime prints to itself, and turn its errors into ours."""
+    said = io.StringIO()
+    level = logging.root.level
+    try:
+        with contextlib.redirect_stdout(said):
+            logging.root.setLevel(logging.CRITICAL)  # it logs hints to the root logger
+            yield
+    except MtoolError:
+        raise
+    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
+        details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
+        raise ModelError(f"onnxruntime can't quantise {title}", details=details) from refused
+    finally:
+        logging.root.setLevel(level)
+
+
+def _prepare(tools: Any, model: onnx.ModelProto, prepared: Path) -> None:
+    """Write the model that is quantised: optimised, every tensor with its shape."""
+    # The shapes are numbers already: symbolic inference, which wants sympy, has nothing to add.
+    # It is given a file: from a model in memory it takes the data out.
+    bound = prepared.with_name("bound.onnx")
+    onnx.save(model, str(bound))
+    tools.shape_inference.quant_pre_process(str(bound), str(prepared), skip_symbolic_shape=True)
+
+
+def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
+    names = [node.name for node in onnx.load(str(prepared)).graph.node]
+    unknown = [name for name in excluded if name not in names]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], names, n=4, cutoff=0.3) or names[:4]
+        raise UsageError(
+            f"the model has no node {unknown[0]!r} to leave out",
+            details=[f"it has, among {len(names)}: {', '.join(near)}"],
+            hint="take a name from the list of layers that mtool quantize prints",
+        )
+
+
+def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme) -> None:
+    class Reader(tools.CalibrationDataReader):  # type: ignore[misc]  # a class of the module that is loaded late
+        def __init__(self) -> None:
+            self.samples = iter(samples)
+
+        def get_next(self) -> Sample | None:
+            return next(self.samples, None)
+
+    tools.quantize_static(
+        str(prepared),
+        str(made),
+        Reader(),
+        quant_format=tools.QuantFormat.QDQ,
+        per_channel=how.per_channel,
+        activation_type=tools.QuantType.QInt8 if how.activations == "int8" else tools.QuantType.QUInt8,
+        weight_type=tools.QuantType.QInt8,
+        nodes_to_exclude=list(how.exclude),
+        calibrate_method=tools.CalibrationMethod[_METHODS[how.method]],
+        extra_options={"ActivationSymmetric": how.symmetric, "WeightSymmetric": True},
+    )
+    model = onnx.load(str(made))
+    if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
+        ops = sorted({node.op_type for node in model.graph.node})
+        raise UsageError("the model has nothing that can be quantised", details=[f"its operators: {', '.join(ops)}"])
+    used = {node.domain or "" for node in model.graph.node}
+    imports = [entry for entry in model.opset_import if entry.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
+    onnx.save(model, str(made))
+
+
+def _write(made: Path, target: Path) -> None:
+    """Put the model into place: whole, or not at all."""
+    aside = target.with_name(f".{target.name}.new")
+    try:
+        aside.write_bytes(made.read_bytes())
+        aside.replace(target)
+    except OSError as refused:
+        aside.unlink(missing_ok=True)
+        raise UsageError(f"{target} can't be written", details=[str(refused)]) from None
+
+
+def _described(how: Scheme, data: Data) -> str:
+    scales = "per channel" if how.per_channel else "per tensor"
+    zero = "symmetric" if how.symmetric else "asymmetric"
+    count = wording.count(len(data.samples), "sample")
+    return f"{count}, {how.method}; activations {how.activations} {zero}; weights int8 {scales}"
