@@ -43,18 +43,23 @@ def _rows(data: Array) -> str:
     flat = data.reshape(-1)
     if dtype.is_half:
         dtype, flat = DType.UINT16, flat.view("uint16")
-    texts = (
-        [str(number) for number in flat.tolist()]
-        if dtype.is_integer and dtype.size < 4
-        else [literal(number, dtype).c for number in flat.tolist()]
-    )
-    texts = texts or ["0"]  # C has no empty arrays
+    texts = _texts(flat, dtype) or ["0"]  # C has no empty arrays
     width = max(map(len, texts)) + 2
     columns = max(1, (WIDTH - 4) // width)
     if columns > 8:
         columns -= columns % 8
     rows = [texts[start : start + columns] for start in range(0, len(texts), columns)]
     return "\n".join("    " + " ".join(f"{text},".rjust(width - 1) for text in row) for row in rows)
+
+
+def _texts(flat: Array, dtype: DType) -> list[str]:
+    """Return each element as C: what `literal` gives, by the million where it is a plain number."""
+    if dtype.is_integer and dtype.size < 4:
+        return [str(number) for number in flat.tolist()]
+    if dtype in (DType.FLOAT32, DType.FLOAT64) and np.isfinite(flat).all():
+        suffix = "f" if dtype is DType.FLOAT32 else ""
+        return [f"{number!s}{suffix}" for number in flat]
+    return [literal(number, dtype).c for number in flat.tolist()]
 
 
 def total_bytes(constants: Mapping[str, Array]) -> int:

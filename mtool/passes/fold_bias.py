@@ -23,38 +23,49 @@ def fold_bias(graph: Graph) -> Graph:
 
 
 def _folded(node: Node, rewriter: Rewriter) -> Node:
-    changed = node
+    """Fold one addend after the other."""
+    while True:
+        epilogue: Expr = node.attrs["epilogue"]
+        sums = dict.fromkeys(part for part in epilogue.walk() if part.op == "add")
+        steps = (_fold(part, node, rewriter) for part in sums if _is_only_use(part, epilogue))
+        folded = next((step for step in steps if step is not None), None)
+        if folded is None:
+            return node
+        node = folded
 
-    def fold(part: Expr) -> Expr:
-        nonlocal changed
-        if part.op != "add":
-            return part
-        for term, other in (part.args, part.args[::-1]):
-            addend = _vector(other, node, rewriter)
-            scale = _scale_of(term, node, rewriter)
-            if addend is None or scale is None:
+
+def _is_only_use(part: Expr, epilogue: Expr) -> bool:
+    """Tell whether the accumulator is used nowhere but in this sum, which may occur several times (x * sigmoid(x))."""
+    uses = sum(other.op == "acc" for other in epilogue.walk())
+    return uses == sum(other == part for other in epilogue.walk()) * sum(other.op == "acc" for other in part.walk())
+
+
+def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
+    """Return the node with the addend of a sum in its bias; None: the sum is of something else."""
+    for term, other in (part.args, part.args[::-1]):
+        addend = _vector(other, node, rewriter)
+        scale = _scale_of(term, node, rewriter)
+        if addend is None or scale is None:
+            continue
+        bias = rewriter.constants[node.inputs[2]]
+        attrs = dict(node.attrs)
+        if term.op == "acc":
+            data = (bias + addend).astype(np.float32)
+        else:
+            steps = addend.astype(np.float64) / scale
+            near = np.maximum(NEAR, ROUNDING * np.abs(steps))
+            if (np.abs(steps - np.rint(steps)) > near).any() or np.abs(steps).max(initial=0) > 2**30:
                 continue
-            bias = rewriter.constants[changed.inputs[2]]
-            if term.op == "acc":
-                data = (bias + addend).astype(np.float32)
-            else:
-                steps = addend.astype(np.float64) / scale
-                near = np.maximum(NEAR, ROUNDING * np.abs(steps))
-                if (np.abs(steps - np.rint(steps)) > near).any() or np.abs(steps).max(initial=0) > 2**30:
-                    continue
-                data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(np.int32)
-                attrs = {
-                    **changed.attrs,
-                    "acc_bound": changed.attrs["acc_bound"] + int(np.abs(steps).max(initial=0)) + 1,
-                }
-                changed = replace(changed, attrs=attrs)
-            name = rewriter.constant(f"{node.name}/bias", data)
-            changed = replace(changed, inputs=(*changed.inputs[:2], name, *changed.inputs[3:]))
-            return term
-        return part
+            data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(np.int32)
+            attrs["acc_bound"] += int(np.abs(steps).max(initial=0)) + 1
+        attrs["epilogue"] = _replaced(attrs["epilogue"], part, term)
+        name = rewriter.constant(f"{node.name}/bias", data)
+        return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))
+    return None
 
-    epilogue = node.attrs["epilogue"].rewrite(fold)
-    return replace(changed, attrs={**changed.attrs, "epilogue": epilogue})
+
+def _replaced(expr: Expr, part: Expr, by: Expr) -> Expr:
+    return expr.rewrite(lambda found: by if found == part else found)
 
 
 def _vector(expr: Expr, node: Node, rewriter: Rewriter) -> Array | None:

@@ -58,6 +58,23 @@ def test_conv(case: Any, bias: bool, tmp_path: Path) -> None:
     check(proto, {"x": floats(*x_shape)}, tmp_path)
 
 
+@pytest.mark.parametrize("ends", ["Gelu", "Swish", "before", "two biases"])
+def test_a_bias_that_is_used_more_than_once(ends: str, tmp_path: Path) -> None:
+    """The sum goes into the kernel's bias once, and only where nothing reads the product without it."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "b"], ["c"])]
+    if ends == "Gelu":
+        nodes += [helper.make_node("Gelu", ["c"], ["y"])]
+    elif ends == "Swish":
+        nodes += [helper.make_node("Sigmoid", ["c"], ["d"]), helper.make_node("Mul", ["c", "d"], ["y"])]
+    elif ends == "before":
+        nodes += [helper.make_node("Tanh", ["c"], ["d"]), helper.make_node("Add", ["a", "d"], ["y"])]
+    else:
+        nodes += [helper.make_node("Add", ["c", "b2"], ["d"]), helper.make_node("Softsign", ["d"], ["y"])]
+    constants = {"w": floats(6, 9), "b": floats(9), "b2": floats(9)}
+    proto = model(nodes, {"x": (F, (4, 6))}, ["y"], constants, opset=20)
+    check(proto, {"x": floats(4, 6)}, tmp_path)
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(
     "attrs",
