@@ -5,8 +5,8 @@
         outputs = device.run({"input": x})
         print(device.time(number=10, repeat=5))
 
-`prepare`, `run`, `verify`, `bench` and `check` do what the commands of those names do (`prepare` is `mtool build`,
-`flash_model` is `mtool flash`).
+`prepare`, `run`, `verify`, `bench`, `check` and `quantize` do what the commands of those names do (`prepare` is
+`mtool build`, `flash_model` is `mtool flash`).
 Errors are of the classes in mtool.errors.
 """
 

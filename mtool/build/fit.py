@@ -10,6 +10,7 @@ from mtool.manifest import Manifest
 
 _OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
 _ROLES = {"FLASH": "code", "RAM": "data"}  # the role of the memories in Zephyr's linker scripts
+_TOO_LARGE = re.compile(r"size of array .(\w+). is too large")  # more than the compiler's own address space: AVR
 _OUTSIDE = re.compile(r"address (0x[0-9a-f]+) of .* section .* is not within region")
 
 
@@ -17,7 +18,7 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
     """Return the error that a linker's output stands for, or None if no memory overflowed.
 
     Args:
-        output: what GNU ld wrote.
+        output: what GNU ld wrote, or the compiler of an arena that it can't address.
         manifest: the project's.
     """
     assert manifest.project is not None
@@ -35,6 +36,11 @@ def explain(output: str, manifest: Manifest) -> FitError | None:
         )
         if name:
             missed[name] = max(missed.get(name, 1), address - board.memories[name].base - board.memories[name].size)
+    if manifest.symbols.get("arena") in _TOO_LARGE.findall(output):  # nothing was linked: what the model alone needs
+        for role, count in (("weights", manifest.constant_bytes), ("arena", manifest.arena_bytes)):
+            name = board.region_for(role)
+            if name is not None and count > board.memories[name].size:
+                missed[name] = count - board.memories[name].size
     return _error(missed, manifest) if missed else None
 
 

@@ -1,8 +1,8 @@
 """What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin."""
 
-from mtool.workflow.calibration import Pixels
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
+from mtool.workflow.dataset import Pixels
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, bench_layers, verify_layers

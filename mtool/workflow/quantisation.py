@@ -20,8 +20,8 @@ import onnx
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, MtoolError, UsageError
 from mtool.frontend.onnx_file import read_bound
-from mtool.workflow import calibration, loss, reference, wording
-from mtool.workflow.calibration import Data, Pixels
+from mtool.workflow import dataset, loss, reference, wording
+from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
 from mtool.workflow.integer_io import make_integer_io
 from mtool.workflow.loss import Classes, LayerLoss, OutputLoss
@@ -92,7 +92,7 @@ def quantize(
     Args:
         path: the ONNX model, of floats.
         data: what calibrates it: a .npz or .npy file, a folder of .npy files or images
-            (`mtool.workflow.calibration.read`), or samples (dictionaries from input name to array).
+            (`mtool.workflow.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
         board: a board or its name, for what is saved.
         scheme: how to quantise.
@@ -152,7 +152,7 @@ def _tools() -> Any:
         from onnxruntime.quantization import qdq_loss_debug, shape_inference
     except ImportError:
         raise BuildError(
-            "onnxruntime is not installed", details=["it is what quantises"], hint=calibration.INSTALL
+            "onnxruntime is not installed", details=["it is what quantises"], hint=dataset.INSTALL
         ) from None
     assert qdq_loss_debug and shape_inference
     return quantization
@@ -190,7 +190,7 @@ def _float_model(source: Path, options: Options) -> onnx.ModelProto:
 
 def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | None, labels: str | Path | None) -> Data:
     if isinstance(data, (str, Path)):
-        return calibration.read(Path(data), tensors, pixels=pixels, labels=None if labels is None else Path(labels))
+        return dataset.read(Path(data), tensors, pixels=pixels, labels=None if labels is None else Path(labels))
     if not data:
         raise UsageError("there are no samples to calibrate with")
     return Data(tuple(data))

@@ -12,7 +12,7 @@ from onnx import helper
 
 import mtool
 from mtool.errors import BuildError, ModelError, UsageError
-from mtool.workflow import Pixels, Scheme, calibration
+from mtool.workflow import Pixels, Scheme, dataset
 from mtool.workflow.quantisation import Quantised
 
 pytest.importorskip("onnxruntime")
@@ -196,7 +196,7 @@ def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
     pixels = np.rint(x[0, 0] * 255).astype(np.uint8)
     image.fromarray(pixels).save(one / "a.png")
     tensors = mtool.compile(model, board="host").manifest.inputs
-    (read,) = calibration.read(one, tensors, pixels=Pixels(scale=2, offset=-3)).samples
+    (read,) = dataset.read(one, tensors, pixels=Pixels(scale=2, offset=-3)).samples
     assert read["x"].dtype == np.float32
     np.testing.assert_array_equal(read["x"], pixels.astype(np.float32).reshape(1, 1, 12, 12) * 2 - 3)
 
