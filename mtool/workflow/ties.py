@@ -55,13 +55,21 @@ class Ties:
             return None
         steps = np.zeros(operand.shape)
         for tensor, _, scale in nodes:
-            if tensor not in known or known[tensor].shape != known[operand.source.tensor].shape:
+            whole = known[operand.source.tensor].shape
+            if tensor not in known or _real(known[tensor].shape) != _real(whole):
                 continue
             places = known[tensor].astype(np.float64) / scale
             off = np.abs(places - np.floor(places) - 0.5)
             tied = off <= _NOISE * np.maximum(1.0, np.abs(places))
-            steps += moved(tied, operand.source.moves).reshape(operand.shape) * math.ceil(scale / own - 1e-6)
+            steps += moved(tied.reshape(whole), operand.source.moves).reshape(operand.shape) * math.ceil(
+                scale / own - 1e-6
+            )
         return steps
+
+
+def _real(shape: tuple[int, ...]) -> list[int]:
+    """Return the sizes that are not 1: a reshape may stand between two quantisations."""
+    return [size for size in shape if size != 1]
 
 
 def settle(expected: Array, actual: Array, steps: Array | None) -> tuple[Array, int]:
