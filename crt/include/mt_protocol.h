@@ -16,6 +16,8 @@
     X(MT_TIME,     0x06, "run the model or an operator several times, under the timer") \
     X(MT_STACK,    0x07, "tell how much stack the last CALL or TIME used")             \
     X(MT_RESET,    0x08, "leave the server")                                           \
+    X(MT_PING,     0x09, "answer, to tell that the device is there")                   \
+    X(MT_BYE,      0x0A, "end the session")                                            \
     X(MT_TIMER,    0x0B, "start or stop the timer")                                    \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
     X(MT_RUNNING,  0xF1, "an MT_CALL or MT_TIME has begun")                            \
@@ -44,6 +46,9 @@ enum {
 /* Hexadecimal digits of the build and of the model hash, and most bytes of the model's name, in HELLO's reply. */
 #define MT_HASH_DIGITS 16u
 #define MT_NAME_BYTES 31u
+
+/* Flags of HELLO. */
+#define MT_HELLO_TAKE_OVER 1u
 
 /* Which tensors an index counts. */
 #define MT_INPUTS 0u

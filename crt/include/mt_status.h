@@ -22,7 +22,8 @@
     X(MT_NOT_SUPPORTED,     11, "the platform has no such function")                   \
     X(MT_IO,                12, "the platform could not read or write")                \
     X(MT_MODEL,             13, "the model failed")                                    \
-    X(MT_STACK_OVERFLOW,    14, "the stack went over its end")
+    X(MT_STACK_OVERFLOW,    14, "the stack went over its end")                         \
+    X(MT_BUSY,              15, "another host has a session open")
 /* clang-format on */
 
 enum {

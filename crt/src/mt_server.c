@@ -23,6 +23,7 @@ static struct {
     uint8_t work_count;
     uint8_t statuses[MT_WINDOW_FRAMES]; /* of the frames before `expected`, by sequence number */
     uint8_t is_open;
+    uint8_t is_used;                    /* a request of the open session was executed */
     uint8_t is_rejecting;               /* RESEND was sent, and no frame in order has come since */
     uint8_t is_done;                    /* the host asked for a reset */
 } server;
@@ -50,6 +51,19 @@ static void put_hash(uint8_t *bytes, const char *digits)
     memset(bytes + count, '0', MT_HASH_DIGITS - count);
 }
 
+static void open_session(uint32_t nonce)
+{
+    uint64_t elapsed_ns;
+    (void)mt_port_timer_stop(&elapsed_ns); /* the session before may have broken off while it ran */
+    server.nonce = nonce;
+    server.session = (uint16_t)nonce;
+    server.expected = 0;
+    server.work_count = 0;
+    server.is_open = 1;
+    server.is_used = 0;
+    server.is_rejecting = 0;
+}
+
 static int32_t on_hello(const struct mt_frame *request)
 {
     uint8_t *reply = mt_link_payload(&server.link);
@@ -57,17 +71,18 @@ static int32_t on_hello(const struct mt_frame *request)
         return MT_OK; /* nobody to answer: without a nonce it is no HELLO of any version */
     }
     const uint32_t nonce = mt_get_u32(request->payload + 1);
+    const uint8_t flags = request->count > 5 ? request->payload[5] : 0;
+    reply[1] = MT_PROTOCOL_VERSION;
+    mt_put_u32(reply + 2, nonce);
     if (!server.is_open || nonce != server.nonce) { /* else it is a repetition, and the session goes on */
-        server.nonce = nonce;
-        server.session = (uint16_t)nonce;
-        server.expected = 0;
-        server.work_count = 0;
-        server.is_open = 1;
-        server.is_rejecting = 0;
+        if (server.is_open && server.is_used && (flags & MT_HELLO_TAKE_OVER) == 0) {
+            *reply = MT_BUSY;
+            return mt_link_send(&server.link, MT_HELLO | MT_REPLY, request->session, request->sequence, 6);
+        }
+        open_session(nonce);
     }
-    *reply++ = MT_OK;
-    *reply++ = MT_PROTOCOL_VERSION;
-    mt_put_u32(reply, server.nonce);
+    *reply = MT_OK;
+    reply += 2;
     mt_put_u16(reply + 4, (uint16_t)(server.link.packet < 0xFFFFu ? server.link.packet : 0xFFFFu));
     mt_put_u32(reply + 6, server.config->window_bytes);
     reply[10] = MT_WINDOW_FRAMES;
@@ -114,7 +129,9 @@ static int32_t find_bytes(const struct mt_frame *request, uint32_t length, uint8
     if (offset > tensor.bytes || length > tensor.bytes - offset) {
         return MT_BAD_RANGE;
     }
-    *bytes = (uint8_t *)tensor.data + (size_t)offset;
+    if (length > 0) { /* an empty tensor may be nowhere */
+        *bytes = (uint8_t *)tensor.data + (size_t)offset;
+    }
     return MT_OK;
 }
 
@@ -128,7 +145,7 @@ static int32_t on_write(const struct mt_frame *request, uint8_t *reply, size_t *
     }
     const size_t length = request->count - 6u;
     const int32_t status = find_bytes(request, (uint32_t)length, &bytes);
-    if (status == MT_OK) {
+    if (status == MT_OK && length > 0) {
         memcpy(bytes, request->payload + 6, length);
     }
     return status;
@@ -145,7 +162,7 @@ static int32_t on_read(const struct mt_frame *request, uint8_t *reply, size_t *c
         return MT_TOO_LARGE;
     }
     const int32_t status = find_bytes(request, length, &bytes);
-    if (status == MT_OK) {
+    if (status == MT_OK && length > 0) {
         memcpy(reply, bytes, length);
         *count = length;
     }
@@ -240,6 +257,23 @@ static int32_t on_reset(const struct mt_frame *request, uint8_t *reply, size_t *
     return MT_OK;
 }
 
+static int32_t on_ping(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    (void)request;
+    (void)reply;
+    (void)count;
+    return MT_OK;
+}
+
+static int32_t on_bye(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    (void)request;
+    (void)reply;
+    (void)count;
+    server.is_open = 0;
+    return MT_OK;
+}
+
 static handler *handler_of(uint8_t type)
 {
     switch (type) {
@@ -257,6 +291,10 @@ static handler *handler_of(uint8_t type)
         return on_stack;
     case MT_RESET:
         return on_reset;
+    case MT_PING:
+        return on_ping;
+    case MT_BYE:
+        return on_bye;
     case MT_TIMER:
         return on_timer;
     default:
@@ -304,8 +342,9 @@ static int32_t on_frame(const struct mt_frame *request)
     size_t count = 0;
     int32_t status;
     if (!server.is_open || request->session != server.session) {
-        *reply = MT_NO_SESSION; /* of an earlier session, or from before a reset */
-        return mt_link_send(&server.link, MT_RESEND, request->session, request->sequence, 1);
+        reply[0] = MT_NO_SESSION; /* of an earlier session, or from before a reset */
+        reply[1] = server.is_open;
+        return mt_link_send(&server.link, MT_RESEND, request->session, request->sequence, 2);
     }
     if (behind > MT_WINDOW_FRAMES) {
         return reject(MT_BAD_FRAME); /* one before it was lost */
@@ -315,6 +354,7 @@ static int32_t on_frame(const struct mt_frame *request)
         status = repeat(request, reply + 1, &count);
     } else {
         handler *const handle = handler_of(request->type);
+        server.is_used = 1;
         status = handle != NULL ? handle(request, reply + 1, &count) : MT_UNKNOWN_MESSAGE;
         server.statuses[request->sequence % MT_WINDOW_FRAMES] = (uint8_t)status;
         ++server.expected;

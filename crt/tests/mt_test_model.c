@@ -15,16 +15,20 @@
 #define TEST_MODEL_HASH "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #endif
 
+#ifndef TEST_LARGE_BYTES
+#define TEST_LARGE_BYTES 40000
+#endif
+
 /* What x0[0] can make it do: */
 enum { HANG = 123, LEAVE = 124, GO_DEEP = 125, LOG = 126, FAIL = 127 };
 
 static int8_t x0[300];
 static float x1[5];
-static uint8_t x2[40000];
+static uint8_t x2[TEST_LARGE_BYTES];
 static int32_t y0[300];
 static float y1[5];
 static uint32_t y2[1];
-static uint8_t y3[40000];
+static uint8_t y3[TEST_LARGE_BYTES];
 
 static const struct mt_tensor inputs[] = {{x0, sizeof x0}, {x1, sizeof x1}, {x2, sizeof x2}};
 static const struct mt_tensor outputs[] = {{y0, sizeof y0}, {y1, sizeof y1}, {y2, sizeof y2}, {y3, sizeof y3}};
@@ -63,7 +67,7 @@ static int32_t run(void)
     for (int32_t i = 0; i < 5; ++i) {
         y1[i] = x1[i] * 2.0f;
     }
-    for (int32_t i = 0; i < 40000; ++i) {
+    for (int32_t i = 0; i < TEST_LARGE_BYTES; ++i) {
         y3[i] = x2[i] ^ 0x5Au;
     }
     memset(x0, 0x11, sizeof x0);

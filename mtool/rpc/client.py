@@ -1,5 +1,6 @@
 """The client: what a device can be asked for, as plain functions."""
 
+import contextlib
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from mtool.rpc.window import Window, data_frames
 from mtool.transport import Transport
 
 HELLO_TIMEOUT_S = 10.0
+_BYE_S = 0.5
 
 
 class Client:
@@ -24,6 +26,7 @@ class Client:
         expected: the firmware that should answer; None: any.
         timeout_s: how long it may take to start and to answer.
         on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
+        take_over: open it even if another host, on another computer, has a session open with the device.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
@@ -36,11 +39,13 @@ class Client:
         expected: Expected | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
         on_fault: Callable[[Fault], MtoolError] = device_error,
+        take_over: bool = False,
     ) -> None:
         self._on_fault = on_fault
         self._name = transport.name
-        session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s)
+        session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
         self._window = Window(transport, session, self.hello, on_fault=on_fault)
+        self._is_open = True
 
     hello: Hello
     """What the device said of itself."""
@@ -142,9 +147,25 @@ class Client:
         self._check(reply)
         return protocol.read_stack(reply.payload)
 
+    def ping(self, timeout_s: float) -> None:
+        """Let the device answer; that it is there is all that it says.
+
+        Raises:
+            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+        """
+        self._window.ping(timeout_s)
+
     def reset(self) -> None:
         """Let the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
+        self._is_open = False
+
+    def close(self) -> None:
+        """End the session, so that another host may open one. May be called again, and when nobody answers any more."""
+        if self._is_open and self._window.is_intact:
+            with contextlib.suppress(MtoolError):
+                self._window.end(_BYE_S)
+        self._is_open = False
 
     def _writes(self, inputs: Sequence[bytes]) -> Iterator[Request]:
         for index, data in enumerate(inputs):
@@ -169,9 +190,10 @@ class Client:
         if reply.status == Status.MT_OK:
             return
         request = reply.request.type.name.removeprefix("MT_")
-        if reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW) and len(reply.payload) >= 6:
+        is_call = reply.request.type == Message.MT_CALL
+        has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
+        if has_failed and len(reply.payload) >= 6 and (is_call or reply.request.type == Message.MT_TIME):
             code = struct.unpack_from("<i", reply.payload)[0]
-            is_call = reply.request.type == Message.MT_CALL
             number = struct.unpack_from("<H", reply.payload if is_call else reply.request.payload, 4)[0]
             operator = None if number == protocol.NO_OPERATOR else number
             if reply.status == Status.MT_STACK_OVERFLOW:

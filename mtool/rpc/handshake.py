@@ -1,5 +1,6 @@
 """Open a session, and say what is wrong if that does not work."""
 
+import contextlib
 import secrets
 import struct
 import time
@@ -9,12 +10,15 @@ from mtool.errors import CommunicationError
 from mtool.rpc import protocol
 from mtool.rpc.framing import Decoder, Frame, encode
 from mtool.rpc.protocol import Hello, Message
+from mtool.rpc.status import Status, describe
 from mtool.transport import Transport
 
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 1.0
 _SHOWN_LINES = 5
 _HASH_DIGITS = 16  # of those that HELLO's reply has
+_USUAL_BAUDS = (115200, 9600, 57600, 230400, 460800, 921600, 1000000)
+_BAUD_S = 0.3  # to try another rate: at 9,600 baud HELLO and its reply take 0.12 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +30,18 @@ class Expected:
     build_hash: str
 
 
-def shake_hands(transport: Transport, *, expected: Expected | None, timeout_s: float) -> tuple[int, Hello]:
+def shake_hands(
+    transport: Transport, *, expected: Expected | None, timeout_s: float, take_over: bool = False
+) -> tuple[int, Hello]:
     """Open a session.
 
     Args:
         transport: the channel; what has arrived on it before is thrown away.
         expected: the firmware that should answer; None: any.
-        timeout_s: how long the device may take to start and to answer.
+        timeout_s: how long the device may take to start and to answer. Where nothing that can be read comes from a line
+            with a rate, other rates are tried after that, for 2 s in all.
+        take_over: open it even if the device has one open with another host. That is done anyway where no other
+            program can reach the device.
 
     Returns:
         The session's number, and what the device says of itself.
@@ -42,8 +51,24 @@ def shake_hands(transport: Transport, *, expected: Expected | None, timeout_s: f
     """
     nonce = secrets.randbits(32)
     session = nonce & 0xFFFF
-    request = encode(Frame(Message.MT_HELLO, session, 0, protocol.hello(nonce)))
+    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive)
+    request = encode(Frame(Message.MT_HELLO, session, 0, payload))
     decoder = Decoder()
+    reply = _ask(transport, request, nonce, decoder, timeout_s)
+    if reply is not None:
+        return session, _check(reply, transport.name, expected)
+    tail = decoder.tail
+    baud = transport.baud
+    if baud is not None and not _is_text(tail) and (other := _answering_baud(transport, baud, request, nonce)):
+        raise CommunicationError(
+            f"{transport.name} answers at {other:,} baud, not at {baud:,}",
+            hint=f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry",
+        )
+    raise _no_answer(transport.name, tail, timeout_s)
+
+
+def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
+    """Send HELLO until its reply comes, and return that one's payload; None: it has not come."""
     deadline = time.monotonic() + timeout_s
     wait_s = _FIRST_WAIT_S
     while (left := deadline - time.monotonic()) > 0:
@@ -53,13 +78,25 @@ def shake_hands(transport: Transport, *, expected: Expected | None, timeout_s: f
         while (left := wait_until - time.monotonic()) > 0:
             for frame in decoder.feed(transport.read(timeout_s=left)):
                 if frame is not None and _answers(frame, nonce):
-                    return session, _check(frame.payload, transport.name, expected)
-    raise _no_answer(transport.name, decoder.tail, timeout_s)
+                    return frame.payload
+    return None
 
 
 def _answers(frame: Frame, nonce: int) -> bool:
     at = protocol.NONCE_AT
     return frame.type == Message.MT_HELLO | protocol.REPLY and frame.payload[at : at + 4] == struct.pack("<I", nonce)
+
+
+def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int) -> int | None:
+    """Return the rate at which the device answers, of the usual ones; None: at none of them."""
+    for other in _USUAL_BAUDS:
+        if other == baud:
+            continue
+        with contextlib.suppress(CommunicationError):  # not every port has every rate
+            transport.set_baud(other)
+            if _ask(transport, request, nonce, Decoder(), _BAUD_S) is not None:
+                return other
+    return None
 
 
 def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
@@ -70,6 +107,13 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
             details=[f"here    version {protocol.VERSION}", f"device  version {version}"],
             hint="build the firmware with this mtool and flash it again",
         )
+    if payload[0] == Status.MT_BUSY:
+        raise CommunicationError(
+            f"{name} is in use: another host has a session open with it",
+            hint="end that one; if it is gone, reset the board, or mtool.session.open(..., take_over=True)",
+        )
+    if payload[0] != Status.MT_OK:
+        raise CommunicationError(f"{name} refuses to open a session", details=[describe(payload[0])])
     hello = protocol.read_hello(payload)
     if expected is None:
         return hello
@@ -90,16 +134,20 @@ def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:
     return hello
 
 
+def _is_text(data: bytes) -> bool:
+    text = data.decode("latin-1")
+    readable = sum(character.isprintable() or character in "\r\n\t\x1b" for character in text if ord(character) < 128)
+    return bool(data) and readable >= 0.9 * len(data)
+
+
 def _no_answer(name: str, tail: bytes, timeout_s: float) -> CommunicationError:
     if not tail:
         return CommunicationError(
             f"nothing answers: {name} sent no byte within {timeout_s:.3g} s",
             hint="is a firmware of mtool running there, and is this its port?",
         )
-    text = tail.decode("latin-1")
-    readable = sum(character.isprintable() or character in "\r\n\t\x1b" for character in text if ord(character) < 128)
-    if readable >= 0.9 * len(text):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if _is_text(tail):
+        lines = [line.strip() for line in tail.decode("latin-1").splitlines() if line.strip()]
         return CommunicationError(
             f"{name} prints text, but answers with no frame",
             details=["its last lines:", *(f"  {line}" for line in lines[-_SHOWN_LINES:])],

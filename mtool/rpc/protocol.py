@@ -15,12 +15,14 @@ ARENA = 2
 
 _WRITE = struct.Struct("<BBI")
 _READ = struct.Struct("<BBIH")
-_HELLO = struct.Struct("<BI")
+_HELLO = struct.Struct("<BIB")
 _HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
 _INFO_REPLY = struct.Struct("<IBB")
 _TIME_REPLY = struct.Struct("<iQ")
 _STACK_REPLY = struct.Struct("<I")
 _TIMER_REPLY = struct.Struct("<Q")
+_TAKE_OVER = 1
+_LEAST_PACKET_BYTES = 64
 
 NO_OPERATOR = 0xFFFF
 """In place of an operator's number: the model as a whole, or not known."""
@@ -44,6 +46,8 @@ class Message(IntEnum):
     MT_TIME = 0x06
     MT_STACK = 0x07
     MT_RESET = 0x08
+    MT_PING = 0x09
+    MT_BYE = 0x0A
     MT_TIMER = 0x0B
     MT_RESEND = 0xF0
     MT_RUNNING = 0xF1
@@ -110,18 +114,24 @@ class Info:
     tensor_bytes: tuple[int, ...]
 
 
-def hello(nonce: int) -> bytes:
-    """Return the payload that opens a session named by 32 random bits."""
-    return _HELLO.pack(VERSION, nonce)
+def hello(nonce: int, *, take_over: bool) -> bytes:
+    """Return the payload that opens a session named by 32 random bits, even if another is open with `take_over`."""
+    return _HELLO.pack(VERSION, nonce, _TAKE_OVER if take_over else 0)
 
 
 def read_hello(payload: bytes) -> Hello:
     """Read the reply to HELLO, of this version of the protocol.
 
     Raises:
-        CommunicationError: it is too short.
+        CommunicationError: it is too short, or no frame would fit into what it says.
     """
     _, version, _, packet, window, frames, build, model = _unpack(_HELLO_REPLY, payload, Message.MT_HELLO)
+    if packet < _LEAST_PACKET_BYTES or frames < 1:
+        raise CommunicationError(
+            "the device says that it takes no frames of a useful size",
+            details=[f"expected  {_LEAST_PACKET_BYTES} bytes or more", f"found     {packet} bytes, {frames} at a time"],
+            hint="is the firmware's RPC buffer large enough?",
+        )
     name = payload[_HELLO_REPLY.size :].decode(errors="replace")
     return Hello(
         version, packet, window, frames, build.decode("ascii", "replace"), model.decode("ascii", "replace"), name

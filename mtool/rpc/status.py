@@ -21,6 +21,7 @@ class Status(IntEnum):
     MT_IO = 12
     MT_MODEL = 13
     MT_STACK_OVERFLOW = 14
+    MT_BUSY = 15
 
 
 MEANINGS = {
@@ -39,6 +40,7 @@ MEANINGS = {
     Status.MT_IO: "the platform could not read or write",
     Status.MT_MODEL: "the model failed",
     Status.MT_STACK_OVERFLOW: "the stack went over its end",
+    Status.MT_BUSY: "another host has a session open",
 }
 
 

@@ -9,6 +9,7 @@ from mtool.errors import CommunicationError, MtoolError
 from mtool.rpc.fault import Fault, read_fault
 from mtool.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
 from mtool.rpc.protocol import REPLY, WRITE_BYTES, Hello, Message, Reply, Request
+from mtool.rpc.speed import Speed
 from mtool.rpc.status import Status
 from mtool.transport import Transport
 
@@ -16,6 +17,8 @@ log = logging.getLogger(__name__)
 device_log = logging.getLogger("mtool.device")
 
 _PATIENCE_S = 5.0  # without progress, besides the time of transfers and of the model
+_IDLE_S = 10.0  # after so long without a frame a session begins with PING
+_ALIVE_S = 3.0  # for the reply to it
 _FLOW_CONTROLLED_BYTES = 48 << 10  # on their way, where the device sets no limit: less than a pipe holds
 _RESEND_LOSSLESS_S = 0.5
 _RESEND_LEAST_S = 0.02
@@ -24,6 +27,8 @@ _RESEND_RUNNING_S = 0.25  # once the device has said that it runs the model
 _RESEND_RUNNING_MOST_S = 4.0
 _FIRST_DATA_BYTES = 512  # of a frame, where bytes may be lost: 96% of the line's rate, yet most frames arrive
 _LEAST_DATA_BYTES = 48
+_LEAST_FRAME_BYTES = 128  # on the line, should the window hold so many
+_FRAMES_IN_WINDOW = 3  # where bytes may be lost: while one is acknowledged, others keep the line busy
 _CALM_REPLIES = 64  # after so many without a loss, frames grow
 
 
@@ -66,12 +71,17 @@ class Window:
         self._progress_at = 0.0
         self._sent_at = 0.0
         self._wait_s = 0.0  # until the next repetition; 0: the first one's
+        self._heard_at = time.monotonic()  # of the last frame of this session
+        self._patience_least_s = _PATIENCE_S
+        self._speed = Speed(transport.bytes_per_second)
         self._probe_bytes = 0
         self._calm = 0
         self.resent = 0
         """Frames sent again since the session was opened."""
         self._window_bytes = hello.window_bytes or _FLOW_CONTROLLED_BYTES
-        encoded_most = min(hello.packet_bytes, self._window_bytes * 254 // 256 - 4)
+        together = 1 if transport.is_lossless else _FRAMES_IN_WINDOW
+        share = max(self._window_bytes // together, min(self._window_bytes, _LEAST_FRAME_BYTES))
+        encoded_most = min(hello.packet_bytes, share * 254 // 256 - 4)
         self._most_data = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
         self.data_bytes = self._most_data if transport.is_lossless else min(self._most_data, _FIRST_DATA_BYTES)
         """How many bytes of a tensor the next WRITE or READ should carry."""
@@ -88,11 +98,16 @@ class Window:
                 and the work of what is on its way can take.
         """
         if self._sent:
-            raise CommunicationError(f"the session with {self._transport.name} broke off", hint="open the device again")
+            raise CommunicationError(
+                f"the session with {self._transport.name} broke off", hint="open the device again, or reconnect"
+            )
+        if time.monotonic() - self._heard_at > _IDLE_S:
+            self.ping(_ALIVE_S)
         waiting = iter(requests)
         ahead = next(waiting, None)
         sequences: list[int] = []
         self._made_progress()
+        self._speed.begin()
         while ahead is not None or self._sent:
             burst = []
             while ahead is not None and (encoded := self._fits(ahead)) is not None:
@@ -102,6 +117,35 @@ class Window:
             self._write(burst)
             self._receive()
         return [self._replies.pop(sequence) for sequence in sequences]
+
+    def ping(self, timeout_s: float) -> None:
+        """Let the device answer, to tell that it is there.
+
+        Raises:
+            CommunicationError: it has not answered within `timeout_s`, or has lost the session.
+        """
+        self._ask(Message.MT_PING, timeout_s)
+
+    def end(self, timeout_s: float) -> None:
+        """End the session on the device.
+
+        Raises:
+            CommunicationError: the device has not answered within `timeout_s`, or knows of no session.
+        """
+        self._ask(Message.MT_BYE, timeout_s)
+
+    def _ask(self, message: Message, timeout_s: float) -> None:
+        self._heard_at = time.monotonic()  # no PING before it
+        self._patience_least_s = timeout_s
+        try:
+            self.exchange([Request(message)])
+        finally:
+            self._patience_least_s = _PATIENCE_S
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether each request has its reply, so that the session can go on."""
+        return not self._sent
 
     def _fits(self, request: Request) -> bytes | None:
         """Return the request's frame if there is room for it in the window."""
@@ -170,25 +214,24 @@ class Window:
 
     def _transfer_s(self) -> float:
         reply_bytes = sum(FRAME_BYTES + sent.request.reply_bytes for sent in self._sent.values())
-        return (self._bytes_sent() + reply_bytes) / self._transport.bytes_per_second
+        return (self._bytes_sent() + reply_bytes) / self._speed.bytes_per_second
 
     def _patience_s(self) -> float:
-        return _PATIENCE_S + 4 * self._transfer_s() + sum(sent.request.work_s for sent in self._sent.values())
+        return (
+            self._patience_least_s + 4 * self._transfer_s() + sum(sent.request.work_s for sent in self._sent.values())
+        )
 
     def _handle(self, frame: Frame) -> None:
         if frame.session != self._session:
             return  # a late frame of an earlier session
+        self._heard_at = time.monotonic()
         if frame.type == Message.MT_LOG:
             device_log.info("%s", frame.payload.decode(errors="replace"))
         elif frame.type == Message.MT_FAULT:
             raise self._on_fault(read_fault(frame.payload))
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
-                raise CommunicationError(
-                    f"{self._transport.name} has lost the session",
-                    details=["the device was reset, or another host has opened a session with it"],
-                    hint="open the device again",
-                )
+                raise self._no_session(is_open=frame.payload[1:2] == b"\1")
             self._lost()
             self._resend(list(self._sent.values()))
         elif (sent := self._sent.get(frame.sequence)) is not None:
@@ -201,10 +244,16 @@ class Window:
     def _take(self, frame: Frame, sent: _Sent) -> None:
         """Keep a reply. Older requests that have none were lost, or their replies were."""
         del self._sent[frame.sequence]
+        now = time.monotonic()
+        if sent.is_repeated or sent.request.work_s:
+            self._speed.begin()
+        else:
+            in_one_direction = max(len(sent.encoded), FRAME_BYTES + len(frame.payload))
+            self._speed.acknowledge(in_one_direction, now - max(self._progress_at, sent.sent_at))
         self._replies[frame.sequence] = Reply(sent.request, frame.payload[0], frame.payload[1:])
         self._made_progress()
         if not sent.is_repeated and not sent.request.work_s:
-            self._round_trip_s += (time.monotonic() - sent.sent_at - self._round_trip_s) / 8
+            self._round_trip_s += (now - sent.sent_at - self._round_trip_s) / 8
         self._calm += 1
         if self._calm >= _CALM_REPLIES:
             self._calm = 0
@@ -224,6 +273,18 @@ class Window:
             sent.is_repeated = True
         self.resent += len(lost)
         self._write([sent.encoded for sent in lost])
+
+    def _no_session(self, *, is_open: bool) -> CommunicationError:
+        name = self._transport.name
+        if is_open:
+            return CommunicationError(
+                f"another host has opened a session with {name}", hint="end that one, then open the device again"
+            )
+        return CommunicationError(
+            f"{name} was reset in the middle of the session",
+            details=["its firmware runs, and knows of no session"],
+            hint="open the device again, or reconnect",
+        )
 
     def _no_progress(self) -> CommunicationError:
         oldest = next(iter(self._sent.values()))

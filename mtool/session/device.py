@@ -2,14 +2,14 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from mtool.errors import UsageError
+from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected
 from mtool.session import calibration
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _CYCLES_PER_MAC = 200
 _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
+_ALIVE_S = 3.0
+_REOPEN_S = 0.2  # between two looks for a port that has gone
 _MOST_RUNS = (1 << 32) - 1
 _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
@@ -61,6 +63,8 @@ class Device:
         transport: the channel to the firmware; closed with the device.
         timeout_s: how long the firmware may take to start and to answer.
         serial_number: of the board or its probe, on USB; "": it has none.
+        reopen: starts the firmware or opens its port again, for `reconnect`.
+        take_over: open the session even if a host on another computer has one open.
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
@@ -72,22 +76,37 @@ class Device:
         work_s: seconds that an inference may take unless said otherwise, generously by its multiply-accumulates.
     """
 
-    def __init__(self, manifest: Manifest, transport: Transport, *, timeout_s: float, serial_number: str = "") -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        transport: Transport,
+        *,
+        timeout_s: float,
+        serial_number: str = "",
+        reopen: Callable[[], Transport] | None = None,
+        take_over: bool = False,
+    ) -> None:
         assert manifest.project is not None
         self.identity = f"{manifest.project.board.name} {serial_number}".strip()
         self.manifest = manifest
         self._transport = transport
         self._last_inputs: list[bytes] | None = None
         self.work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
+        self._timeout_s = timeout_s
+        self._reopen = reopen
+        self._open_session(take_over=take_over)
+
+    def _open_session(self, *, take_over: bool) -> None:
         start = time.monotonic()
+        project: Any = self.manifest.project
         try:
-            expected = Expected(manifest.model, manifest.model_hash, manifest.project.build_hash)
-            self.client = Client(transport, expected=expected, timeout_s=timeout_s)
+            expected = Expected(self.manifest.model, self.manifest.model_hash, project.build_hash)
+            self.client = Client(self._transport, expected=expected, timeout_s=self._timeout_s, take_over=take_over)
             self._granularity_ns = self.client.info().granularity_ns
         except BaseException:
-            transport.close()
+            self._transport.close()
             raise
-        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, transport.name, manifest.model)
+        log.info("open: %.2f s, %s runs %s", time.monotonic() - start, self._transport.name, self.manifest.model)
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None, in_steps: bool = True
@@ -219,13 +238,47 @@ class Device:
             timer_granularity_ns=self._granularity_ns,
         )
 
+    def is_alive(self, *, timeout_s: float = _ALIVE_S) -> bool:
+        """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
+        try:
+            self.client.ping(timeout_s)
+        except MtoolError:
+            return False
+        return True
+
     def reset(self) -> None:
         """Reset the device, which ends the session; a process or an emulator ends."""
         self.client.reset()
         self.close()
 
+    def reconnect(self) -> None:
+        """Open a session anew: after a reset, when the board was unplugged, when the emulator was killed.
+
+        A port that has gone is waited for as long as a firmware may take to start. What was written to the device is
+        lost.
+
+        Raises:
+            UsageError: this device was not opened by `open`, which knows how to do it again.
+            CommunicationError: nothing answers, or another firmware.
+            BoardError: the board is not attached any more.
+        """
+        if self._reopen is None:
+            raise UsageError("this device can't be opened again", hint="open it with mtool.open, or mtool.session.open")
+        self.close()
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._transport = self._reopen()
+                break
+            except (BoardError, CommunicationError):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_REOPEN_S)
+        self._open_session(take_over=False)
+
     def close(self) -> None:
         """End the session and let go of the device. May be called again."""
+        self.client.close()
         self._transport.close()
 
     @property

@@ -23,6 +23,7 @@ def open(
     probe: str = "",
     timeout_s: float = _TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
+    take_over: bool = False,
 ) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
@@ -33,6 +34,9 @@ def open(
         probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.
         emulator_arguments: further arguments of the board's emulator.
+        take_over: open the session even if a host on another computer has one open with the device, which then loses
+            it. On this computer a port has one user at a time, and what a program that crashed has left open is
+            taken over anyway.
 
     Raises:
         UsageError: the folder is no project, or its firmware is not built.
@@ -41,8 +45,19 @@ def open(
         CommunicationError: the firmware does not answer, or is another than mtool.json says.
     """
     described = manifest.load(Path(folder))
-    transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
-    return Device(described, transport, timeout_s=timeout_s, serial_number=serial_number)
+
+    def start() -> tuple[Transport, str]:
+        return _channel(Path(folder), described, port, probe, emulator_arguments)
+
+    transport, serial_number = start()
+    return Device(
+        described,
+        transport,
+        timeout_s=timeout_s,
+        serial_number=serial_number,
+        reopen=lambda: start()[0],
+        take_over=take_over,
+    )
 
 
 def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:

@@ -12,11 +12,16 @@ class Transport(ABC):
         name: what it leads to, for messages ("the emulator qemu-system-arm").
         bytes_per_second: the least that it moves in each direction; deadlines follow from it.
         is_lossless: nothing is ever lost or damaged, so that frames may be as large as the device takes.
+        is_exclusive: no other program can reach the device meanwhile, so that a session that is open there belongs to
+            nobody any more.
+        baud: bits per second, where that can be chosen; else None.
     """
 
     name: str
     bytes_per_second: float
     is_lossless: bool
+    is_exclusive: bool = True
+    baud: int | None = None
 
     @abstractmethod
     def write(self, data: bytes, *, timeout_s: float) -> None:
@@ -33,6 +38,14 @@ class Transport(ABC):
         Raises:
             CommunicationError: the channel was closed; the message says why, as far as it can be told.
         """
+
+    def set_baud(self, baud: int) -> None:
+        """Go on with another rate, where `baud` is not None; what has arrived is thrown away.
+
+        Raises:
+            CommunicationError: the channel was closed, or has no such rate.
+        """
+        raise NotImplementedError(f"{self.name} has no rate to choose")
 
     @abstractmethod
     def close(self) -> None:

@@ -16,13 +16,16 @@ from mtool.transport.base import Transport
 _CHUNK = 1 << 16
 _STDERR_LINES = 10
 _GRACE_S = 0.5
+# Waits for a line, which comes when the program has ended; the end of input comes if this process is gone before.
+_WATCHER = ("sh", "-c", 'read -r _ || kill -KILL "$1"', "sh")
 
 
 class ProcessTransport(Transport):
     """Start a program and speak to it through pipes.
 
     Its standard error goes to a file, the last lines of which stand in the message if the program
-    ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit.
+    ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit; and also
+    when this process is killed, by a watcher beside it, as a model that hangs does not notice that its input has ended.
 
     Args:
         argv: the program and its arguments.
@@ -49,7 +52,8 @@ class ProcessTransport(Transport):
             raise CommunicationError(
                 f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
             ) from None
-        self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
+        watcher = _watch(self._process)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._errors, watcher)
         assert self._process.stdin is not None and self._process.stdout is not None
         self._input = self._process.stdin.fileno()
         self._output = self._process.stdout.fileno()
@@ -133,7 +137,21 @@ def _command(argv: Sequence[str]) -> str:
     return "$ " + " ".join(argv)
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+def _watch(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
+    """Start a shell that kills the process should this one be killed; None where there is no shell."""
+    try:
+        return subprocess.Popen(
+            [*_WATCHER, str(process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+        )
+    except OSError:
+        return None
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes], watcher: subprocess.Popen[bytes] | None) -> None:
     assert process.stdin is not None and process.stdout is not None
     process.stdin.close()
     for stop in (process.terminate, process.kill):
@@ -143,5 +161,8 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         except subprocess.TimeoutExpired:
             stop()
     process.wait()
+    if watcher is not None:
+        with contextlib.suppress(OSError):
+            watcher.communicate(b"\n")
     process.stdout.close()
     errors.close()

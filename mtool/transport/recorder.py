@@ -21,6 +21,8 @@ class Recorder(Transport):
         self.name = inner.name
         self.bytes_per_second = inner.bytes_per_second
         self.is_lossless = inner.is_lossless
+        self.is_exclusive = inner.is_exclusive
+        self.baud = inner.baud
 
     def write(self, data: bytes, *, timeout_s: float) -> None:
         """Record and send."""
@@ -33,6 +35,11 @@ class Recorder(Transport):
         if data:
             self._record("<", data)
         return data
+
+    def set_baud(self, baud: int) -> None:
+        """Set the inner transport's rate."""
+        self._inner.set_baud(baud)
+        self.baud = self._inner.baud
 
     def close(self) -> None:
         """Close the inner transport."""

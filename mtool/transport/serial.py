@@ -6,6 +6,7 @@ from pathlib import Path
 import serial
 
 from mtool.errors import CommunicationError
+from mtool.locks import Lock
 from mtool.transport.base import Transport
 
 _CHUNK = 512  # bytes written between two looks at what has arrived
@@ -23,6 +24,7 @@ class SerialTransport(Transport):
         baud: bits per second.
 
     Raises:
+        BoardError: another mtool on this computer has it open; the message names the process.
         CommunicationError: there is no such port, it is in use, or may not be opened.
     """
 
@@ -30,13 +32,17 @@ class SerialTransport(Transport):
 
     def __init__(self, port: str, *, baud: int) -> None:
         self.name = f"the port {port}"
+        self.baud = baud
         self.bytes_per_second = baud / _BITS_PER_BYTE
+        self.is_exclusive = "://" not in port  # what is reached over a network, another computer may reach too
         self._arrived: list[bytes] = []
-        options = {} if "://" in port else {"exclusive": True}
+        options = {"exclusive": True} if self.is_exclusive else {}
+        self._lock = Lock(port)
         try:
             self._port = serial.serial_for_url(port, baudrate=baud, timeout=0, write_timeout=0, **options)
             self._port.reset_input_buffer()
         except (OSError, ValueError) as failed:  # serial.SerialException is an OSError
+            self._lock.release()
             raise CommunicationError(
                 f"{self.name} can't be opened", details=[_reason(failed)], hint=_hint(failed, port)
             ) from None
@@ -68,9 +74,21 @@ class SerialTransport(Transport):
         self._arrived.clear()
         return data
 
+    def set_baud(self, baud: int) -> None:
+        """Go on with another rate; what has arrived is thrown away."""
+        try:
+            self._port.baudrate = baud
+            self._port.reset_input_buffer()
+        except (OSError, ValueError, TypeError) as failed:
+            raise self._lost(failed) from None
+        self._arrived.clear()
+        self.baud = baud
+        self.bytes_per_second = baud / _BITS_PER_BYTE
+
     def close(self) -> None:
         """Close the port."""
         self._port.close()
+        self._lock.release()
 
     def _keep_what_arrived(self) -> None:
         while waiting := self._port.in_waiting:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, flash, manifest, session
+from mtool import boards, flash, locks, manifest, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.errors import FlashError, MtoolError
-from mtool.flash import Job, Runner, failures, halted, locks, ports
+from mtool.flash import Job, Runner, failures, halted, ports
 from mtool.flash.ports import Attached
 from mtool.manifest import Manifest
 from mtool.project import template
@@ -98,7 +98,7 @@ def flash_model(
         chosen.probe_version()  # before all the work
     model = compile(path, board=target, options=options)
     prepared = build_model(model, folder, kinds=(KIND,))
-    with locks.locked(device.probe or device.port if device else ""):
+    with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
             return _flash_emulator(model, prepared, chosen)
         flashed = _flash(prepared, chosen, device)

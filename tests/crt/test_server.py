@@ -51,8 +51,8 @@ class Server:
         assert frame is not None
         return frame
 
-    def hello(self, nonce: int = NONCE) -> Frame:
-        return self.ask(Message.MT_HELLO, 0, protocol.hello(nonce), session=nonce & 0xFFFF)
+    def hello(self, nonce: int = NONCE, *, take_over: bool = True) -> Frame:
+        return self.ask(Message.MT_HELLO, 0, protocol.hello(nonce, take_over=take_over), session=nonce & 0xFFFF)
 
     def read(self, sequence: int, kind: int, index: int, offset: int, length: int) -> bytes:
         reply = self.ask(Message.MT_READ, sequence, protocol.read(kind, index, offset, length).payload)
@@ -100,7 +100,7 @@ def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Serv
     assert runs_of(server, 1) == 1
     server.hello(0x77778888)
     late = server.ask(Message.MT_CALL, 2, RUN)
-    assert (late.type, late.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION]))
+    assert (late.type, late.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION, 1]))
     reply = server.ask(Message.MT_READ, 0, protocol.read(OUTPUTS, 2, 0, 4).payload, session=0x8888)
     assert reply.payload == bytes([Status.MT_OK, 1, 0, 0, 0])
 
@@ -109,7 +109,7 @@ def test_without_a_session_nothing_is_done() -> None:
     server = Server()
     with server.transport:
         reply = server.ask(Message.MT_CALL, 0, RUN)
-        assert (reply.type, reply.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION]))
+        assert (reply.type, reply.payload) == (Message.MT_RESEND, bytes([Status.MT_NO_SESSION, 0]))
         server.hello()
         assert runs_of(server, 0) == 0
 
@@ -296,7 +296,7 @@ def test_garbage_does_no_harm(buffer_bytes: int) -> None:
             server.send(bytes(0 if source.random() < zeros else source.randrange(1, 256) for _ in range(30_000)))
         server.send(b"\0")
         server.hello()
-        dear = (Message.MT_HELLO, Message.MT_RESET, Message.MT_TIME)
+        dear = (Message.MT_HELLO, Message.MT_RESET, Message.MT_BYE, Message.MT_TIME)
         kinds = [kind for kind in range(0x100) if kind not in dear]
         for sequence in range(4000):
             kind = source.choice([*kinds, *[Message.MT_WRITE, Message.MT_READ] * 100])

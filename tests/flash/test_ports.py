@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from mtool import locks
 from mtool.errors import BoardError, UsageError
-from mtool.flash import locks, ports
+from mtool.flash import ports
 from mtool.flash.ports import Attached, Wanted
 from tests.flash.jobs import BOARD
 
@@ -202,7 +203,7 @@ def test_a_watch_tells_what_comes_and_goes() -> None:
 def test_a_device_has_one_user_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     hold = ["with locks.locked('/dev/ttyACM7'):", "    print('held', flush=True)", "    sys.stdin.read()"]
-    program = "\n".join(["import sys", "from mtool.flash import locks", *hold])
+    program = "\n".join(["import sys", "from mtool import locks", *hold])
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(ports.__file__).parents[2])}
     holder = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment

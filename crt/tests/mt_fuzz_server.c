@@ -1,0 +1,244 @@
+/* libFuzzer: whatever comes over the line, the server touches no byte that is not its own, sends whole frames only,
+ * and runs the model no more often than it was asked to.
+ *
+ * An input's first byte says how the rest reaches the server:
+ *   even: as it is, bytes on the line
+ *   odd:  as records (what, length, bytes) of which frames are made, checksum and all, to come past the link */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mt_bytes.h"
+#include "mt_cobs.h"
+#include "mt_crc32.h"
+#include "mt_model.h"
+#include "mt_port.h"
+#include "mt_protocol.h"
+#include "mt_server.h"
+#include "mt_status.h"
+
+#define BUFFER_BYTES 512u
+#define MOST_RUNS 64u
+#define SESSION 0x1234u
+
+/* Records: frames of that type, in order, and these. */
+enum { RAW = 0xF0, REPEATED = 0xF1, AHEAD = 0xF2, OTHER_SESSION = 0xF3, OPEN = 0xF4 };
+
+#define CHECK(condition)                                                        \
+    do {                                                                        \
+        if (!(condition)) {                                                     \
+            abort();                                                            \
+        }                                                                       \
+    } while (0)
+
+static uint8_t wire[1u << 16];
+static size_t wire_end, wire_at, read_most;
+static uint32_t runs;
+static int is_running;
+
+static uint8_t input[100], arena[64];
+static uint32_t output[10];
+static const struct mt_tensor inputs[] = {{input, sizeof input}};
+static const struct mt_tensor outputs[] = {{output, sizeof output}, {NULL, 0}};
+
+static int32_t run(void)
+{
+    output[0] += input[0];
+    memset(input, 0x11, sizeof input);
+    return ++runs % MOST_RUNS == 0; /* fails now and then, so that a TIME of 4 billion runs ends */
+}
+
+static int32_t step(uint16_t number)
+{
+    CHECK(number < 3);
+    arena[number] = input[number];
+    return ++runs % MOST_RUNS == 0;
+}
+
+const struct mt_model mt_model = {
+    .name = "a name of more bytes than a reply to HELLO has room for",
+    .model_hash = "short",
+    .inputs = inputs,
+    .outputs = outputs,
+    .input_count = 1,
+    .output_count = 2,
+    .operator_count = 3,
+    .arena = arena,
+    .arena_bytes = sizeof arena,
+    .run = run,
+    .step = step,
+};
+
+int32_t mt_port_init(void)
+{
+    return MT_OK;
+}
+
+int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
+{
+    size_t most = capacity < read_most ? capacity : read_most;
+    CHECK(capacity > 0);
+    most = most < wire_end - wire_at ? most : wire_end - wire_at;
+    memcpy(bytes, wire + wire_at, most);
+    wire_at += most;
+    *count = most;
+    return most > 0 ? MT_OK : MT_IO;
+}
+
+/* What the server sends is one frame, whole, between two delimiters. */
+int32_t mt_port_write(const uint8_t *bytes, size_t count)
+{
+    uint8_t frame[BUFFER_BYTES];
+    size_t decoded = 0;
+    CHECK(count >= 2u + MT_FRAME_MIN_BYTES && count <= BUFFER_BYTES / 2u);
+    CHECK(bytes[0] == 0 && bytes[count - 1u] == 0);
+    CHECK(memchr(bytes + 1, 0, count - 2u) == NULL);
+    memcpy(frame, bytes + 1, count - 2u);
+    CHECK(mt_cobs_decode(frame, count - 2u, &decoded) == MT_OK && decoded >= MT_FRAME_MIN_BYTES);
+    decoded -= MT_FRAME_CRC_BYTES;
+    CHECK(mt_get_u32(frame + decoded) == mt_crc32(frame, decoded));
+    CHECK((frame[0] & MT_REPLY) != 0);
+    return MT_OK;
+}
+
+int32_t mt_port_timer_start(void)
+{
+    if (is_running) {
+        return MT_TIMER_RUNNING;
+    }
+    is_running = 1;
+    return MT_OK;
+}
+
+int32_t mt_port_timer_stop(uint64_t *elapsed_ns)
+{
+    *elapsed_ns = 0;
+    if (!is_running) {
+        return MT_TIMER_NOT_STARTED;
+    }
+    is_running = 0;
+    *elapsed_ns = runs;
+    return MT_OK;
+}
+
+uint32_t mt_port_timer_granularity_ns(void)
+{
+    return 1;
+}
+
+int32_t mt_port_random(uint8_t *bytes, size_t count)
+{
+    memset(bytes, 0, count);
+    return MT_OK;
+}
+
+void mt_port_abort(int32_t status)
+{
+    (void)status;
+    abort();
+}
+
+void mt_port_idle(void)
+{
+}
+
+static void put_raw(const uint8_t *bytes, size_t count)
+{
+    if (count <= sizeof wire - wire_end) {
+        memcpy(wire + wire_end, bytes, count);
+        wire_end += count;
+    }
+}
+
+static void put_frame(uint8_t type, uint16_t session, uint16_t sequence, const uint8_t *payload, size_t count)
+{
+    uint8_t frame[MT_FRAME_MIN_BYTES + 255u];
+    uint8_t encoded[sizeof frame + MT_COBS_OVERHEAD(sizeof frame) + 2u];
+    const size_t checked = MT_FRAME_PAYLOAD + count;
+    frame[0] = type;
+    mt_put_u16(frame + MT_FRAME_SESSION, session);
+    mt_put_u16(frame + MT_FRAME_SEQUENCE, sequence);
+    if (count > 0) {
+        memcpy(frame + MT_FRAME_PAYLOAD, payload, count);
+    }
+    mt_put_u32(frame + checked, mt_crc32(frame, checked));
+    encoded[0] = 0;
+    const size_t length = mt_cobs_encode(encoded + 1, frame, checked + MT_FRAME_CRC_BYTES);
+    encoded[1u + length] = 0;
+    put_raw(encoded, length + 2u);
+}
+
+static void put_hello(uint32_t nonce, uint8_t flags)
+{
+    uint8_t payload[6] = {MT_PROTOCOL_VERSION};
+    mt_put_u32(payload + 1, nonce);
+    payload[5] = flags;
+    put_frame(MT_HELLO, (uint16_t)nonce, 0, payload, sizeof payload);
+}
+
+/* Make frames of the records at `bytes`; returns how many times they may run something at the most. */
+static uint64_t put_records(const uint8_t *bytes, size_t count)
+{
+    uint16_t sequence = 0;
+    uint64_t may_run = 0;
+    put_hello(SESSION, MT_HELLO_TAKE_OVER);
+    for (size_t at = 0; at + 2u <= count;) {
+        const uint8_t what = bytes[at];
+        const uint8_t *const payload = bytes + at + 2u;
+        size_t length = bytes[at + 1u];
+        at += 2u;
+        length = length < count - at ? length : count - at;
+        at += length;
+        const uint8_t first = length > 0 ? payload[0] : 0;
+        const uint8_t type = what == AHEAD ? first : what;
+        may_run += type == MT_CALL ? 3u : 0u; /* operators */
+        may_run += type == MT_TIME && length >= 4 ? mt_get_u32(payload) : 0u;
+        switch (what) {
+        case RAW:
+            put_raw(payload, length);
+            may_run = UINT32_MAX; /* a fuzzer finds the checksum in the end */
+            break;
+        case OPEN:
+            put_hello(SESSION + ((uint32_t)first << 16), first & 3u);
+            sequence = 0;
+            break;
+        case REPEATED:
+            put_frame(MT_READ, SESSION, (uint16_t)(sequence - 1u - first % 32u), payload, length);
+            break;
+        case AHEAD:
+            put_frame(first, SESSION, (uint16_t)(sequence + 1u), payload, length);
+            break;
+        case OTHER_SESSION:
+            put_frame(first, SESSION + 1u, sequence, payload, length);
+            break;
+        default:
+            put_frame(what, SESSION, sequence++, payload, length);
+        }
+    }
+    return may_run;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    static uint8_t buffer[BUFFER_BYTES];
+    const struct mt_server_config config = {.model = &mt_model, .build_hash = "0", .buffer = buffer,
+                                            .buffer_bytes = sizeof buffer};
+    if (count < 1) {
+        return 0;
+    }
+    wire_end = wire_at = 0;
+    runs = 0;
+    is_running = 0;
+    read_most = 1u + bytes[0] / 2u;
+    uint64_t may_run = UINT64_MAX;
+    if (bytes[0] % 2u == 0) {
+        put_raw(bytes + 1, count - 1u);
+    } else {
+        may_run = put_records(bytes + 1, count - 1u);
+    }
+    const int32_t status = mt_server_run(&config);
+    CHECK(status == MT_IO || status == MT_OK); /* the end of what came, or a RESET */
+    CHECK(runs <= may_run);
+    return 0;
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Drive firmwares over bad lines for some minutes: noise, pulled cables, and how much of a line's rate is data.
+
+    scripts/soak.py [--model MODEL.onnx] [--seed N]
+
+The tests do a little of the same. MODEL runs on the host board and in QEMU (default: kws_int8_qdq of ../shared/models).
+Ends with exit code 1 if a result was wrong, a session could not be opened again, or the line was used too little.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from mtool import workflow  # noqa: E402
+from tests.rpc import trials  # noqa: E402
+from tests.rpc.bridge import HARMS  # noqa: E402
+
+MODEL = ROOT.parent / "shared" / "models" / "kws" / "kws_int8_qdq.onnx"
+INFERENCES = {"host": 1000, "mps2_an386": 100}
+UNPLUGGED = 200
+DATA_BYTES = 100_000
+LEAST_SHARE = 0.95
+
+
+def main() -> int:
+    """Run every trial; 0 if all went well."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    ok = True
+    with tempfile.TemporaryDirectory(prefix="mtool-soak-") as folder:
+        for board, count in INFERENCES.items():
+            built = workflow.prepare(given.model, board=board, folder=Path(folder) / board).folder
+            for harms in (*((harm,) for harm in HARMS), HARMS):
+                noisy = trials.over_noise(built, count=count, harms=harms, seed=given.seed)
+                ok &= say(f"{board}, {' '.join(harms)}", noisy, noisy.wrong == 0)
+    unplugged = trials.unplug(times=UNPLUGGED, seed=given.seed)
+    ok &= say("unplugged", unplugged, unplugged.reconnected == UNPLUGGED)
+    rate = trials.transfer(data_bytes=DATA_BYTES)
+    ok &= say(f"{DATA_BYTES:,} bytes at {trials.BAUD:,} baud", rate, min(rate.write, rate.read) >= LEAST_SHARE)
+    return 0 if ok else 1
+
+
+def say(what: str, result: object, is_good: bool) -> bool:
+    """Print a trial's result; return whether it is good."""
+    print(f"{'ok    ' if is_good else 'FAILED'}  {what}: {result}", flush=True)
+    return is_good
+
+
+if __name__ == "__main__":
+    sys.exit(main())
