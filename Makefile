@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test lint bench golden
+.PHONY: check test lint bench golden fuzz soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -20,3 +20,11 @@ bench:          ## every model on every emulated board, beside what others need:
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev
 	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/codegen
+
+fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
+	scripts/setup --dev
+	.venv/bin/python scripts/fuzz.py
+
+soak:           ## some minutes of sessions over noisy, slow and unplugged lines
+	scripts/setup --dev
+	.venv/bin/python scripts/soak.py

@@ -203,7 +203,7 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
             sequence = 0;
             break;
         case REPEATED:
-            put_frame(MT_READ, SESSION, (uint16_t)(sequence - 1u - first % 32u), payload, length);
+            put_frame(first, SESSION, (uint16_t)(sequence - 1u - (length > 1 ? payload[1] % 32u : 0)), payload, length);
             break;
         case AHEAD:
             put_frame(first, SESSION, (uint16_t)(sequence + 1u), payload, length);

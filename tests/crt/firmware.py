@@ -35,6 +35,15 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     return target
 
 
+def fuzz(folder: Path, *, seconds: int, seed: int = 1) -> list[str]:
+    """Build the server for libFuzzer in `folder`; the command that feeds it for `seconds`."""
+    target = folder / "fuzz_server"
+    sources = [str(path) for path in [*SOURCES, CRT / "tests" / "mt_fuzz_server.c"]]
+    subprocess.run(["clang", *STRICT, *SANITIZED, "-fsanitize=fuzzer", *sources, "-o", target], check=True)
+    limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=2000", "-timeout=10"]
+    return [str(target), *limits, "-print_final_stats=1", f"-artifact_prefix={folder}/"]
+
+
 def _tensor(name: str, dtype: str, *shape: int) -> Tensor:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return Tensor(name=name, c_name=name, dtype=dtype, shape=shape, bytes=size, arena_offset=None)

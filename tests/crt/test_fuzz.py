@@ -1,0 +1,19 @@
+"""The server under libFuzzer with the address and undefined-behaviour sanitizers; scripts/fuzz.py takes longer."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.crt import firmware
+
+SECONDS = 30
+
+
+def test_no_input_harms_the_server(tmp_path: Path) -> None:
+    if shutil.which("clang") is None:
+        pytest.skip("clang is not installed")
+    done = subprocess.run(firmware.fuzz(tmp_path, seconds=SECONDS), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stderr.rpartition("stat::number_of_executed_units:")[2].split()[0]) > 1000
