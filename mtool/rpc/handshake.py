@@ -64,7 +64,7 @@ def shake_hands(
             f"{transport.name} answers at {other:,} baud, not at {baud:,}",
             hint=f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry",
         )
-    raise _no_answer(transport.name, tail, timeout_s)
+    raise _no_answer(transport.name, tail, timeout_s, baud)
 
 
 def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:
@@ -140,10 +140,13 @@ def _is_text(data: bytes) -> bool:
     return bool(data) and readable >= 0.9 * len(data)
 
 
-def _no_answer(name: str, tail: bytes, timeout_s: float) -> CommunicationError:
+def _no_answer(name: str, tail: bytes, timeout_s: float, baud: int | None) -> CommunicationError:
+    others = ", ".join(str(other) for other in _USUAL_BAUDS if other != baud)
+    tried = [f"at {baud} baud, and then at none of {others}"] if baud is not None else []
     if not tail:
         return CommunicationError(
             f"nothing answers: {name} sent no byte within {timeout_s:.3g} s",
+            details=tried,
             hint="is a firmware of mtool running there, and is this its port?",
         )
     if _is_text(tail):
@@ -155,6 +158,6 @@ def _no_answer(name: str, tail: bytes, timeout_s: float) -> CommunicationError:
         )
     return CommunicationError(
         f"{name} sends bytes, but no frames",
-        details=[f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}"],
+        details=[f"{len(tail):,} bytes within {timeout_s:.3g} s, the last: {tail[-16:].hex(' ')}", *tried],
         hint="is the baud rate that of the firmware?",
     )

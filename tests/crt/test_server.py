@@ -105,6 +105,48 @@ def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Serv
     assert reply.payload == bytes([Status.MT_OK, 1, 0, 0, 0])
 
 
+def test_a_second_host_is_refused_and_the_first_goes_on(server: Server) -> None:
+    server.ask(Message.MT_CALL, 0, b"\0")
+    for nonce in (0x77778888, 0x77770000 | SESSION):  # also one whose frames look like the first host's
+        busy = server.hello(nonce, take_over=False)
+        assert (busy.type, busy.session) == (Message.MT_HELLO | REPLY, nonce & 0xFFFF)
+        assert busy.payload == struct.pack("<BBI", Status.MT_BUSY, protocol.VERSION, nonce)
+    assert runs_of(server, 1) == 1
+    assert server.hello(take_over=False).payload[0] == Status.MT_OK  # a repetition of its own
+
+
+def test_a_hello_without_flags_takes_nothing_over(server: Server) -> None:
+    server.ask(Message.MT_PING, 0)
+    reply = server.ask(Message.MT_HELLO, 0, struct.pack("<BI", protocol.VERSION, 0x77778888), session=0x8888)
+    assert reply.payload[0] == Status.MT_BUSY
+
+
+def test_a_session_that_was_never_used_locks_nobody_out(server: Server) -> None:
+    assert server.hello(0x77778888, take_over=False).payload[0] == Status.MT_OK
+
+
+def test_bye_ends_the_session(server: Server) -> None:
+    server.ask(Message.MT_PING, 0)
+    assert server.ask(Message.MT_BYE, 1) == Frame(Message.MT_BYE | REPLY, SESSION, 1, b"\0")
+    nobody = bytes([Status.MT_NO_SESSION, 0])
+    assert server.ask(Message.MT_BYE, 1) == Frame(Message.MT_RESEND, SESSION, 1, nobody)
+    assert server.ask(Message.MT_CALL, 2) == Frame(Message.MT_RESEND, SESSION, 2, nobody)
+    assert server.hello(0x77778888, take_over=False).payload[0] == Status.MT_OK
+
+
+def test_a_ping_is_answered_and_does_nothing(server: Server) -> None:
+    for _ in range(2):
+        assert server.ask(Message.MT_PING, 0) == Frame(Message.MT_PING | REPLY, SESSION, 0, b"\0")
+    assert runs_of(server, 1) == 0
+
+
+def test_a_timer_that_was_left_running_is_stopped_by_the_next_session(server: Server) -> None:
+    assert server.ask(Message.MT_TIMER, 0, protocol.timer(begin=True).payload).payload[0] == Status.MT_OK
+    server.hello(0x77778888)
+    reply = server.ask(Message.MT_TIMER, 0, protocol.timer(begin=True).payload, session=0x8888)
+    assert reply.payload[0] == Status.MT_OK
+
+
 def test_without_a_session_nothing_is_done() -> None:
     server = Server()
     with server.transport:

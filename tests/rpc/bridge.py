@@ -128,10 +128,10 @@ class Bridge:
         self.lines = [Line(noise[way] if noise else None, pace) for way in range(2)]
         self.cut_after = cut_after
         self._firmware_baud = getattr(termios, f"B{firmware_baud}") if firmware_baud else None
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._argv = argv
+        self._start()
         self._wake = os.pipe()
+        self._was_reset = threading.Event()
         self._plug()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -149,17 +149,31 @@ class Bridge:
         """Of the firmware's process."""
         return self._process.pid
 
+    def reset(self) -> None:
+        """Press the board's button: the firmware starts anew, the port stays."""
+        self._was_reset.clear()
+        os.write(self._wake[1], b"r")
+        assert self._was_reset.wait(10)
+
     def close(self) -> None:
         """End the firmware."""
         os.write(self._wake[1], b"x")
         self._thread.join(10)
+        self._end()
+        for end in (self._master, self._slave, *self._wake):
+            os.close(end)
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        for end in (self._master, self._slave, *self._wake):
-            os.close(end)
 
     def _plug(self) -> None:
         # The other end stays open here too: a terminal that nobody has open gives errors instead of bytes.
@@ -186,7 +200,13 @@ class Bridge:
                 ready = [key.fd for key, _ in selector.select(min(waits, default=None))]
             now = time.monotonic()
             if self._wake[0] in ready:
-                return
+                if os.read(self._wake[0], 1) == b"x":
+                    return
+                self._end()
+                self._start()
+                alive = True
+                self._was_reset.set()
+                continue
             if self._master in ready:
                 with contextlib.suppress(BlockingIOError, OSError):
                     to_device.feed(self._as_sent(os.read(self._master, _CHUNK)), now)

@@ -22,6 +22,11 @@ def project_of(board: Board, *, build_hash: str = firmware.BUILD_HASH, **changes
     return project.model_copy(update=changes)
 
 
+def described() -> Manifest:
+    """Return the manifest of a project of the test model."""
+    return firmware.MANIFEST.model_copy(update={"project": project_of(boards.get("host"))})
+
+
 def write(folder: Path, *, project: Project | None = None, program: Path | None = None, **changes: object) -> Path:
     """Write a project whose firmware is `program`; its manifest is that of the test model, but for `changes`."""
     described = project or project_of(boards.get("host"))

@@ -1,6 +1,8 @@
 """The session, the server and each template's port together: the test model as the firmware of every board."""
 
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from mtool import boards, build, filetree, project, session
 from mtool.boards import Board
+from mtool.errors import CommunicationError
 from mtool.filetree import FileTree
 from tests.crt import firmware
 from tests.session.test_device import check, expected, first, inputs
@@ -57,6 +60,19 @@ def test_run_time_and_stack(built: tuple[Board, Path]) -> None:
         assert deep is not None and 1000 <= deep < 1200
     else:
         assert flat is None
+
+
+def test_a_killed_emulator_is_told_and_started_again(built: tuple[Board, Path]) -> None:
+    with session.open(built[1], timeout_s=30) as device:
+        check(device.run(inputs(1)), expected(inputs(1), run=1))
+        os.kill(device._transport._process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        began = time.monotonic()
+        with pytest.raises(CommunicationError, match="was killed by signal 9") as caught:
+            device.run(inputs(2))
+        assert time.monotonic() - began < 5
+        assert caught.value.exit_code == 8
+        device.reconnect()
+        check(device.run(inputs(3)), expected(inputs(3), run=1))
 
 
 def test_a_large_input_goes_in_fast(built: tuple[Board, Path]) -> None:

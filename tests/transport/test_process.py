@@ -1,6 +1,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from mtool.errors import CommunicationError
 from mtool.transport import ProcessTransport
+
+ROOT = Path(__file__).parents[2]
 
 
 def python(program: str) -> ProcessTransport:
@@ -20,7 +23,8 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    stat = Path(f"/proc/{pid}/stat")  # where there is one it tells who has ended and was not waited for
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_bytes_go_both_ways() -> None:
@@ -109,4 +113,25 @@ def test_a_forgotten_transport_ends_its_program() -> None:
     pid = transport._process.pid
     del transport
     gc.collect()
+    assert not is_alive(pid)
+
+
+def test_a_program_does_not_outlive_a_killed_mtool() -> None:
+    """Even one that spins, and never notices that its input has ended."""
+    lines = [
+        "import sys, time",
+        "from mtool.transport import ProcessTransport",
+        "transport = ProcessTransport(['sh', '-c', 'while :; do :; done'], name='it')",
+        "print(transport._process.pid, flush=True)",
+        "time.sleep(60)",
+    ]
+    mtool = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert mtool.stdout is not None
+    pid = int(mtool.stdout.readline())
+    assert is_alive(pid)
+    mtool.kill()
+    mtool.communicate()
+    deadline = time.monotonic() + 10
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert not is_alive(pid)
