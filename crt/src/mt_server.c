@@ -15,6 +15,7 @@ static struct {
     const struct mt_server_config *config;
     struct mt_link link;
     uint32_t nonce;                     /* the host's, which names the session */
+    uint32_t host;                      /* the computer it is open with; 0: not known */
     struct mt_work last;                /* what the last CALL or TIME found */
     uint16_t session;                   /* the lower half of `nonce`, in every frame */
     uint16_t expected;                  /* sequence number of the next frame to execute */
@@ -51,11 +52,12 @@ static void put_hash(uint8_t *bytes, const char *digits)
     memset(bytes + count, '0', MT_HASH_DIGITS - count);
 }
 
-static void open_session(uint32_t nonce)
+static void open_session(uint32_t nonce, uint32_t host)
 {
     uint64_t elapsed_ns;
     (void)mt_port_timer_stop(&elapsed_ns); /* the session before may have broken off while it ran */
     server.nonce = nonce;
+    server.host = host;
     server.session = (uint16_t)nonce;
     server.expected = 0;
     server.work_count = 0;
@@ -72,14 +74,16 @@ static int32_t on_hello(const struct mt_frame *request)
     }
     const uint32_t nonce = mt_get_u32(request->payload + 1);
     const uint8_t flags = request->count > 5 ? request->payload[5] : 0;
+    const uint32_t host = request->count > 9 ? mt_get_u32(request->payload + 6) : 0;
     reply[1] = MT_PROTOCOL_VERSION;
     mt_put_u32(reply + 2, nonce);
     if (!server.is_open || nonce != server.nonce) { /* else it is a repetition, and the session goes on */
-        if (server.is_open && server.is_used && (flags & MT_HELLO_TAKE_OVER) == 0) {
+        const int may_take_over = (flags & MT_HELLO_TAKE_OVER) != 0 || (host != 0 && host == server.host);
+        if (server.is_open && server.is_used && !may_take_over) {
             *reply = MT_BUSY;
             return mt_link_send(&server.link, MT_HELLO | MT_REPLY, request->session, request->sequence, 6);
         }
-        open_session(nonce);
+        open_session(nonce, host);
     }
     *reply = MT_OK;
     reply += 2;

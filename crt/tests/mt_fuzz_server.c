@@ -170,10 +170,11 @@ static void put_frame(uint8_t type, uint16_t session, uint16_t sequence, const u
 
 static void put_hello(uint32_t nonce, uint8_t flags)
 {
-    uint8_t payload[6] = {MT_PROTOCOL_VERSION};
+    uint8_t payload[10] = {MT_PROTOCOL_VERSION};
     mt_put_u32(payload + 1, nonce);
-    payload[5] = flags;
-    put_frame(MT_HELLO, (uint16_t)nonce, 0, payload, sizeof payload);
+    payload[5] = flags & 1u;
+    mt_put_u32(payload + 6, flags / 2u % 3u);
+    put_frame(MT_HELLO, (uint16_t)nonce, 0, payload, flags < 32u ? 6u : sizeof payload);
 }
 
 /* Make frames of the records at `bytes`; returns how many times they may run something at the most. */
@@ -199,7 +200,7 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
             may_run = UINT32_MAX; /* a fuzzer finds the checksum in the end */
             break;
         case OPEN:
-            put_hello(SESSION + ((uint32_t)first << 16), first & 3u);
+            put_hello(SESSION + ((uint32_t)first << 16), length > 1 ? payload[1] : 0);
             sequence = 0;
             break;
         case REPEATED:

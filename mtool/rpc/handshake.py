@@ -1,10 +1,13 @@
 """Open a session, and say what is wrong if that does not work."""
 
 import contextlib
+import platform
 import secrets
 import struct
 import time
+import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 from mtool.errors import CommunicationError
 from mtool.rpc import protocol
@@ -40,8 +43,8 @@ def shake_hands(
         expected: the firmware that should answer; None: any.
         timeout_s: how long the device may take to start and to answer. Where nothing that can be read comes from a line
             with a rate, other rates are tried after that, for 2 s in all.
-        take_over: open it even if the device has one open with another host. That is done anyway where no other
-            program can reach the device.
+        take_over: open it even if the device has one open with another computer. That is done anyway where no other
+            can reach the device.
 
     Returns:
         The session's number, and what the device says of itself.
@@ -51,7 +54,7 @@ def shake_hands(
     """
     nonce = secrets.randbits(32)
     session = nonce & 0xFFFF
-    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive)
+    payload = protocol.hello(nonce, take_over=take_over or transport.is_exclusive, host=_host())
     request = encode(Frame(Message.MT_HELLO, session, 0, payload))
     decoder = Decoder()
     reply = _ask(transport, request, nonce, decoder, timeout_s)
@@ -65,6 +68,14 @@ def shake_hands(
             hint=f"set the firmware's UART to {baud} baud, or `usb: uart: {other}` in the board's entry",
         )
     raise _no_answer(transport.name, tail, timeout_s, baud)
+
+
+def _host() -> int:
+    """Return a number that stands for this computer: what a crashed program of its own left open may be taken over."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        name += Path("/etc/machine-id").read_text()
+    return zlib.crc32(name.encode())
 
 
 def _ask(transport: Transport, request: bytes, nonce: int, decoder: Decoder, timeout_s: float) -> bytes | None:

@@ -15,7 +15,7 @@ ARENA = 2
 
 _WRITE = struct.Struct("<BBI")
 _READ = struct.Struct("<BBIH")
-_HELLO = struct.Struct("<BIB")
+_HELLO = struct.Struct("<BIBI")
 _HELLO_REPLY = struct.Struct("<BBIHIB16s16s")
 _INFO_REPLY = struct.Struct("<IBB")
 _TIME_REPLY = struct.Struct("<iQ")
@@ -114,9 +114,15 @@ class Info:
     tensor_bytes: tuple[int, ...]
 
 
-def hello(nonce: int, *, take_over: bool) -> bytes:
-    """Return the payload that opens a session named by 32 random bits, even if another is open with `take_over`."""
-    return _HELLO.pack(VERSION, nonce, _TAKE_OVER if take_over else 0)
+def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
+    """Return the payload that opens a session.
+
+    Args:
+        nonce: 32 random bits, which name the session.
+        take_over: open it even if one is in use with another computer.
+        host: 32 bits that stand for this computer; 0: not known.
+    """
+    return _HELLO.pack(VERSION, nonce, _TAKE_OVER if take_over else 0, host)
 
 
 def read_hello(payload: bytes) -> Hello:

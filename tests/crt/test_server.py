@@ -51,8 +51,10 @@ class Server:
         assert frame is not None
         return frame
 
-    def hello(self, nonce: int = NONCE, *, take_over: bool = True) -> Frame:
-        return self.ask(Message.MT_HELLO, 0, protocol.hello(nonce, take_over=take_over), session=nonce & 0xFFFF)
+    def hello(self, nonce: int = NONCE, *, take_over: bool = True, host: int = 0) -> Frame:
+        return self.ask(
+            Message.MT_HELLO, 0, protocol.hello(nonce, take_over=take_over, host=host), session=nonce & 0xFFFF
+        )
 
     def read(self, sequence: int, kind: int, index: int, offset: int, length: int) -> bytes:
         reply = self.ask(Message.MT_READ, sequence, protocol.read(kind, index, offset, length).payload)
@@ -113,6 +115,17 @@ def test_a_second_host_is_refused_and_the_first_goes_on(server: Server) -> None:
         assert busy.payload == struct.pack("<BBI", Status.MT_BUSY, protocol.VERSION, nonce)
     assert runs_of(server, 1) == 1
     assert server.hello(take_over=False).payload[0] == Status.MT_OK  # a repetition of its own
+
+
+def test_a_host_may_open_what_it_had_open_itself() -> None:
+    server = Server()
+    with server.transport:
+        server.hello(host=77, take_over=False)
+        server.ask(Message.MT_PING, 0)
+        for host, status in ((78, Status.MT_BUSY), (0, Status.MT_BUSY), (77, Status.MT_OK)):
+            assert server.hello(0x77778888, host=host, take_over=False).payload[0] == status
+        server.ask(Message.MT_PING, 0, session=0x8888)
+        assert server.hello(host=78, take_over=False).payload[0] == Status.MT_BUSY
 
 
 def test_a_hello_without_flags_takes_nothing_over(server: Server) -> None:

@@ -47,9 +47,10 @@ def open_port(board: Bridge) -> SerialTransport:
     return SerialTransport(board.port, baud=115200)
 
 
-def test_a_second_host_is_refused(shared: Shared) -> None:
+def test_a_second_host_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(shared, timeout_s=5)
     Sample.draw(np.random.default_rng(1)).check(first, run=1)
+    monkeypatch.setattr(handshake, "_host", lambda: 77)
     began = time.monotonic()
     with pytest.raises(CommunicationError, match="is in use: another host has a session open") as caught:
         Client(shared, timeout_s=5)
@@ -59,22 +60,29 @@ def test_a_second_host_is_refused(shared: Shared) -> None:
     Sample.draw(np.random.default_rng(2)).check(first, run=2)
 
 
-def test_a_host_that_ended_its_session_keeps_nobody_out(shared: Shared) -> None:
+def test_a_host_that_ended_its_session_keeps_nobody_out(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in range(1, 4):
+        monkeypatch.setattr(handshake, "_host", lambda host=run: host)
         client = Client(shared, timeout_s=5)
         Sample.draw(np.random.default_rng(run)).check(client, run=run)
         client.close()
         client.close()
 
 
-def test_a_session_can_be_taken_over(shared: Shared) -> None:
+def test_a_session_can_be_taken_over(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Client(shared, timeout_s=5)
     first.ping(1)
+    monkeypatch.setattr(handshake, "_host", lambda: 77)
     second = Client(shared, timeout_s=5, take_over=True)
     with pytest.raises(CommunicationError, match="another host has opened a session with the firmware"):
         first.ping(1)
     first.close()
     second.ping(1)
+
+
+def test_a_host_that_crashed_may_come_back_over_the_network(shared: Shared) -> None:
+    for run in range(1, 4):
+        Sample.draw(np.random.default_rng(run)).check(Client(shared, timeout_s=5), run=run)  # and no BYE
 
 
 def test_a_host_that_crashed_keeps_nobody_out(board: Bridge) -> None:
