@@ -100,14 +100,17 @@ def _answers(frame: Frame, nonce: int) -> bool:
 
 def _answering_baud(transport: Transport, baud: int, request: bytes, nonce: int) -> int | None:
     """Return the rate at which the device answers, of the usual ones; None: at none of them."""
+    found = None
     for other in _USUAL_BAUDS:
-        if other == baud:
+        if other == baud or found is not None:
             continue
         with contextlib.suppress(CommunicationError):  # not every port has every rate
             transport.set_baud(other)
             if _ask(transport, request, nonce, Decoder(), _BAUD_S) is not None:
-                return other
-    return None
+                found = other
+    with contextlib.suppress(CommunicationError):
+        transport.set_baud(baud)
+    return found
 
 
 def _check(payload: bytes, name: str, expected: Expected | None) -> Hello:

@@ -4,11 +4,13 @@ The firmware goes on running when the host closes the port or the cable is pulle
 """
 
 import contextlib
+import fcntl
 import heapq
 import math
 import os
 import random
 import selectors
+import struct
 import subprocess
 import termios
 import threading
@@ -112,6 +114,7 @@ class Bridge:
         noise: of the direction to the device, and of the one from it.
         baud: pace the bytes by this rate; 0: as fast as they come.
         firmware_baud: what the firmware's UART is set to; a port that is set to another carries garbage. 0: any.
+        ring_bytes: what the UART's interrupt holds until the firmware reads it; more is lost. 0: nothing is.
         cut_after: bytes in both directions together after which the cable is pulled; a new `port` is there then.
     """
 
@@ -123,10 +126,13 @@ class Bridge:
         baud: int = 0,
         firmware_baud: int = 0,
         cut_after: int | None = None,
+        ring_bytes: int = 0,
     ) -> None:
         pace = 10 / baud if baud else 0.0
         self.lines = [Line(noise[way] if noise else None, pace) for way in range(2)]
         self.cut_after = cut_after
+        self.overrun = 0
+        self._ring_bytes = ring_bytes
         self._firmware_baud = getattr(termios, f"B{firmware_baud}") if firmware_baud else None
         self._argv = argv
         self._start()
@@ -135,6 +141,9 @@ class Bridge:
         self._plug()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    overrun: int
+    """Bytes that were lost because the ring was full."""
 
     port: str
     """The pseudo-terminal's name."""
@@ -222,7 +231,7 @@ class Bridge:
         return bytes(0x80 | byte ^ 0x55 for byte in data)
 
     def _to_device(self, data: bytes) -> None:
-        data = self._before_the_cut(data)
+        data = self._into_the_ring(self._before_the_cut(data))
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._input, data) :]
@@ -234,6 +243,15 @@ class Bridge:
             while data:
                 data = data[os.write(self._master, data) :]
         self._cut_if_due()
+
+    def _into_the_ring(self, data: bytes) -> bytes:
+        """Return what there is room for besides the bytes that the firmware has not read yet."""
+        if not self._ring_bytes:
+            return data
+        (unread,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
+        room = max(self._ring_bytes - unread, 0)
+        self.overrun += max(len(data) - room, 0)
+        return data[:room]
 
     def _before_the_cut(self, data: bytes) -> bytes:
         if self.cut_after is None:

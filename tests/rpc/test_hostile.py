@@ -52,6 +52,7 @@ def test_any_bytes_in_any_pieces_are_taken(pieces: list[bytes]) -> None:
     assert len(decoder.tail) <= 4096
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20))
 def test_a_device_that_never_ends_a_frame_fills_no_memory(megabytes: int) -> None:
     decoder = Decoder()

@@ -54,7 +54,7 @@ def test_a_second_host_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatc
     began = time.monotonic()
     with pytest.raises(CommunicationError, match="is in use: another host has a session open") as caught:
         Client(shared, timeout_s=5)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 3
     assert "take_over=True" in caught.value.hint
     assert caught.value.exit_code == 8
     Sample.draw(np.random.default_rng(2)).check(first, run=2)
@@ -157,7 +157,7 @@ def test_a_firmware_at_another_baud_rate_is_found(monkeypatch: pytest.MonkeyPatc
         began = time.monotonic()
         with pytest.raises(CommunicationError, match="answers at 57,600 baud, not at 115,200") as caught:
             Client(port, timeout_s=0.3)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 5
         assert "usb: uart: 57600" in caught.value.hint
         port.set_baud(57600)
         Sample.draw(np.random.default_rng(1)).check(Client(port, timeout_s=5), run=1)
@@ -171,7 +171,7 @@ def test_a_firmware_at_an_unusual_baud_rate_is_told(monkeypatch: pytest.MonkeyPa
         with open_port(board) as port:
             board.reset()
             with pytest.raises(CommunicationError, match="sends bytes, but no frames") as caught:
-                Client(port, timeout_s=0.3)
+                Client(port, timeout_s=1.5)
     assert caught.value.details[1].startswith("at 115200 baud, and then at none of 9600, 57600")
     assert "baud" in caught.value.hint
 
@@ -181,7 +181,7 @@ def test_a_log_only_firmware_is_shown_with_its_lines(monkeypatch: pytest.MonkeyP
     with Bridge([str(firmware.build())]) as board, open_port(board) as port:
         board.reset()
         with pytest.raises(CommunicationError, match="prints text, but answers with no frame") as caught:
-            Client(port, timeout_s=0.3)
+            Client(port, timeout_s=1.5)
     assert caught.value.details[-2:] == ("  *** Booting Zephyr OS ***", "  temperature: 21.5")
 
 
