@@ -21,6 +21,8 @@
 #define MOST_RUNS 64u
 #define SESSION 0x1234u
 
+#define MOST_PAYLOAD 200u /* fits into a frame, so that the server takes what it is sent in order */
+
 /* Records: frames of that type, in order, and these. */
 enum { RAW = 0xF0, REPEATED = 0xF1, AHEAD = 0xF2, OTHER_SESSION = 0xF3, OPEN = 0xF4 };
 
@@ -190,10 +192,16 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
         at += 2u;
         length = length < count - at ? length : count - at;
         at += length;
+        length = length < MOST_PAYLOAD ? length : MOST_PAYLOAD;
         const uint8_t first = length > 0 ? payload[0] : 0;
-        const uint8_t type = what == AHEAD ? first : what;
-        may_run += type == MT_CALL ? 3u : 0u; /* operators */
-        may_run += type == MT_TIME && length >= 4 ? mt_get_u32(payload) : 0u;
+        const uint8_t type = what < RAW || what > OPEN ? what : first;
+        if (what != REPEATED && what != OTHER_SESSION) { /* which run nothing */
+            may_run += type == MT_CALL ? 3u : 0u;        /* operators */
+            may_run += type == MT_TIME && length >= 4 ? mt_get_u32(payload) : 0u;
+        }
+        if (type == MT_HELLO) {
+            may_run = UINT32_MAX; /* perhaps a session of its own: what is a repetition is not known any more */
+        }
         switch (what) {
         case RAW:
             put_raw(payload, length);
