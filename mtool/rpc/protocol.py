@@ -12,6 +12,7 @@ REPLY = 0x80
 INPUTS = 0
 OUTPUTS = 1
 ARENA = 2
+TAKE_OVER = 1
 
 _WRITE = struct.Struct("<BBI")
 _READ = struct.Struct("<BBIH")
@@ -21,7 +22,6 @@ _INFO_REPLY = struct.Struct("<IBB")
 _TIME_REPLY = struct.Struct("<iQ")
 _STACK_REPLY = struct.Struct("<I")
 _TIMER_REPLY = struct.Struct("<Q")
-_TAKE_OVER = 1
 _LEAST_PACKET_BYTES = 64
 
 NO_OPERATOR = 0xFFFF
@@ -122,7 +122,7 @@ def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
         take_over: open it even if one is in use with another computer.
         host: 32 bits that stand for this computer; 0: not known.
     """
-    return _HELLO.pack(VERSION, nonce, _TAKE_OVER if take_over else 0, host)
+    return _HELLO.pack(VERSION, nonce, TAKE_OVER if take_over else 0, host)
 
 
 def read_hello(payload: bytes) -> Hello:

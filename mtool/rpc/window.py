@@ -91,6 +91,7 @@ class Window:
 
         `requests` is taken from while there is room in the window. Among those of one call, only READ, INFO and
         STACK may follow a READ, a CALL or a TIME: their replies must be the same if the device is asked again.
+        After a long pause a PING goes before them, so that a device that has gone is told soon.
 
         Raises:
             MtoolError: what `on_fault` returned.

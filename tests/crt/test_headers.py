@@ -41,6 +41,7 @@ def test_constants() -> None:
     defines = {name: int(value, 0) for name, value in re.findall(r"#define (\w+) (\w+?)u?\n", text)}
     assert defines["MT_PROTOCOL_VERSION"] == protocol.VERSION
     assert defines["MT_REPLY"] == protocol.REPLY
+    assert defines["MT_HELLO_TAKE_OVER"] == protocol.TAKE_OVER
     kinds = [defines[name] for name in ("MT_INPUTS", "MT_OUTPUTS", "MT_ARENA_BYTES")]
     assert kinds == [protocol.INPUTS, protocol.OUTPUTS, protocol.ARENA]
 

@@ -200,6 +200,18 @@ def test_a_watch_tells_what_comes_and_goes() -> None:
     ]
 
 
+def test_a_process_may_lock_what_it_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flashing locks the port, and the session that follows does too."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    other = "from mtool import locks\nwith locks.locked('/dev/ttyACM7'):\n    pass"
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(ports.__file__).parents[2])}
+    with locks.locked("0671FF", "/dev/ttyACM7"):
+        locks.Lock("/dev/ttyACM7").release()
+        refused = subprocess.run([sys.executable, "-c", other], env=environment, capture_output=True, text=True)
+        assert f"process {os.getpid()}" in refused.stderr
+    assert subprocess.run([sys.executable, "-c", other], env=environment, check=False).returncode == 0
+
+
 def test_a_device_has_one_user_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     hold = ["with locks.locked('/dev/ttyACM7'):", "    print('held', flush=True)", "    sys.stdin.read()"]

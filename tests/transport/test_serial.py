@@ -1,8 +1,10 @@
 """Serial ports, played by pseudo-terminals."""
 
 import contextlib
+import io
 import os
 import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from mtool.boards import Emulator
 from mtool.errors import CommunicationError
-from mtool.transport import SerialTransport, open_emulator
+from mtool.transport import Recorder, SerialTransport, open_emulator
 from mtool.transport.pty import PtyTransport
 
 # A device whose UART is a pseudo-terminal: sends back what it gets, ends at "q".
@@ -94,6 +96,23 @@ def test_a_port_is_opened_once(line: tuple[int, str]) -> None:
     ):
         SerialTransport(line[1], baud=115200)
     assert "another program has it open" in caught.value.hint
+
+
+def test_the_rate_can_be_changed(line: tuple[int, str]) -> None:
+    device, port = line
+    lines = io.StringIO()
+    with Recorder(SerialTransport(port, baud=115200), lines) as transport:
+        os.write(device, b"at the wrong rate")
+        assert (transport.baud, termios.tcgetattr(device)[4]) == (115200, termios.B115200)
+        transport.set_baud(9600)
+        assert (transport.baud, termios.tcgetattr(device)[4]) == (9600, termios.B9600)
+        assert transport.read(timeout_s=0.05) == b""
+    assert lines.getvalue() == ""
+
+
+def test_a_port_of_this_computer_is_its_own(line: tuple[int, str]) -> None:
+    with SerialTransport(line[1], baud=115200) as port, SerialTransport("loop://", baud=115200) as url:
+        assert (port.is_exclusive, url.is_exclusive) == (True, False)
 
 
 def test_a_missing_port_is_told() -> None:
