@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from mtool.errors import CommunicationError, MtoolError
+from mtool.rpc import failures
 from mtool.rpc.fault import Fault, read_fault
 from mtool.rpc.framing import FRAME_BYTES, Decoder, Frame, encode
 from mtool.rpc.protocol import REPLY, WRITE_BYTES, Hello, Message, Reply, Request
@@ -99,9 +100,7 @@ class Window:
                 and the work of what is on its way can take.
         """
         if self._sent:
-            raise CommunicationError(
-                f"the session with {self._transport.name} broke off", hint="open the device again, or reconnect"
-            )
+            raise failures.broke_off(self._transport.name)
         if time.monotonic() - self._heard_at > _IDLE_S:
             self.ping(_ALIVE_S)
         waiting = iter(requests)
@@ -232,7 +231,7 @@ class Window:
             raise self._on_fault(read_fault(frame.payload))
         elif frame.type == Message.MT_RESEND:
             if frame.payload[:1] == bytes([Status.MT_NO_SESSION]):
-                raise self._no_session(is_open=frame.payload[1:2] == b"\1")
+                raise failures.no_session(self._transport.name, is_open=frame.payload[1:2] == b"\1")
             self._lost()
             self._resend(list(self._sent.values()))
         elif (sent := self._sent.get(frame.sequence)) is not None:
@@ -275,32 +274,15 @@ class Window:
         self.resent += len(lost)
         self._write([sent.encoded for sent in lost])
 
-    def _no_session(self, *, is_open: bool) -> CommunicationError:
-        name = self._transport.name
-        if is_open:
-            return CommunicationError(
-                f"another host has opened a session with {name}", hint="end that one, then open the device again"
-            )
-        return CommunicationError(
-            f"{name} was reset in the middle of the session",
-            details=["its firmware runs, and knows of no session"],
-            hint="open the device again, or reconnect",
-        )
-
     def _no_progress(self) -> CommunicationError:
         oldest = next(iter(self._sent.values()))
-        name = oldest.request.type.name
-        details = [
-            f"expected a reply to {name} within {self._patience_s():.3g} s",
-            f"{self.resent} frames were sent again since the session was opened",
-        ]
-        if oldest.is_running:
-            return CommunicationError(
-                f"{self._transport.name} began to run the model and has not come to an end",
-                details=details,
-                hint="does the model hang on this device, or does it take longer than that?",
-            )
-        return CommunicationError(f"{self._transport.name} has stopped answering", details=details)
+        return failures.no_progress(
+            self._transport.name,
+            oldest.request,
+            is_running=oldest.is_running,
+            patience_s=self._patience_s(),
+            resent=self.resent,
+        )
 
 
 def data_frames(window: Window, total: int) -> Iterator[tuple[int, int]]:
