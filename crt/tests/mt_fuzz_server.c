@@ -23,7 +23,7 @@
 
 #define MOST_PAYLOAD 200u /* fits into a frame, so that the server takes what it is sent in order */
 
-/* Records: frames of that type, in order, and these. */
+/* Records: frames of that type, in order, and these. Those with two bytes more: a frame's type, and how old it is. */
 enum { RAW = 0xF0, REPEATED = 0xF1, AHEAD = 0xF2, OTHER_SESSION = 0xF3, OPEN = 0xF4 };
 
 #define CHECK(condition)                                                        \
@@ -187,14 +187,21 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
     put_hello(SESSION, MT_HELLO_TAKE_OVER);
     for (size_t at = 0; at + 2u <= count;) {
         const uint8_t what = bytes[at];
-        const uint8_t *const payload = bytes + at + 2u;
+        const uint8_t *payload = bytes + at + 2u;
         size_t length = bytes[at + 1u];
         at += 2u;
         length = length < count - at ? length : count - at;
         at += length;
         length = length < MOST_PAYLOAD ? length : MOST_PAYLOAD;
+        const int is_frame = what < RAW || what > OPEN;
         const uint8_t first = length > 0 ? payload[0] : 0;
-        const uint8_t type = what < RAW || what > OPEN ? what : first;
+        const uint8_t second = length > 1 ? payload[1] : 0;
+        const uint8_t type = is_frame ? what : first;
+        if (!is_frame && what != RAW) {
+            const size_t used = length < 2u ? length : 2u;
+            payload += used;
+            length -= used;
+        }
         if (what != REPEATED && what != OTHER_SESSION) { /* which run nothing */
             may_run += type == MT_CALL ? 3u : 0u;        /* operators */
             may_run += type == MT_TIME && length >= 4 ? mt_get_u32(payload) : 0u;
@@ -208,11 +215,11 @@ static uint64_t put_records(const uint8_t *bytes, size_t count)
             may_run = UINT32_MAX; /* a fuzzer finds the checksum in the end */
             break;
         case OPEN:
-            put_hello(SESSION + ((uint32_t)first << 16), length > 1 ? payload[1] : 0);
+            put_hello(SESSION + ((uint32_t)first << 16), second);
             sequence = 0;
             break;
         case REPEATED:
-            put_frame(first, SESSION, (uint16_t)(sequence - 1u - (length > 1 ? payload[1] % 32u : 0)), payload, length);
+            put_frame(first, SESSION, (uint16_t)(sequence - 1u - second % 32u), payload, length);
             break;
         case AHEAD:
             put_frame(first, SESSION, (uint16_t)(sequence + 1u), payload, length);

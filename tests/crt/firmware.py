@@ -35,13 +35,28 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     return target
 
 
+# What libFuzzer begins with, as records of crt/tests/mt_fuzz_server.c: each kind of message, and repetitions.
+SEEDS = (
+    "ff 050100 f103050000",  # a CALL, and the same again
+    "ff 0606 02000000ffff f108 0600 02000000ffff",  # a TIME of the model
+    "ff 0606 010000000100 0b0100 0b0101 0700 0200",  # a TIME of an operator, TIMER, STACK, INFO
+    "ff 0308 0000 00000000 aabb 0408 0000 00000000 0200 f10a 0401 0000 00000000 0200",  # WRITE, READ
+    "ff 0900 f4020100 0a00 f4022220 0501 01 0800",  # PING, HELLO, BYE, RESET
+    "fe 00 02 01 01 00",  # bytes on the line
+)
+
+
 def fuzz(folder: Path, *, seconds: int, seed: int = 1) -> list[str]:
     """Build the server for libFuzzer in `folder`; the command that feeds it for `seconds`."""
+    corpus = folder / "corpus"
+    corpus.mkdir(exist_ok=True)
+    for number, digits in enumerate(SEEDS):
+        (corpus / f"seed{number}").write_bytes(bytes.fromhex(digits))
     target = folder / "fuzz_server"
     sources = [str(path) for path in [*SOURCES, CRT / "tests" / "mt_fuzz_server.c"]]
     subprocess.run(["clang", *STRICT, *SANITIZED, "-fsanitize=fuzzer", *sources, "-o", target], check=True)
     limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=2000", "-timeout=10"]
-    return [str(target), *limits, "-print_final_stats=1", f"-artifact_prefix={folder}/"]
+    return [str(target), str(corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={folder}/"]
 
 
 def _tensor(name: str, dtype: str, *shape: int) -> Tensor:
