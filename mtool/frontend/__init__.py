@@ -1,5 +1,6 @@
 """From a model file to a Graph of canonical ONNX operators with static shapes."""
 
-from mtool.frontend.onnx_file import from_proto, load
+from mtool.frontend.files import is_tflite, load
+from mtool.frontend.onnx_file import from_proto
 
-__all__ = ["from_proto", "load"]
+__all__ = ["from_proto", "is_tflite", "load"]

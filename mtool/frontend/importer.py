@@ -13,7 +13,7 @@ from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.control import CONTROL
 from mtool.frontend.functions import expand
 from mtool.frontend.inference import MOST_BYTES, fold, infer
-from mtool.frontend.problems import Unsupported, ValueNeeded
+from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.sequences import SEQUENCES
 from mtool.ir import DType, Graph, Node, TensorType
@@ -124,6 +124,8 @@ class Importer:
         if special is not None:
             special(self, proto, origin, opsets)
             return
+        if domain == REFUSED:
+            raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
         known = all(name in self.constants or not name for name in proto.input)

@@ -30,7 +30,7 @@ def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[s
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    return _to_graph(read(path), path.name, path.stem, dims, constants)
+    return graph_of(read(path), path.name, path.stem, dims, constants)
 
 
 def from_proto(
@@ -43,16 +43,22 @@ def from_proto(
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _check(copy, name)
-    return _to_graph(copy, name, name, dims, constants)
+    return graph_of(copy, name, name, dims, constants)
 
 
-def _to_graph(
+def graph_of(
     model: onnx.ModelProto,
     title: str,
     stem: str,
     dims: Mapping[str, int] | None,
     constants: Mapping[str, Array] | None,
 ) -> Graph:
+    """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
+
+    Raises:
+        UsageError: `dims` or `constants` name nothing of the model.
+        ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
+    """
     _fix_inputs(model, constants or {}, title)
     _bind_dims(model, dims or {}, title)
     return import_graph(model, _c_name(stem))

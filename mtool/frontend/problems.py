@@ -11,3 +11,7 @@ class ValueNeeded(Unsupported):
     def __init__(self, value: str, role: str) -> None:
         super().__init__(f"the value of its input {role!r} has to be known when it is compiled")
         self.value = value
+
+
+REFUSED = "mtool.refused"
+"""The domain of a node that another frontend could not translate; its attribute `reason` says why."""

@@ -1,0 +1,176 @@
+"""Convolutions and matrix products."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import tflite
+
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.translation import Translation
+from mtool.ir.types import Array
+
+
+def padding(code: int, size: tuple[int, ...], window: tuple[int, ...], stride: tuple[int, ...]) -> list[int]:
+    """Return the pads before each axis, then those behind, as ONNX writes them; `window` is dilated already."""
+    if code == tflite.Padding.VALID:
+        return [0] * (2 * len(size))
+    if code != tflite.Padding.SAME:
+        raise Unsupported(f"its padding is number {code}")
+    totals = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(size, window, stride, strict=True)]
+    return [total // 2 for total in totals] + [total - total // 2 for total in totals]
+
+
+def pair(t: Translation, stem: str, default: int = 1) -> tuple[int, int]:
+    """Return an option that stands for height and width, such as StrideH and StrideW.
+
+    Raises:
+        Unsupported: one is below 1.
+    """
+    height, width = (t.op.option(f"{stem}{axis}", default) for axis in ("H", "W"))
+    if min(height, width) < 1:
+        raise Unsupported(f"its {stem.lower()} is {height} x {width}")
+    return height, width
+
+
+def dilations(t: Translation) -> tuple[int, int]:
+    """Return the dilation of a convolution."""
+    found = t.op.option("DilationHFactor", 1), t.op.option("DilationWFactor", 1)
+    if min(found) < 1:
+        raise Unsupported(f"its dilation is {found[0]} x {found[1]}")
+    return found
+
+
+def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
+    """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that."""
+    data, tensor = t.known(place, "weights"), t.tensor(place)
+    data = arranged(data)
+    if tensor.is_quantised:
+        if tensor.scale.size not in (1, data.shape[axis]):
+            raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
+        name = t.constant("weights", data)
+        return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
+    if data.dtype.kind != "f":
+        raise Unsupported(f"its weights are {data.dtype} without a scale")
+    return t.constant("weights", data, np.float32)
+
+
+def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
+    """Return the bias as real numbers, "" if there is none.
+
+    Integers count in steps of the input's scale times the weights', whatever the file says of the bias itself.
+    """
+    if not t.has(place):
+        return ""
+    data = t.known(place, "bias").reshape(-1)
+    if data.size != channels:
+        raise Unsupported(f"it has {data.size} biases for {channels} channels")
+    if data.dtype.kind == "f":
+        return t.constant("bias", data, np.float32)
+    scale = t.tensor(x).scale * t.tensor(w).scale
+    if not scale.size:
+        raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
+    if data.dtype != np.int32 and np.abs(data).max(initial=0) >= 2**31:  # 16 x 8 bits: int64
+        return t.constant("bias", data.astype(np.float64) * scale, np.float32)
+    name = t.constant("bias", data, np.int32)
+    return t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)
+
+
+def _conv(t: Translation) -> None:
+    """CONV_2D: weights [out, height, width, in / groups]."""
+    size, shape = t.shape(0, 4), t.shape(1, 4)
+    if not shape[3] or size[3] % shape[3]:
+        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
+    name = weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0)
+    _finish(t, name, shape[1:3], shape[0], size[3] // shape[3])
+
+
+def _depthwise(t: Translation) -> None:
+    """DEPTHWISE_CONV_2D: weights [1, height, width, in * multiplier]."""
+    size, shape = t.shape(0, 4), t.shape(1, 4)
+    if not size[3] or shape[3] % size[3] or shape[0] != 1:
+        raise Unsupported(f"its weights are {list(shape)}, its input has {size[3]} channels")
+    name = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
+    _finish(t, name, shape[1:3], shape[3], size[3])
+
+
+def _finish(t: Translation, filters: str, kernel: tuple[int, ...], channels: int, group: int) -> None:
+    strides, dilated = pair(t, "Stride"), dilations(t)
+    window = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilated, strict=True))
+    made = t.node(
+        "Conv",
+        [t.image(0), filters, *filter(None, [bias(t, 2, channels, 0, 1)])],
+        kernel_shape=list(kernel),
+        strides=list(strides),
+        dilations=list(dilated),
+        pads=padding(t.op.option("Padding"), t.shape(0)[1:3], window, strides),
+        group=group,
+    )
+    t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
+
+
+def _transpose_conv(t: Translation) -> None:
+    """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
+    wanted = t.numbers(0, "the output's shape")
+    shape, size = t.shape(1, 4), t.shape(2, 4)
+    if len(wanted) != 4 or min(wanted) < 0:
+        raise Unsupported(f"its output's shape is {wanted}")
+    strides, kernel = pair(t, "Stride"), shape[1:3]
+    full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
+    before, behind, more = [], [], []
+    for made, out in zip(full, wanted[1:3], strict=True):
+        total = max(made - out, 0) if t.op.option("Padding") == tflite.Padding.SAME else 0
+        before.append(total // 2)
+        behind.append(total - total // 2)
+        more.append(out - (made - total))
+    behind, more = [b - min(m, 0) for b, m in zip(behind, more, strict=True)], [max(m, 0) for m in more]
+    filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
+    made_ = t.node(
+        "ConvTranspose",
+        [t.image(2), filters, *filter(None, [bias(t, 3, shape[0], 2, 1)])],
+        kernel_shape=list(kernel),
+        strides=list(strides),
+        pads=before + behind,
+        output_padding=more,
+    )
+    t.store_image(t.activated(made_, t.op.option("FusedActivationFunction")))
+
+
+def _fully_connected(t: Translation) -> None:
+    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+    if t.op.option("WeightsFormat"):
+        raise Unsupported("its weights are shuffled")
+    shape, (channels, depth) = t.shape(0), t.shape(1, 2)
+    if not depth or math.prod(shape) % depth or not shape:
+        raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
+    x = t.real(0)
+    if len(shape) != 2 or shape[1] != depth:
+        x = t.node("Reshape", [x, t.whole("flat", (math.prod(shape) // depth, depth))])
+    w = t.real(1) if t.tensor(1).data is None else weights(t, 1, lambda data: data, 0)
+    made = t.node("Gemm", [x, w, *filter(None, [bias(t, 2, channels, 0, 1)])], transB=1)
+    made = t.activated(made, t.op.option("FusedActivationFunction"))
+    if t.op.option("KeepNumDims") and len(shape) != 2:
+        made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+    t.store(made)
+
+
+def _batch_matmul(t: Translation) -> None:
+    """BATCH_MATMUL: numpy.matmul, of either operand transposed."""
+    operands = []
+    for place, option in ((0, "AdjX"), (1, "AdjY")):
+        value, rank = t.real(place), len(t.shape(place))
+        if rank < 2:
+            raise Unsupported(f"its input {place} has {rank} dimensions")
+        if t.op.option(option):
+            value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(value)
+    t.store(t.node("MatMul", operands))
+
+
+TRANSLATIONS = {
+    "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "TRANSPOSE_CONV": _transpose_conv,
+    "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
+}

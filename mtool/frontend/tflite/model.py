@@ -1,0 +1,101 @@
+"""From a .tflite file to a Graph, by way of an ONNX model in memory."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from mtool.errors import ModelError
+from mtool.frontend.onnx_file import graph_of
+from mtool.frontend.problems import REFUSED, Unsupported
+from mtool.frontend.tflite import elementwise, kernels, movement, windows
+from mtool.frontend.tflite.schema import Model, read
+from mtool.frontend.tflite.translation import Translation
+from mtool.ir import Graph
+from mtool.ir.types import Array
+
+TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
+    **kernels.TRANSLATIONS,
+    **windows.TRANSLATIONS,
+    **elementwise.TRANSLATIONS,
+    **movement.TRANSLATIONS,
+}
+"""TFLite's operators, by name."""
+
+
+def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
+    """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
+
+    Args:
+        path: the model file.
+        dims: values for symbolic dimensions; a TFLite file has none, its dynamic dimensions are as they stand in it.
+        constants: values for inputs, by name; such an input becomes a constant of the model.
+
+    Raises:
+        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
+            them are listed).
+    """
+    model = read(path)
+    graph = graph_of(to_onnx(model, path.name), path.name, path.stem, dims, constants)
+    _check_shapes(model, graph, path.name)
+    return graph
+
+
+def to_onnx(model: Model, title: str) -> onnx.ModelProto:
+    """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
+
+    Raises:
+        ModelError: the order of the operators is not one of execution.
+    """
+    translation = Translation(model)
+    known = {n for n, tensor in enumerate(model.tensors) if tensor.data is not None} | {*model.inputs, -1}
+    for operator in model.operators:
+        for number in operator.inputs:
+            if number not in known:
+                raise ModelError(
+                    f"{title} is not in an order of execution",
+                    details=[f"{operator.name} reads {model.tensors[number].name!r}, which nothing before it makes"],
+                )
+        again = known.intersection(operator.outputs)
+        if again:
+            raise ModelError(f"{title} makes {model.tensors[again.pop()].name!r} twice", details=[operator.name])
+        known.update(operator.outputs)
+        translation.op = operator
+        start = len(translation.nodes)
+        try:
+            if operator.kind not in TRANSLATIONS:
+                raise Unsupported("not supported")
+            TRANSLATIONS[operator.kind](translation)
+        except Unsupported as problem:
+            del translation.nodes[start:]
+            outputs = [translation.names[number] for number in operator.outputs]
+            translation.nodes.append(
+                helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=str(problem))
+            )
+    missing = [model.tensors[number].name for number in model.outputs if number not in known]
+    if missing:
+        raise ModelError(f"{title} never makes its output {missing[0]!r}")
+    return translation.proto(title)
+
+
+def _check_shapes(model: Model, graph: Graph, title: str) -> None:
+    """Hold what the file says of its tensors against what came out.
+
+    Raises:
+        ModelError: a shape or a type differs.
+    """
+    declared = {tensor.name: tensor for tensor in model.tensors}
+    for name, kind in graph.types.items():
+        tensor = declared.get(name)
+        if tensor is None or tensor.problem:
+            continue
+        if kind.shape != tensor.shape or kind.dtype.numpy != tensor.dtype:
+            raise ModelError(
+                f"{title} contradicts itself",
+                details=[
+                    f"tensor {name!r}: the file says {tensor.dtype}{list(tensor.shape)}",
+                    f"its operator makes {kind}",
+                ],
+            )

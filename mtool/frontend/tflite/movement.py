@@ -1,0 +1,238 @@
+"""Operators that move, pick or repeat elements: on the stored integers themselves, where the grid stays the same."""
+
+from collections.abc import Callable
+
+import numpy as np
+from onnx import helper
+
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.translation import Translation
+
+Translate = Callable[[Translation], None]
+
+
+def _moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
+    """Let the output be `build` of input `place`, stored or real."""
+    if t.same_grid(place):
+        t.put(build(t.stored(place)))
+    else:
+        t.store(build(t.real(place)))
+
+
+def _view(t: Translation) -> None:
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has."""
+    shape = t.whole("shape", t.result().shape)
+    _moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
+
+
+def _transpose(t: Translation) -> None:
+    perm = t.numbers(1, "the permutation")
+    _moved(t, lambda x: t.node("Transpose", [x], perm=perm))
+
+
+def _pads(t: Translation) -> list[int]:
+    pads = np.reshape(t.known(1, "the pads"), (-1, 2))
+    if len(pads) != len(t.shape(0)):
+        raise Unsupported(f"it has {len(pads)} pairs of pads for {len(t.shape(0))} axes")
+    if (pads < 0).any():
+        raise Unsupported(f"its pads are {pads.tolist()}")
+    return [int(number) for number in pads.T.reshape(-1)]
+
+
+def _pad(t: Translation) -> None:
+    """PAD with what 0 is stored as, PADV2 with a value of its own."""
+    pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
+    if not t.same_grid(0):
+        raise Unsupported("its input and output stand on different grids")
+    if t.has(2):
+        value = t.constant("value", t.known(2, "the value").reshape(-1)[0], tensor.dtype)
+    else:
+        value = t.constant("value", tensor.zero_point[0] if tensor.is_quantised else 0, tensor.dtype)
+    t.put(t.node("Pad", [t.stored(0), pads, value]))
+
+
+def _mirror_pad(t: Translation) -> None:
+    """MIRROR_PAD: mode 0 repeats from beside the edge, mode 1 (symmetric) from the edge on."""
+    pads, shape = _pads(t), t.shape(0)
+    edge = int(t.op.option("Mode") == 0)
+    rank = len(shape)
+    if any(max(pads[n], pads[rank + n]) > shape[n] - edge for n in range(rank)):
+        raise Unsupported(f"its pads are {pads} for {list(shape)}")
+
+    def build(x: str) -> str:
+        for axis, size in enumerate(shape):
+            before, behind = pads[axis], pads[rank + axis]
+            if before or behind:
+                places = np.pad(np.arange(size), (before, behind), "reflect" if edge else "symmetric")
+                x = t.node("Gather", [x, t.whole("places", places)], axis=axis)
+        return x if any(pads) else t.node("Identity", [x])
+
+    _moved(t, build)
+
+
+def _concatenation(t: Translation) -> None:
+    axis = t.op.option("Axis")
+    places = range(len(t.op.inputs))
+    if t.same_grid(*places) and not t.op.option("FusedActivationFunction"):
+        t.put(t.node("Concat", [t.stored(place) for place in places], axis=axis))
+        return
+    made = t.node("Concat", [t.real(place) for place in places], axis=axis)
+    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+
+
+def _pack(t: Translation) -> None:
+    rank = len(t.shape(0)) + 1
+    axis = t.whole("axis", [t.op.option("Axis") % rank])
+    places = range(len(t.op.inputs))
+    kept = t.same_grid(*places)
+    parts = [t.node("Unsqueeze", [t.stored(place) if kept else t.real(place), axis]) for place in places]
+    made = t.node("Concat", parts, axis=t.op.option("Axis") % rank)
+    if kept:
+        t.put(made)
+    else:
+        t.store(made)
+
+
+def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
+    """Slices along an axis, one an output."""
+    shape = t.shape(x)
+    if not -len(shape) <= axis < len(shape) or len(sizes) != len(t.op.outputs):
+        raise Unsupported(f"its axis is {axis} of {len(shape)}, for {len(t.op.outputs)} outputs")
+    size = shape[axis]
+    if -1 in sizes:
+        sizes = [size - (sum(sizes) + 1) if number == -1 else number for number in sizes]
+    if sum(sizes) != size or min(sizes) < 0:
+        raise Unsupported(f"its parts are {sizes} of {size}")
+    if not t.same_grid(x):
+        raise Unsupported("its input and outputs stand on different grids")
+    start = 0
+    for place, length in enumerate(sizes):
+        ends = t.whole("starts", [start]), t.whole("ends", [start + length]), t.whole("axis", [axis % len(shape)])
+        t.put(t.node("Slice", [t.stored(x), *ends]), place)
+        start += length
+
+
+def _split_equal(t: Translation) -> None:
+    (axis,), count = t.numbers(0, "the axis"), len(t.op.outputs)
+    shape = t.shape(1)
+    if not -len(shape) <= axis < len(shape) or shape[axis] % count:
+        raise Unsupported(f"its axis is {axis} of {list(shape)}, for {count} outputs")
+    _split(t, 1, axis, [shape[axis] // count] * count)
+
+
+def _split_sizes(t: Translation) -> None:
+    (axis,) = t.numbers(2, "the axis")
+    _split(t, 0, axis, t.numbers(1, "the sizes"))
+
+
+def _unpack(t: Translation) -> None:
+    shape, axis = t.shape(0), t.op.option("Axis")
+    if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
+        raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
+    for place in range(len(t.op.outputs)):
+        t.put(t.node("Gather", [t.stored(0), t.constant("place", place, np.int64)], axis=axis), place)
+
+
+def _slice(t: Translation) -> None:
+    shape, begin, size = t.shape(0), t.numbers(1, "the begin"), t.numbers(2, "the size")
+    if not len(begin) == len(size) == len(shape):
+        raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
+    ends = [n if length == -1 else start + length for n, start, length in zip(shape, begin, size, strict=True)]
+    if any(not 0 <= start <= end <= n for start, end, n in zip(begin, ends, shape, strict=True)):
+        raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
+    starts, stops = t.whole("starts", begin), t.whole("ends", ends)
+    _moved(t, lambda x: t.node("Slice", [x, starts, stops]))
+
+
+def _strided_slice(t: Translation) -> None:
+    """STRIDED_SLICE, with masks: bit n of each is for axis n."""
+    shape = t.shape(0)
+    begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
+    masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
+    if masks["NewAxis"] or masks["Ellipsis"]:
+        raise Unsupported("it has new axes or an ellipsis")
+    if not len(begin) == len(end) == len(steps) <= len(shape) or 0 in steps:
+        raise Unsupported(f"its begin is {begin}, its end {end}, its strides {steps}, its input {list(shape)}")
+    starts, stops = [], []
+    for axis, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
+        bit, far = 1 << axis, 2**31 - 1
+        if masks["ShrinkAxis"] & bit:
+            first += shape[axis] if first < 0 else 0
+            if not 0 <= first < shape[axis]:
+                raise Unsupported(f"its begin is {begin}, its input {list(shape)}")
+            starts.append(first)
+            stops.append(first + 1)
+            steps[axis] = 1
+            continue
+        starts.append((0 if step > 0 else far) if masks["Begin"] & bit else first)
+        stops.append((far if step > 0 else -far) if masks["End"] & bit else last)
+    gone = [axis for axis in range(len(begin)) if masks["ShrinkAxis"] >> axis & 1]
+    names = [t.whole("starts", starts), t.whole("ends", stops), t.whole("axes", range(len(begin)))]
+    names.append(t.whole("steps", steps))
+    shrunk = t.whole("shrunk", gone)
+
+    def build(x: str) -> str:
+        x = t.node("Slice", [x, *names])
+        return t.node("Squeeze", [x, shrunk]) if gone else x
+
+    _moved(t, build)
+
+
+def _gather(t: Translation) -> None:
+    if t.op.option("BatchDims"):
+        raise Unsupported("it gathers by batch")
+    _moved(t, lambda x: t.node("Gather", [x, t.stored(1)], axis=t.op.option("Axis")))
+
+
+def _gather_nd(t: Translation) -> None:
+    places = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
+    _moved(t, lambda x: t.node("GatherND", [x, places]))
+
+
+def _tile(t: Translation) -> None:
+    repeats = t.whole("repeats", t.numbers(1, "the multiples"))
+    _moved(t, lambda x: t.node("Tile", [x, repeats]))
+
+
+def _broadcast_to(t: Translation) -> None:
+    shape = t.whole("shape", t.numbers(1, "the shape"))
+    _moved(t, lambda x: t.node("Expand", [x, shape]))
+
+
+def _fill(t: Translation) -> None:
+    shape = t.whole("shape", t.numbers(0, "the shape"))
+    _moved(t, lambda x: t.node("Expand", [x, shape]), 1)
+
+
+def _reverse(t: Translation) -> None:
+    axes = t.numbers(1, "the axes")
+    ends = [t.whole(stem, [number] * len(axes)) for stem, number in (("starts", -1), ("ends", -(2**31)))]
+    names = [*ends, t.whole("axes", axes), t.whole("steps", [-1] * len(axes))]
+    _moved(t, lambda x: t.node("Slice", [x, *names]))
+
+
+def _shape(t: Translation) -> None:
+    t.put(t.node("Identity", [t.constant("shape", t.shape(0), t.result().dtype)]))
+
+
+TRANSLATIONS: dict[str, Translate] = {
+    **dict.fromkeys(["RESHAPE", "SQUEEZE", "EXPAND_DIMS"], _view),
+    "TRANSPOSE": _transpose,
+    "PAD": _pad,
+    "PADV2": _pad,
+    "MIRROR_PAD": _mirror_pad,
+    "CONCATENATION": _concatenation,
+    "PACK": _pack,
+    "UNPACK": _unpack,
+    "SPLIT": _split_equal,
+    "SPLIT_V": _split_sizes,
+    "SLICE": _slice,
+    "STRIDED_SLICE": _strided_slice,
+    "GATHER": _gather,
+    "GATHER_ND": _gather_nd,
+    "TILE": _tile,
+    "BROADCAST_TO": _broadcast_to,
+    "FILL": _fill,
+    "REVERSE_V2": _reverse,
+    "SHAPE": _shape,
+}

@@ -1,0 +1,274 @@
+"""Read a .tflite file into plain dataclasses; every offset and size in it is checked before it is believed.
+
+Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package.
+"""
+
+import inspect
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ml_dtypes
+import numpy as np
+import tflite
+
+from mtool.errors import ModelError, UsageError
+from mtool.ir.types import Array
+
+IDENTIFIER = b"TFL3"  # at byte 4 of the file
+MOST_ELEMENTS = 2**31 - 1
+
+_DTYPES: dict[int, np.dtype[Any]] = {
+    getattr(tflite.TensorType, name): np.dtype(kind)
+    for name, kind in {
+        "FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64, "BFLOAT16": ml_dtypes.bfloat16,
+        "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64, "INT4": np.int8,
+        "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
+    }.items()
+}  # fmt: skip
+_TYPE_NAMES = {value: name for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+_OPERATORS = {value: name for name, value in vars(tflite.BuiltinOperator).items() if isinstance(value, int)}
+_OPTIONS = {value: name for name, value in vars(tflite.BuiltinOptions).items() if isinstance(value, int)}
+_OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items() if isinstance(value, int)}
+_BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
+"""What Python, NumPy and the flatbuffers package raise when an offset or a length of a file leads astray."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
+
+    `problem` is why it can't be used, or "".
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    scale: Array
+    zero_point: Array
+    axis: int
+    data: Array | None
+    problem: str
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether its numbers are integers on a grid."""
+        return bool(self.scale.size) and self.dtype.kind in "iu"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names."""
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+
+    def option(self, name: str, default: Any = 0) -> Any:
+        """Return an option; `default` where the file does not say."""
+        return self.options.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The first subgraph of a file."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read(path: Path) -> Model:
+    """Read a .tflite file.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: it is not such a file, is cut short or damaged.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="give the path of a .tflite file")
+    data = path.read_bytes()
+    if data[4:8] != IDENTIFIER:
+        raise ModelError(
+            f"{path.name} is not a TFLite model",
+            details=["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"],
+            hint="export it again, or compare its size with the original's",
+        )
+    try:
+        return _Reader(data).model()
+    except _Damaged as found:
+        what = str(found)
+    except _BROKEN as found:
+        what = f"an offset or a length in it leads astray ({found})"
+    raise ModelError(
+        f"{path.name} is damaged, or cut short",
+        details=[what, f"{len(data):,} bytes"],
+        hint="export it again, or compare its size with the original's",
+    )
+
+
+class _Damaged(Exception):
+    """What is wrong with the file."""
+
+
+class _Reader:
+    """Walks the flatbuffer; vectors may not be longer than the file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.root = tflite.Model.GetRootAs(data, 0)
+        if not 0 <= self.root._tab.Pos < len(data):
+            raise _Damaged("its root lies outside the file")
+
+    def model(self) -> Model:
+        version = self.root.Version()
+        if version != 3:
+            raise _Damaged(f"it says schema version {version}; there is only version 3")
+        if self.root.SubgraphsLength() < 1:
+            raise _Damaged("it has no subgraph")
+        graph = self.root.Subgraphs(0)
+        kinds = [self._kind(code) for code in self._each(self.root.OperatorCodesLength(), self.root.OperatorCodes)]
+        tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
+        numbers = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
+        outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
+        operators = tuple(
+            self._operator(n, operator, kinds, tensors)
+            for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
+        )
+        if not outputs:
+            raise _Damaged("its first subgraph has no outputs")
+        return Model(tensors, operators, numbers, outputs)
+
+    def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
+        if length * 4 > len(self.data):
+            raise _Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
+        return (item(number) for number in range(length))
+
+    def _kind(self, code: Any) -> str:
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if builtin == tflite.BuiltinOperator.CUSTOM:
+            return f"CUSTOM {_text(code.CustomCode())}"
+        return _OPERATORS.get(builtin, f"BUILTIN {builtin}")
+
+    def _numbers(self, what: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
+        found = tuple(int(number) for number in np.atleast_1d(numbers)) if not isinstance(numbers, int) else ()
+        for number in found:
+            if not (-1 if optional else 0) <= number < count:
+                raise _Damaged(f"{what} is tensor {number} of {count}")
+        return found
+
+    def _tensor(self, number: int, tensor: Any) -> Tensor:
+        name = _text(tensor.Name()) or f"tensor_{number}"
+        dtype = _DTYPES.get(tensor.Type())
+        shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
+        problem = ""
+        if dtype is None:
+            problem = f"elements of type {_TYPE_NAMES.get(tensor.Type(), tensor.Type())}"
+            dtype = np.dtype(np.uint8)
+        count = 1
+        for size in shape:
+            count *= size
+            if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
+                raise _Damaged(f"tensor {number} {name!r} has shape {list(shape)}")
+        if tensor.IsVariable():
+            problem = "a variable, whose value is kept from call to call"
+        if tensor.Sparsity() is not None:
+            problem = "a sparse encoding"
+        scale, points, axis = self._quantisation(number, name, tensor.Quantization(), shape)
+        data = None
+        if not problem and (raw := self._buffer(number, name, tensor.Buffer())).size:
+            packed = tensor.Type() == tflite.TensorType.INT4
+            wanted = (count + 1) // 2 if packed else count * dtype.itemsize
+            if raw.size != wanted:
+                raise _Damaged(f"tensor {number} {name!r} has {raw.size:,} bytes of data instead of {wanted:,}")
+            plain = _unpacked(raw, count) if packed else np.frombuffer(raw.tobytes(), dtype)
+            data = plain.reshape(shape)
+        return Tensor(name, dtype, shape, scale, points, axis, data, problem)
+
+    def _buffer(self, number: int, name: str, place: int) -> Array:
+        if place >= self.root.BuffersLength():
+            raise _Damaged(f"tensor {number} {name!r} has buffer {place} of {self.root.BuffersLength()}")
+        buffer = self.root.Buffers(place)
+        start, size = buffer.Offset(), buffer.Size()
+        if start > 1:  # behind the flatbuffer, in files of over 2 GB
+            if start + size > len(self.data):
+                raise _Damaged(f"tensor {number} {name!r} has its data outside the file")
+            return np.frombuffer(self.data, np.uint8, size, start)
+        return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
+
+    def _quantisation(self, number: int, name: str, found: Any, shape: tuple[int, ...]) -> tuple[Array, Array, int]:
+        nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+        if found is None:
+            return nothing
+        scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
+        points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
+        axis = found.QuantizedDimension()
+        if not scale.size:
+            return nothing
+        if not np.isfinite(scale).all() or (scale < 0).any():
+            raise _Damaged(f"tensor {number} {name!r} has a scale that is not a positive number")
+        if not (scale > 0).all():
+            return nothing  # as converters write for tensors that they did not quantise
+        if not points.size:
+            points = np.zeros(scale.size, np.int64)
+        if points.size == 1:
+            points = np.repeat(points, scale.size)
+        along = shape[axis] if 0 <= axis < len(shape) else 0
+        if points.size != scale.size or (scale.size > 1 and scale.size != along):
+            raise _Damaged(f"tensor {number} {name!r} {list(shape)} has {scale.size} scales, {points.size} zero points")
+        return scale, points, axis
+
+    def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:
+        code = operator.OpcodeIndex()
+        if code >= len(kinds):
+            raise _Damaged(f"operator {number} has code {code} of {len(kinds)}")
+        what = f"of operator {number} ({kinds[code]})"
+        inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
+        outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
+        if not outputs:
+            raise _Damaged(f"operator {number} ({kinds[code]}) has no output")
+        options: dict[str, Any] = {}
+        for names, place, table in (
+            (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
+            (_OPTIONS2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
+        ):
+            made = getattr(tflite, names.get(place, ""), None) if place else None
+            if made is not None and table is not None:
+                view = made()
+                view.Init(table.Bytes, table.Pos)
+                options |= _fields(view)
+        label = tensors[outputs[0]].name.split(";")[0]  # a fused tensor has the names of all that went into it
+        return Operator(kinds[code], f"{label} ({kinds[code]} {number})", inputs, outputs, options)
+
+
+def _fields(view: Any) -> dict[str, Any]:
+    """Return the scalar fields of an options table."""
+    fields = {}
+    for name, method in inspect.getmembers(view, inspect.ismethod):
+        if name.startswith(("Get", "Init")) or name.endswith(("AsNumpy", "Length", "IsNone", "BufferHasIdentifier")):
+            continue
+        if not inspect.signature(method).parameters:
+            fields[name] = method()
+    return fields
+
+
+def _list(vector: Any) -> Any:
+    """Return a vector of a flatbuffer; one that is not there reads as the number 0."""
+    return [] if isinstance(vector, int) else vector
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _unpacked(raw: Array, count: int) -> Array:
+    """Return 4-bit integers as int8; the first lies in the low half of its byte."""
+    halves = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
+    return (halves ^ 8) - np.int8(8)

@@ -1,0 +1,247 @@
+"""The ONNX graph under construction: tensors by their TFLite names, each operator as a few ONNX nodes.
+
+A quantised operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantisers write it; the
+passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each operator that has an image
+transposes to and fro, and `settle_layout` takes those out again.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper, numpy_helper
+
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.schema import Model, Operator, Tensor
+from mtool.ir.types import Array
+
+OPSET = 21
+NHWC_OF_NCHW = [0, 2, 3, 1]
+NCHW_OF_NHWC = [0, 3, 1, 2]
+GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
+
+
+class Translation:
+    """The nodes and constants of one model; `op` is the operator at work."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Array] = {}
+        self.infos: list[onnx.ValueInfoProto] = []
+        self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
+        self._names: set[str] = set()
+        self.names = [self._unique(tensor.name) for tensor in model.tensors]
+        for name, tensor in zip(self.names, model.tensors, strict=True):
+            if tensor.data is not None:
+                self.constants[name] = tensor.data
+
+    def _unique(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self._names:
+            number += 1
+            name = f"{stem}.{number}"
+        self._names.add(name)
+        return name
+
+    # What the operator at work reads.
+
+    def has(self, place: int) -> bool:
+        """Whether input `place` is given."""
+        return place < len(self.op.inputs) and self.op.inputs[place] >= 0
+
+    def tensor(self, place: int) -> Tensor:
+        """Return input `place`.
+
+        Raises:
+            Unsupported: it is not given, or of a kind that mtool does not have.
+        """
+        if not self.has(place):
+            raise Unsupported(f"its input {place} is not given")
+        found = self.model.tensors[self.op.inputs[place]]
+        if found.problem:
+            raise Unsupported(f"its input {found.name!r} has {found.problem}")
+        return found
+
+    def result(self, place: int = 0) -> Tensor:
+        """Return output `place`.
+
+        Raises:
+            Unsupported: it does not exist, or is of a kind that mtool does not have.
+        """
+        if place >= len(self.op.outputs):
+            raise Unsupported(f"it has no output {place}")
+        found = self.model.tensors[self.op.outputs[place]]
+        if found.problem:
+            raise Unsupported(f"its output {found.name!r} has {found.problem}")
+        return found
+
+    def shape(self, place: int, rank: int | None = None) -> tuple[int, ...]:
+        """Return the shape of input `place`.
+
+        Raises:
+            Unsupported: it does not have `rank` dimensions.
+        """
+        shape = self.tensor(place).shape
+        if rank is not None and len(shape) != rank:
+            raise Unsupported(f"its input {place} has {len(shape)} dimensions instead of {rank}")
+        return shape
+
+    def known(self, place: int, role: str) -> Array:
+        """Return the value of a constant input as the file stores it.
+
+        Raises:
+            Unsupported: only the run would know it.
+        """
+        data = self.tensor(place).data
+        if data is None:
+            raise Unsupported(f"its input {place} ({role}) is not a constant")
+        return data
+
+    def numbers(self, place: int, role: str) -> list[int]:
+        """Return a constant input as a list of integers."""
+        return [int(number) for number in np.reshape(self.known(place, role), -1)]
+
+    def stored(self, place: int) -> str:
+        """Return input `place` as it is stored."""
+        self.tensor(place)
+        return self.names[self.op.inputs[place]]
+
+    def real(self, place: int) -> str:
+        """Return input `place` as the numbers that it stands for: dequantised, and float16 as float32."""
+        tensor, name = self.tensor(place), self.stored(place)
+        if tensor.is_quantised:
+            return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
+        if tensor.dtype == np.float16 and self.result().dtype == np.float32:
+            return self.node("Cast", [name], to=onnx.TensorProto.FLOAT)
+        return name
+
+    def image(self, place: int) -> str:
+        """Return input `place`, an image, as NCHW real numbers."""
+        self.shape(place, 4)
+        return self.node("Transpose", [self.real(place)], perm=NCHW_OF_NHWC)
+
+    # What it makes.
+
+    def constant(self, stem: str, data: Any, dtype: Any = None) -> str:
+        """Add a constant and return its name."""
+        name = self._unique(f"{self.names[self.op.outputs[0]]}/{stem}")
+        self.constants[name] = np.asarray(data, dtype)
+        return name
+
+    def whole(self, stem: str, numbers: Iterable[int]) -> str:
+        """Add a list of int64 and return its name."""
+        return self.constant(stem, list(numbers), np.int64)
+
+    def node(self, kind: str, inputs: Sequence[str], *, domain: str = "", **attrs: Any) -> str:
+        """Append a node of one output and return that."""
+        return self.several(kind, inputs, 1, domain=domain, **attrs)[0]
+
+    def several(self, kind: str, inputs: Sequence[str], count: int, *, domain: str = "", **attrs: Any) -> list[str]:
+        """Append a node of `count` outputs and return them."""
+        outputs = [self._unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
+        self.nodes.append(helper.make_node(kind, inputs, outputs, name=self.op.name, domain=domain, **attrs))
+        return outputs
+
+    def dequantise(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
+        """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
+        along = {} if scale.size == 1 else {"axis": axis}
+        scales = self.constant("scale", scale if along else scale[0], np.float32)
+        points = self.constant("zero_point", self._points(dtype, zero_point, bool(along)))
+        return self.node("DequantizeLinear", [name, scales, points], **along)
+
+    def quantise(self, name: str, tensor: Tensor) -> str:
+        """Append a QuantizeLinear to the grid of a tensor.
+
+        Raises:
+            Unsupported: it has no such grid.
+        """
+        if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
+            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        scale = self.constant("scale", tensor.scale[0], np.float32)
+        points = self.constant("zero_point", self._points(tensor.dtype, tensor.zero_point, False))
+        return self.node("QuantizeLinear", [name, scale, points])
+
+    @staticmethod
+    def _points(dtype: Any, zero_point: Array, along: bool) -> Array:
+        limits = np.iinfo(dtype)
+        if (zero_point < limits.min).any() or (zero_point > limits.max).any():
+            raise Unsupported(f"a zero point of {int(zero_point.reshape(-1)[0])} is outside of {np.dtype(dtype)}")
+        return (zero_point if along else zero_point.reshape(-1)[0]).astype(dtype)
+
+    def activated(self, value: str, code: int) -> str:
+        """Apply a fused activation.
+
+        Raises:
+            Unsupported: there is no such activation.
+        """
+        kinds = tflite.ActivationFunctionType
+        if code == kinds.NONE:
+            return value
+        if code == kinds.RELU:
+            return self.node("Relu", [value])
+        if code in (kinds.RELU_N1_TO_1, kinds.RELU6):
+            bounds = (-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)
+            return self.clip(value, *bounds)
+        if code == kinds.TANH:
+            return self.node("Tanh", [value])
+        raise Unsupported(f"its fused activation is number {code}")
+
+    def clip(self, value: str, low: float, high: float) -> str:
+        """Append a Clip of float32."""
+        return self.node(
+            "Clip", [value, self.constant("low", low, np.float32), self.constant("high", high, np.float32)]
+        )
+
+    def put(self, value: str, place: int = 0) -> None:
+        """Let output `place` be `value`, as it is."""
+        name = self.names[self.op.outputs[place]]
+        if self.nodes and list(self.nodes[-1].output) == [value]:
+            self.nodes[-1].output[0] = name
+            self._names.discard(value)
+        else:
+            self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
+
+    def store(self, value: str, place: int = 0) -> None:
+        """Let output `place` be the real numbers of `value`, quantised if the output is."""
+        tensor = self.result(place)
+        if tensor.is_quantised:
+            value = self.quantise(value, tensor)
+        elif tensor.dtype == np.float16:
+            value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
+        self.put(value, place)
+
+    def store_image(self, value: str) -> None:
+        """Let the output be an NCHW image of real numbers."""
+        self.store(self.node("Transpose", [value], perm=NHWC_OF_NCHW))
+
+    def same_grid(self, *places: int) -> bool:
+        """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
+        tensors = [*(self.tensor(place) for place in places), *(self.result(n) for n in range(len(self.op.outputs)))]
+        first = tensors[0]
+        return all(
+            tensor.dtype == first.dtype
+            and np.array_equal(tensor.scale, first.scale)
+            and np.array_equal(tensor.zero_point, first.zero_point)
+            for tensor in tensors
+        )
+
+    # The whole.
+
+    def proto(self, name: str) -> onnx.ModelProto:
+        """Return what was built as an ONNX model."""
+
+        def info(number: int) -> onnx.ValueInfoProto:
+            tensor = self.model.tensors[number]
+            kind = helper.np_dtype_to_tensor_dtype(tensor.dtype)
+            return helper.make_tensor_value_info(self.names[number], kind, tensor.shape)
+
+        inputs = [info(number) for number in dict.fromkeys(self.model.inputs)]
+        outputs = [info(number) for number in self.model.outputs]
+        tensors = [
+            numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in self.constants.items()
+        ]
+        graph = helper.make_graph(self.nodes, name, inputs, outputs, tensors, value_info=self.infos)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
