@@ -10,6 +10,7 @@ from typing import Literal
 from mtool import codegen, frontend, passes
 from mtool.boards import Board
 from mtool.filetree import FileTree
+from mtool.frontend import Rounding
 from mtool.frontend.onnx_file import file_hash
 from mtool.ir.types import Array
 from mtool.manifest import Manifest
@@ -43,8 +44,9 @@ def compile_model(
     io: Io = "arena",
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
+    rounding: Rounding = "onnx",
 ) -> Compiled:
-    """Compile an ONNX model for a board.
+    """Compile an ONNX or TFLite model for a board.
 
     Args:
         path: the model file.
@@ -53,13 +55,14 @@ def compile_model(
             what is not live; "external": the caller keeps them.
         dims: values of symbolic dimensions, by name.
         constants: values for inputs, by name; such an input becomes a constant of the model.
+        rounding: of integers: "onnx", or for a TFLite model "tflite".
 
     Raises:
         UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, dims, constants)
+    graph = frontend.load(path, dims, constants, rounding)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
     files, manifest = codegen.generate(plan, path.name, file_hash(path))
@@ -121,6 +124,7 @@ def check_model(
     boards: Sequence[Board],
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
+    rounding: Rounding = "onnx",
 ) -> Report:
     """Compile a model for each board and compare what it needs with what they have; builds nothing.
 
@@ -128,7 +132,7 @@ def check_model(
         UsageError: the file is missing.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    graph = frontend.load(path, dims, constants)
+    graph = frontend.load(path, dims, constants, rounding)
     manifests: dict[Target, Manifest] = {}
     fits = []
     for board in boards:

@@ -104,6 +104,38 @@ static inline int32_t mt_requantise_fixed_even(int32_t acc, int32_t multiplier, 
     return mt_clamp((int32_t)((product + below_half + odd) >> (32 + shift)) + zero_point, low, high);
 }
 
+/* TFLite's requantisation: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */
+static inline int32_t mt_rescale(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    int32_t scaled = (int32_t)(((int64_t)acc * multiplier) >> 32);
+    return (scaled + ((int32_t)1 << (shift - 1))) >> shift;
+}
+
+/* The same rounded twice: to acc * multiplier / 2^31, ties up, then the rest, ties away from zero; shift is 0 to 30. */
+static inline int32_t mt_rescale_twice(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    int32_t scaled = (int32_t)(((int64_t)acc * multiplier + ((int64_t)1 << 30)) >> 31);
+    scaled += scaled >> 31;
+    return ((scaled >> shift) + 1) >> 1;
+}
+
+/* The same for shifts from -31 to 30; a result beyond 2^30 stays there. */
+static inline int32_t mt_rescale_wide(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    const int64_t half = (int64_t)1 << (31 + shift);
+    const int64_t limit = (int64_t)1 << 30;
+    const int64_t scaled = ((int64_t)acc * multiplier + half) >> (32 + shift);
+    return (int32_t)(scaled > limit ? limit : scaled < -limit ? -limit : scaled);
+}
+
+/* Rounded twice, for shifts from -31 to 30. */
+static inline int32_t mt_rescale_twice_wide(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    if (shift >= 0)
+        return mt_rescale_twice(acc, multiplier, shift);
+    return mt_rescale_wide((int32_t)((uint32_t)acc << (-1 - shift)), multiplier, -1);
+}
+
 /* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
 static inline int32_t mt_quantise(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
 {

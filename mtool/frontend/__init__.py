@@ -2,5 +2,6 @@
 
 from mtool.frontend.files import is_tflite, load
 from mtool.frontend.onnx_file import from_proto
+from mtool.frontend.tflite import Rounding
 
-__all__ = ["from_proto", "is_tflite", "load"]
+__all__ = ["Rounding", "from_proto", "is_tflite", "load"]

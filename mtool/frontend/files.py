@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from mtool.errors import UsageError
 from mtool.frontend import onnx_file, tflite
+from mtool.frontend.tflite import Rounding
 from mtool.ir import Graph
 from mtool.ir.types import Array
 
@@ -19,19 +21,32 @@ def is_tflite(path: Path) -> bool:
         return False
 
 
-def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
+def load(
+    path: Path,
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    rounding: Rounding = "onnx",
+) -> Graph:
     """Read an ONNX model (of any opset) or a TFLite model and return its graph.
 
     Args:
         path: the model file.
         dims: values for symbolic dimensions, by name.
         constants: values for inputs, by name; such an input becomes a constant of the model.
+        rounding: "tflite": the integers of a TFLite model as TFLite's reference kernels compute them.
 
     Raises:
-        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        UsageError: the file is missing, `dims` or `constants` name nothing of the model, or the rounding is
+            TFLite's and the model is not.
         NeedsValues: an operator has to know the values of inputs of the model; the error names them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    reader = tflite.load if is_tflite(path) else onnx_file.load
-    return reader(path, dims, constants)
+    if is_tflite(path):
+        return tflite.load(path, dims, constants, rounding)
+    if rounding != "onnx":
+        raise UsageError(
+            f"{path.name} is not a TFLite model, which --rounding {rounding} is for",
+            hint="leave the option out, or give the .tflite file that the model was made from",
+        )
+    return onnx_file.load(path, dims, constants)

@@ -13,7 +13,7 @@ from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.control import CONTROL
 from mtool.frontend.functions import expand
 from mtool.frontend.inference import MOST_BYTES, fold, infer
-from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded
+from mtool.frontend.problems import OWN, REFUSED, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.sequences import SEQUENCES
 from mtool.ir import DType, Graph, Node, TensorType
@@ -124,6 +124,9 @@ class Importer:
         if special is not None:
             special(self, proto, origin, opsets)
             return
+        if domain == OWN:
+            self._run_own(proto, origin)
+            return
         if domain == REFUSED:
             raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
         if not onnx.defs.has(proto.op_type, domain):
@@ -149,6 +152,12 @@ class Importer:
             self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
         else:
             self._expand(proto, domain, version, origin, opsets)
+
+    def _run_own(self, proto: onnx.NodeProto, origin: str) -> None:
+        attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
+        dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
+        self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
+        self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
 
     def _expand(self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]) -> None:
         """Import the body of an operator that ONNX defines as a function of others."""

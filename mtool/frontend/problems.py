@@ -13,5 +13,8 @@ class ValueNeeded(Unsupported):
         self.value = value
 
 
+OWN = "mtool"
+"""The domain of mtool's own operators: the output has the shape of the first input, and the type `to`."""
+
 REFUSED = "mtool.refused"
 """The domain of a node that another frontend could not translate; its attribute `reason` says why."""

@@ -185,6 +185,21 @@ class RescalePair:
     high: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """int32 to an integer as TFLite's kernels do it: clamp(round(acc * multiplier / 2^(32 + shift)) + zero_point).
+
+    The multiplier and the shift are arguments of the expression. Rounding is once, ties up; `twice`: first to
+    acc * multiplier / 2^31, ties up, then the rest, ties away from zero. `wide`: a shift may be below 1, down to -31.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+    wide: bool
+    twice: bool
+
+
 def _requantise(expr: Expr, total: A, scale: A) -> A:
     how: Requantise = expr.value
     product = np.asarray(total).astype(np.float32) * np.asarray(scale, np.float32)
@@ -226,6 +241,31 @@ def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     how: RescalePair = expr.value
     total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
     return Text(f"({expr.dtype.c})mt_clamp(({total}) >> {how.shift}, {how.low}, {how.high})", UNARY)
+
+
+def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
+    how: Rescale = expr.value
+    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    places = np.asarray(shift, np.int64) + 32
+    if how.twice:
+        left = np.maximum(31 - places, 0)
+        first = ((product << left) + (1 << 30)) >> 31
+        right = np.maximum(places - 31, 0)
+        steps = np.where(right > 0, (first + (np.int64(1) << right >> 1) - (first < 0)) >> right, first)
+    else:
+        steps = (product + (np.int64(1) << (places - 1))) >> places
+    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
+    how: Rescale = expr.value
+    call = (
+        f"mt_rescale{'_twice' if how.twice else ''}{'_wide' if how.wide else ''}({total.c}, {multiplier.c}, {shift.c})"
+    )
+    if expr.dtype is DType.INT32:
+        return Text(call)
+    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
+    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
 
 
 def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
@@ -380,6 +420,7 @@ FUNCTIONS: dict[str, Function] = {
     "quantise": Function(_quantise, _quantise_text),
     "requantise": Function(_requantise, _requantise_text),
     "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
+    "rescale": Function(_rescale, _rescale_text),
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
 }
 

@@ -22,6 +22,7 @@ from mtool.ops import (
     quantise,
     recurrent,
     reduce,
+    rescale,
     resize,
     sampling,
     scatter,
@@ -33,7 +34,7 @@ from mtool.ops.schedule import KernelOp
 
 _MODULES = (
     conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise, ordering, pool2d,
-    quantise, recurrent, reduce, resize, sampling, scatter, softmax, window,
+    quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}

@@ -49,6 +49,8 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
 
 
 def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
+    if value in ctx.graph.quant:
+        return  # the file said it
     ctx.quant[value] = Quant(
         tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
     )

@@ -8,6 +8,8 @@ reads. In this order:
   pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
            for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
   requant  an int32 accumulator times a scale: `requantise`
+
+And an accumulator that is only read as a whole number (for `rescale`) never becomes a float.
 """
 
 import itertools
@@ -81,6 +83,16 @@ def _bounds(part: Expr) -> Expr:
     return replace(part, args=(inner, scale, zero_point), value=(low, max(low, high)))
 
 
+def _whole(part: Expr) -> Expr:
+    """An integer that was made a float, times 1, and an integer again is itself."""
+    inner = part.args[0]
+    if part.dtype is DType.INT32 and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
+        cast = inner.args[0]
+        if cast.op == "cast" and cast.args[0].dtype is DType.INT32:
+            return cast.args[0]
+    return part
+
+
 class _Work:
     """One node's rewriting: its inputs grow by the constants that the new forms need."""
 
@@ -89,6 +101,8 @@ class _Work:
         self.inputs = list(node.inputs)
 
     def rewritten(self, part: Expr) -> Expr:
+        if part.op == "cast":
+            return _whole(part)
         if part.op != "quantise":
             return part
         for form in (self._table, self._pair, self._requantise):

@@ -12,7 +12,7 @@ from mtool import boards, filetree, manifest, project, resources, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.build import Built
-from mtool.compiler import compile_model
+from mtool.compiler import Rounding, compile_model
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
 from mtool.plan.plan import Io
@@ -33,6 +33,7 @@ class Options:
     io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
     dims: values of the model's symbolic dimensions.
     constants: values of inputs that become constants of the model.
+    rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     """
@@ -40,6 +41,7 @@ class Options:
     io: Io = "arena"
     dims: Mapping[str, int] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
+    rounding: Rounding = "onnx"
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -108,7 +110,9 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(source, target, io=chosen.io, dims=chosen.dims, constants=chosen.constants)
+    compiled = compile_model(
+        source, target, io=chosen.io, dims=chosen.dims, constants=chosen.constants, rounding=chosen.rounding
+    )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))

@@ -1,7 +1,9 @@
 """From a .tflite file to a Graph, by way of an ONNX model in memory."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import onnx
 from onnx import helper
@@ -9,10 +11,10 @@ from onnx import helper
 from mtool.errors import ModelError
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.problems import REFUSED, Unsupported
-from mtool.frontend.tflite import elementwise, kernels, movement, windows
+from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
-from mtool.ir import Graph
+from mtool.ir import Graph, Quant
 from mtool.ir.types import Array
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
@@ -24,13 +26,23 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
 """TFLite's operators, by name."""
 
 
-def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
+Rounding = Literal["onnx", "tflite"]
+"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
+
+
+def load(
+    path: Path,
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    rounding: Rounding = "onnx",
+) -> Graph:
     """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
 
     Args:
         path: the model file.
         dims: values for symbolic dimensions; a TFLite file has none, its dynamic dimensions are as they stand in it.
         constants: values for inputs, by name; such an input becomes a constant of the model.
+        rounding: "tflite": results of integers are those of TFLite's reference kernels, byte for byte.
 
     Raises:
         UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
@@ -38,12 +50,12 @@ def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[s
             them are listed).
     """
     model = read(path)
-    graph = graph_of(to_onnx(model, path.name), path.name, path.stem, dims, constants)
+    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants)
     _check_shapes(model, graph, path.name)
-    return graph
+    return replace(graph, quant=_grids(model, graph))
 
 
-def to_onnx(model: Model, title: str) -> onnx.ModelProto:
+def to_onnx(model: Model, title: str, rounding: Rounding = "onnx") -> onnx.ModelProto:
     """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
 
     Raises:
@@ -67,7 +79,10 @@ def to_onnx(model: Model, title: str) -> onnx.ModelProto:
         try:
             if operator.kind not in TRANSLATIONS:
                 raise Unsupported("not supported")
-            TRANSLATIONS[operator.kind](translation)
+            if rounding == "tflite" and _is_quantised(translation):
+                exact.TRANSLATIONS.get(operator.kind, _without_rounding)(translation)
+            else:
+                TRANSLATIONS[operator.kind](translation)
         except Unsupported as problem:
             del translation.nodes[start:]
             outputs = [translation.names[number] for number in operator.outputs]
@@ -78,6 +93,36 @@ def to_onnx(model: Model, title: str) -> onnx.ModelProto:
     if missing:
         raise ModelError(f"{title} never makes its output {missing[0]!r}")
     return translation.proto(title)
+
+
+def _is_quantised(t: Translation) -> bool:
+    """Whether the first output of the operator at work stands on a grid."""
+    return t.result().is_quantised
+
+
+def _without_rounding(t: Translation) -> None:
+    """Translate an operator that moves integers.
+
+    Raises:
+        Unsupported: it computes new ones.
+    """
+    start = len(t.nodes)
+    TRANSLATIONS[t.op.kind](t)
+    if any(node.op_type == "QuantizeLinear" for node in t.nodes[start:]):
+        raise Unsupported("it has no form with --rounding tflite")
+
+
+def _grids(model: Model, graph: Graph) -> dict[str, Quant]:
+    """Return the quantisation that the file gives to the graph's values."""
+    return {
+        tensor.name: Quant(
+            tuple(float(scale) for scale in tensor.scale),
+            tuple(int(point) for point in tensor.zero_point),
+            tensor.axis if tensor.scale.size > 1 else None,
+        )
+        for tensor in model.tensors
+        if tensor.is_quantised and tensor.name in graph.types
+    }
 
 
 def _check_shapes(model: Model, graph: Graph, title: str) -> None:

@@ -155,7 +155,7 @@ class _Reader:
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         if builtin == tflite.BuiltinOperator.CUSTOM:
             return f"CUSTOM {_text(code.CustomCode())}"
-        return _OPERATORS.get(builtin, f"BUILTIN {builtin}")
+        return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
 
     def _numbers(self, what: str, numbers: Any, count: int, *, optional: bool) -> tuple[int, ...]:
         found = tuple(int(number) for number in np.atleast_1d(numbers)) if not isinstance(numbers, int) else ()

@@ -147,10 +147,10 @@ class Translation:
 
     def dequantise(self, name: str, dtype: Any, scale: Array, zero_point: Array, axis: int = 0) -> str:
         """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
-        along = {} if scale.size == 1 else {"axis": axis}
+        along = scale.size > 1
         scales = self.constant("scale", scale if along else scale[0], np.float32)
-        points = self.constant("zero_point", self._points(dtype, zero_point, bool(along)))
-        return self.node("DequantizeLinear", [name, scales, points], **along)
+        points = self.constant("zero_point", self._points(dtype, zero_point, along))
+        return self.node("DequantizeLinear", [name, scales, points], axis=axis if along else 0)
 
     def quantise(self, name: str, tensor: Tensor) -> str:
         """Append a QuantizeLinear to the grid of a tensor.

@@ -1,6 +1,7 @@
 """Operators on images without weights: pooling, resizing, space and depth, space and batch."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def _average_pool(t: Translation) -> None:
 def max_pool(t: Translation) -> None:
     """MAX_POOL_2D, of the integers themselves where the output stands on the same grid."""
     kernel, strides, pads = window(t)
-    attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if t.same_grid(0) and not t.op.option("FusedActivationFunction") and t.result().dtype.name != "int16":
         image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
         t.put(t.node("Transpose", [t.node("MaxPool", [image], **attrs)], perm=NHWC_OF_NCHW))

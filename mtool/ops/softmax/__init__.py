@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from mtool.ir import DType, Graph, Node
-from mtool.ir.expr import acc
+from mtool.ir.expr import acc, call, const
 from mtool.ops import normalise
 from mtool.ops.lowering import Lower, Lowering
 from mtool.ops.schedule import KernelOp
@@ -57,4 +57,25 @@ def _lower(ctx: Lowering, node: Node) -> None:
         ctx.transpose(node, shaped, back, output)
 
 
-LOWERINGS: dict[str, Lower] = {"Softmax": _lower}
+def _fixed(ctx: Lowering, node: Node) -> None:
+    """FixedSoftmax, mtool's own: along the last axis, in steps of 1/256 from the lowest value on.
+
+    Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 bits behind the point.
+    """
+    source, powers = node.inputs
+    kind = ctx.types[node.outputs[0]]
+    flat = (math.prod(kind.shape[:-1]), kind.shape[-1])
+    low, high = kind.dtype.limits
+    steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
+    for how, bound in (("maximum", low), ("minimum", high)):
+        steps = call(how, steps, const(bound, DType.INT32))
+    attrs = {"log": False, "fixed": True, "epilogue": call("cast", steps, dtype=kind.dtype)}
+    if kind.shape == flat:
+        ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
+        return
+    made = ctx.value(f"{node.outputs[0]}.rows", kind.dtype, flat)
+    ctx.node("softmax", [ctx.view(node, source, flat), powers], [made], attrs, like=node)
+    ctx.view(node, made, (), node.outputs[0])
+
+
+LOWERINGS: dict[str, Lower] = {"Softmax": _lower, "FixedSoftmax": _fixed}

@@ -12,8 +12,8 @@ class Rows:
     name = "c99_rows"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Everything."""
-        return True
+        """Results of float32."""
+        return not node.attrs.get("fixed")
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """None."""
@@ -55,4 +55,37 @@ class Rows:
         return Kernel(tuple(arguments), body, constants, not integer or needs_math(epilogue.expr))
 
 
-SCHEDULES: tuple[Schedule, ...] = (Rows(),)
+class FixedRows(Rows):
+    """Row by row in fixed point: gemmlowp's, the quotients in steps of 1/256."""
+
+    name = "c99_fixed_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """8-bit integers with a table of exponentials of int32."""
+        return bool(node.attrs.get("fixed"))
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        epilogue = EpilogueText(node, graph)
+        kind = x.dtype.kind[0] + str(x.dtype.size * 8)
+        rows, length = x.shape
+        body = template(
+            "softmax/c99_fixed_rows.c.j2", rows=rows, length=length, x=x.dtype.c, kind=kind, epilogue=epilogue
+        )
+        arguments = (
+            Argument("input", x.dtype.c, ("input", 0)),
+            Argument("output", y.dtype.c, "output"),
+            Argument("exponential", "int32_t", ("constant", "exponential")),
+            *operand_arguments(node, graph, epilogue.names),
+        )
+        constants = {"exponential": graph.constants[node.inputs[1]]}
+        constants |= {
+            name: graph.constants[node.inputs[n]]
+            for n, name in epilogue.names.items()
+            if node.inputs[n] in graph.constants
+        }
+        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",))
+
+
+SCHEDULES: tuple[Schedule, ...] = (Rows(), FixedRows())

@@ -1,0 +1,332 @@
+"""Operators in the integer arithmetic of TFLite's reference kernels, for results that are theirs byte for byte.
+
+Sums of products are a convolution of integers with a scale of 1, whose results are whole numbers; what follows is
+spelled out in int32 and mtool's own Rescale. Requantisation rounds twice, as gemmlowp does, but for FULLY_CONNECTED.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import tflite
+from onnx import helper
+
+from mtool.frontend.problems import OWN, Unsupported
+from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
+from mtool.frontend.tflite.schema import Tensor
+from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
+from mtool.frontend.tflite.windows import window
+from mtool.ir.types import Array
+
+Translate = Callable[[Translation], None]
+
+EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
+SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left before they are scaled
+MOST_EXACT = 2**24  # up to which float32 has every whole number
+
+
+def eight_bits(t: Translation, *places: int) -> None:
+    """Check that these inputs and the output are 8-bit integers with one scale.
+
+    Raises:
+        Unsupported: one is not.
+    """
+    for tensor in (*(t.tensor(place) for place in places), t.result()):
+        if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
+            raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
+
+
+def rescale(
+    t: Translation, value: str, scales: Array, out: Tensor | None = None, *, axis: int = 0, twice: bool = True
+) -> str:
+    """Append a Rescale, to the grid of `out` behind the fused activation, or to int32."""
+    return rescale_by(t, value, *multipliers(scales), out, axis=axis, twice=twice)
+
+
+def rescale_by(
+    t: Translation, value: str, by: Array, places: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
+) -> str:
+    """Append a Rescale by multipliers and shifts."""
+    names = t.constant("multiplier", by), t.constant("shift", places)
+    bounds, point = np.iinfo(np.int32), 0
+    low, high, dtype = int(bounds.min), int(bounds.max), np.dtype(np.int32)
+    if out is not None:
+        low, high = limits(out, t.op.option("FusedActivationFunction"))
+        point, dtype = int(out.zero_point[0]), out.dtype
+    to = helper.np_dtype_to_tensor_dtype(dtype)
+    return t.node(
+        "Rescale",
+        [value, *names],
+        domain=OWN,
+        axis=axis,
+        zero_point=point,
+        low=low,
+        high=max(low, high),
+        twice=int(twice),
+        to=to,
+    )
+
+
+def table(t: Translation, results: Array) -> None:
+    """Let the output be one of 256 results, by the value of the input."""
+    data = t.constant("table", results, t.result().dtype)
+    to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
+    t.put(t.node("Table", [t.stored(0), data], domain=OWN, to=to))
+
+
+def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
+    """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
+    points = tensor.zero_point if point is None else np.asarray([point])
+    return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
+
+
+def centred(t: Translation, place: int) -> str:
+    """Return an input's integers less its zero point, as int32."""
+    wide = t.node("Cast", [t.stored(place)], to=onnx.TensorProto.INT32)
+    point = int(t.tensor(place).zero_point[0])
+    return t.node("Sub", [wide, t.constant("zero_point", point, np.int32)]) if point else wide
+
+
+def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
+    data, tensor = arranged(t.known(place, "weights")), t.tensor(place)
+    if data.dtype not in EIGHT_BITS or not tensor.is_quantised:
+        raise Unsupported(f"its weights are {data.dtype}")
+    name, points = t.constant("weights", data), tensor.zero_point
+    if np.unique(points).size == 1:
+        return t.dequantise(name, data.dtype, np.ones(1, np.float32), points[:1])
+    return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
+
+
+def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
+    if not t.has(place):
+        return []
+    data = t.known(place, "bias").reshape(-1)
+    if data.dtype != np.int32 or data.size != channels:
+        raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
+    name = t.constant("bias", data)
+    return [t.dequantise(name, data.dtype, np.ones(1, np.float32), np.zeros(1, np.int64))]
+
+
+def _scales(t: Translation, x: int, w: int) -> Array:
+    """Return what a step of the sums is, in steps of the output."""
+    return t.tensor(x).scale.astype(np.float64) * t.tensor(w).scale.astype(np.float64) / float(t.result().scale[0])
+
+
+def _conv(depthwise: bool) -> Translate:
+    def translate(t: Translation) -> None:
+        eight_bits(t, 0)
+        size, shape = t.shape(0, 4), t.shape(1, 4)
+        if depthwise:
+            filters = _unscaled_weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
+            channels, group = shape[3], size[3]
+        else:
+            filters = _unscaled_weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0)
+            channels, group = shape[0], size[3] // max(shape[3], 1)
+        strides, dilated = kernels.pair(t, "Stride"), kernels.dilations(t)
+        reach = tuple((k - 1) * d + 1 for k, d in zip(shape[1:3], dilated, strict=True))
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0))], perm=[0, 3, 1, 2])
+        sums = t.node(
+            "Conv",
+            [image, filters, *_unscaled_bias(t, 2, channels)],
+            kernel_shape=shape[1:3],
+            strides=strides,
+            dilations=dilated,
+            pads=kernels.padding(t.op.option("Padding"), size[1:3], reach, strides),
+            group=group,
+        )
+        sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
+        t.put(rescale(t, sums, _scales(t, 0, 1), t.result(), axis=3))
+
+    return translate
+
+
+def _fully_connected(t: Translation) -> None:
+    eight_bits(t, 0)
+    if t.op.option("WeightsFormat"):
+        raise Unsupported("its weights are shuffled")
+    shape, (channels, depth) = t.shape(0), t.shape(1, 2)
+    count = int(np.prod(shape))
+    if not depth or count % depth or not shape:
+        raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
+    flat = t.stored(0)
+    if len(shape) != 2 or shape[1] != depth:
+        flat = t.node("Reshape", [flat, t.whole("flat", (count // depth, depth))])
+    x, w, out = t.tensor(0), t.tensor(1), t.result()
+    filters = _unscaled_weights(t, 1, lambda data: data, 0)
+    sums = t.node("Gemm", [unscaled(t, flat, x), filters, *_unscaled_bias(t, 2, channels)], transB=1)
+    if w.scale.size == 1:  # the product of the scales is one of float32 here
+        scales = np.asarray([float(x.scale[0] * w.scale[0]) / float(out.scale[0])])
+    else:
+        scales = _scales(t, 0, 1)
+    made = rescale(t, sums, scales, out, axis=1, twice=False)
+    if t.op.option("KeepNumDims") and len(shape) != 2:
+        made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+    t.put(made)
+
+
+def _sum(kind: str) -> Translate:
+    """ADD, SUB: both operands in steps of twice the larger scale, 20 bits to the left."""
+
+    def translate(t: Translation) -> None:
+        eight_bits(t, 0, 1)
+        scales = [float(t.tensor(place).scale[0]) for place in (0, 1)]
+        unit = 2 * max(scales)
+        terms = []
+        for place, scale in enumerate(scales):
+            value, share = centred(t, place), scale / unit
+            if share == 0.5:  # of a multiple of 2^20 that is no rounding
+                terms.append(t.node("Mul", [value, t.constant("left", 1 << (SUM_SHIFT - 1), np.int32)]))
+                continue
+            shifted = t.node("Mul", [value, t.constant("left", 1 << SUM_SHIFT, np.int32)])
+            terms.append(rescale(t, shifted, np.asarray([share])))
+        factor = unit / float(np.float32(1 << SUM_SHIFT) * t.result().scale[0])
+        t.put(rescale(t, t.node(kind, terms), np.asarray([factor]), t.result()))
+
+    return translate
+
+
+def _mul(t: Translation) -> None:
+    eight_bits(t, 0, 1)
+    product = t.node("Mul", [centred(t, 0), centred(t, 1)])
+    factor = t.tensor(0).scale * t.tensor(1).scale / t.result().scale  # of float32
+    t.put(rescale(t, product, factor.astype(np.float64), t.result()))
+
+
+def _average_pool(t: Translation) -> None:
+    """AVERAGE_POOL_2D: the sum of the integers inside, divided with ties away from zero."""
+    eight_bits(t, 0)
+    kernel, strides, pads = window(t)
+    if not t.same_grid(0):
+        raise Unsupported("its input and output stand on different grids")
+    count, channels = int(np.prod(kernel)), t.shape(0)[3]
+    attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    if any(pads):
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=[0, 3, 1, 2])
+        ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
+        filters = t.dequantise(ones, np.dtype(np.int8), np.ones(1, np.float32), np.zeros(1, np.int64))
+        sums = t.node("Conv", [image, filters], group=channels, **attrs)
+        divisor = t.constant("count", _inside(t, kernel, strides, pads), np.int32)
+    else:
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), float(count), 0)], perm=[0, 3, 1, 2])
+        sums = t.node("AveragePool", [image], **attrs)
+        divisor = t.constant("count", count, np.int32)
+    total = t.node("Cast", [t.node("Transpose", [sums], perm=NHWC_OF_NCHW)], to=onnx.TensorProto.INT32)
+    half = t.constant("half", t.constants[divisor] // 2, np.int32)
+    negative = t.node("Sub", [total, half])
+    positive = t.node("Add", [total, half])
+    above = t.node("Greater", [total, t.constant("zero", 0, np.int32)])
+    mean = t.node("Div", [t.node("Where", [above, positive, negative]), divisor])
+    low, high = limits(t.result(), t.op.option("FusedActivationFunction"))
+    mean = t.node("Clip", [mean, t.constant("low", low, np.int32), t.constant("high", high, np.int32)])
+    t.put(t.node("Cast", [mean], to=helper.np_dtype_to_tensor_dtype(t.result().dtype)))
+
+
+def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
+    """Return how many places of the window lie inside the image, [1, height, width, 1] of the output."""
+    counts = []
+    for axis, size in enumerate(t.shape(0)[1:3]):
+        first = np.arange(t.result().shape[1 + axis]) * strides[axis] - pads[axis]
+        counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
+    return np.maximum(np.outer(*counts), 1)[None, :, :, None]
+
+
+def _softmax(t: Translation) -> None:
+    """SOFTMAX: gemmlowp's exponentials, of the difference to the largest, and its reciprocal of their sum."""
+    eight_bits(t, 0)
+    x, out = t.tensor(0), t.result()
+    low = int(np.iinfo(out.dtype).min)
+    if float(out.scale[0]) != 1 / 256 or int(out.zero_point[0]) != low or not x.shape:
+        raise Unsupported("its output does not stand on a grid of 1/256 from 0 on")
+    powers = t.constant("exponentials", exponentials(float(t.op.option("Beta", 1.0)) * float(x.scale[0])))
+    to = helper.np_dtype_to_tensor_dtype(out.dtype)
+    t.put(t.node("FixedSoftmax", [t.stored(0), powers], domain=OWN, to=to))
+
+
+def _mean(t: Translation) -> None:
+    """MEAN: the division is part of the multiplier."""
+    eight_bits(t, 0)
+    rank = len(t.shape(0))
+    axes = sorted({number % rank for number in t.numbers(1, "the axes")}) if rank else []
+    count = int(np.prod([t.shape(0)[axis] for axis in axes]))
+    sums = t.node("ReduceSum", [centred(t, 0), t.whole("axes", axes)], keepdims=int(bool(t.op.option("KeepDims"))))
+    by, places = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
+    exponent = -1 - int(places[0])
+    more = min(count.bit_length() - 1, 32, 31 + exponent)
+    multiplier, shift = (
+        np.asarray([(int(by[0]) << more) // count], np.int32),
+        np.asarray([more - 1 - exponent], np.int8),
+    )
+    t.put(rescale_by(t, sums, multiplier, shift, t.result()))
+
+
+def _by_table(results: Callable[[Translation, Array], Array]) -> Translate:
+    """An operator of one 8-bit input: its results for each of the 256, from the integers less their zero point."""
+
+    def translate(t: Translation) -> None:
+        eight_bits(t, 0)
+        bounds, point = np.iinfo(t.tensor(0).dtype), int(t.tensor(0).zero_point[0])
+        table(t, results(t, np.arange(bounds.min, bounds.max + 1, dtype=np.int64) - point))
+
+    return translate
+
+
+def _ratio(t: Translation) -> float:
+    return float(t.tensor(0).scale[0]) / float(t.result().scale[0])
+
+
+def _clamped(t: Translation, steps: Array, activation: int = 0) -> Array:
+    return np.clip(steps + int(t.result().zero_point[0]), *limits(t.result(), activation))
+
+
+def _linear(activation: int) -> Callable[[Translation, Array], Array]:
+    return lambda t, x: _clamped(t, rescaled(x, _ratio(t)), activation)
+
+
+def _leaky_relu(t: Translation, x: Array) -> Array:
+    slope = float(t.tensor(0).scale[0] * np.float32(t.op.option("Alpha", 0.0)) / t.result().scale[0])
+    return _clamped(t, np.where(x >= 0, rescaled(x, _ratio(t)), rescaled(x, slope)))
+
+
+def _absolute(t: Translation, x: Array) -> Array:
+    return _clamped(t, rescaled(np.abs(x), _ratio(t)))
+
+
+def _real(function: Callable[[Array], Array]) -> Callable[[Translation, Array], Array]:
+    """A function of real numbers, its results rounded with ties away from zero."""
+
+    def results(t: Translation, x: Array) -> Array:
+        steps = function(x * np.float64(t.tensor(0).scale[0])) / np.float64(t.result().scale[0])
+        return _clamped(t, (np.sign(steps) * np.floor(np.abs(steps) + 0.5)).astype(np.int64))
+
+    return results
+
+
+def _quantize(t: Translation) -> None:
+    if t.tensor(0).dtype == np.float32:
+        raise Unsupported("it quantises float32; start from the integers")
+    _by_table(_linear(tflite.ActivationFunctionType.NONE))(t)
+
+
+TRANSLATIONS: dict[str, Translate] = {
+    "CONV_2D": _conv(False),
+    "DEPTHWISE_CONV_2D": _conv(True),
+    "FULLY_CONNECTED": _fully_connected,
+    "ADD": _sum("Add"),
+    "SUB": _sum("Sub"),
+    "MUL": _mul,
+    "AVERAGE_POOL_2D": _average_pool,
+    "SOFTMAX": _softmax,
+    "MEAN": _mean,
+    "QUANTIZE": _quantize,
+    "RELU": _by_table(_linear(tflite.ActivationFunctionType.RELU)),
+    "RELU6": _by_table(_linear(tflite.ActivationFunctionType.RELU6)),
+    "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
+    "LEAKY_RELU": _by_table(_leaky_relu),
+    "ABS": _by_table(_absolute),
+    "LOGISTIC": _by_table(_real(lambda x: 1 / (1 + np.exp(-x)))),
+    "TANH": _by_table(_real(np.tanh)),
+    "ELU": _by_table(_real(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x))),
+    "EXP": _by_table(_real(np.exp)),
+}
+"""What is computed in integers if an operand is quantised; other operators may not round."""

@@ -1,0 +1,116 @@
+"""TFLite's fixed-point numbers: multipliers, activation ranges, and gemmlowp's exponential function.
+
+Sources: tensorflow/lite/kernels/internal/quantization_util.cc (QuantizeMultiplier), kernels/kernel_util.cc
+(CalculateActivationRangeQuantized), gemmlowp/fixedpoint/fixedpoint.h (exp_on_negative_values).
+"""
+
+import math
+
+import numpy as np
+import tflite
+
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.schema import Tensor
+from mtool.ir.types import Array
+
+
+def multipliers(scales: Array) -> tuple[Array, Array]:
+    """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), as `rescale` takes them."""
+    found = [_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
+    return np.asarray([m for m, _ in found], np.int32), np.asarray([-1 - e for _, e in found], np.int8)
+
+
+def _multiplier(scale: float) -> tuple[int, int]:
+    """Return a multiplier of 31 bits behind the point and an exponent."""
+    fraction, exponent = math.frexp(scale)
+    multiplier = math.floor(fraction * 2**31 + 0.5)
+    if multiplier == 2**31:
+        multiplier, exponent = 2**30, exponent + 1
+    if exponent < -31:
+        return 0, 0
+    return (2**31 - 1, 30) if exponent > 30 else (multiplier, exponent)
+
+
+def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
+    """Return the smallest and largest integer of an output behind a fused activation.
+
+    Raises:
+        Unsupported: the activation is none that only clamps.
+    """
+    bounds = np.iinfo(tensor.dtype)
+    low, high = int(bounds.min), int(bounds.max)
+    kinds = tflite.ActivationFunctionType
+
+    def step(value: float) -> int:
+        quotient = np.float32(value) / tensor.scale[0]
+        return int(tensor.zero_point[0]) + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))
+
+    if activation == kinds.NONE:
+        return low, high
+    if activation == kinds.RELU:
+        return max(low, step(0.0)), high
+    if activation == kinds.RELU6:
+        return max(low, step(0.0)), min(high, step(6.0))
+    if activation == kinds.RELU_N1_TO_1:
+        return max(low, step(-1.0)), min(high, step(1.0))
+    raise Unsupported(f"its fused activation is number {activation}")
+
+
+def rescaled(values: Array, scale: float) -> Array:
+    """Return int64 values times a scale, by its multiplier, rounded twice."""
+    (multiplier,), (shift,) = multipliers(np.asarray([scale]))
+    left, right = max(-1 - int(shift), 0), max(1 + int(shift), 0)
+    first = ((values.astype(np.int64) << left) * int(multiplier) + (1 << 30)) >> 31
+    rounded: Array = (first + (1 << right >> 1) - (first < 0)) >> right if right else first
+    return rounded
+
+
+def exponentials(scale: float) -> Array:
+    """Return exp(-scale * d) for d = 255 … 0 as int32 with 31 bits behind the point, as TFLite's softmax has them."""
+    whole = 5  # bits before the point of the exponent's argument
+    (multiplier,), (shift,) = multipliers(np.asarray([min(scale * 2 ** (31 - whole), 2.0**31 - 1)]))
+    places, left = 32 + int(shift), -1 - int(shift)
+    furthest = math.floor(31 * 2 ** (31 - whole) / 2**left)
+    results = []
+    for difference in range(-255, 1):
+        argument = (difference * int(multiplier) + (1 << (places - 1))) >> places
+        results.append(_exponential(argument, whole) if -difference <= furthest else 0)
+    return np.asarray(results, np.int32)
+
+
+def _product(a: int, b: int) -> int:
+    return (a * b + (1 << 30)) >> 31
+
+
+def _divided(value: int, places: int) -> int:
+    """Return value / 2^places, ties away from zero."""
+    mask = (1 << places) - 1
+    return (value >> places) + ((value & mask) > (mask >> 1) + (value < 0))
+
+
+_FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+"""exp(-2^n), with 31 bits behind the point."""
+
+
+def _exponential(argument: int, whole: int) -> int:
+    """Return exp of a number that is not positive, with `whole` bits before the point."""
+    if argument == 0:
+        return 2**31 - 1
+    fraction = 31 - whole
+    quarter = 1 << (fraction - 2)
+    rest = (argument & (quarter - 1)) - quarter
+    result = _near_zero(rest << whole)
+    remainder = rest - argument
+    for exponent, factor in _FACTORS:
+        if remainder >> (fraction + exponent) & 1:
+            result = _product(result, factor)
+    return result
+
+
+def _near_zero(argument: int) -> int:
+    """Return exp of a number from -1/4 to 0, by its series around -1/8."""
+    x = argument + (1 << 28)
+    square = _product(x, x)
+    cube, fourth = _product(square, x), _product(square, square)
+    series = _divided(_product(_divided(fourth, 2) + cube, 715827883) + square, 1)
+    return 1895147668 + _product(1895147668, x + series)
