@@ -88,9 +88,9 @@ def model(tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], output
     codes = []
     for kind in kinds:
         number = getattr(tflite.BuiltinOperator, kind)
-        codes.append(
-            table("OperatorCode", {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": VERSIONS.get(kind, 2)})
-        )
+        version = VERSIONS.get(kind, 2)
+        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": version}
+        codes.append(table("OperatorCode", code))
     operators = []
     for op in ops:
         fields = {"Inputs": numbers([place.get(n, -1) for n in op.inputs])}

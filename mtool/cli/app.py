@@ -46,7 +46,7 @@ COMMANDS: Sequence[Callable[..., None]] = (
     demo,
 )
 
-_HELP = """Put an ONNX model on a microcontroller.
+_HELP = """Put an ONNX or TFLite model on a microcontroller.
 
 Results go to stdout, progress to stderr.
 

@@ -13,12 +13,15 @@ def build(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    rounding: parameters.RoundingMode = "onnx",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
-    compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, template, option, const))
+    compiled = workflow.compile(
+        model, board=board, options=parameters.options(io, dim, template, option, const, rounding)
+    )
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)
         out.result({"commands": lines})

@@ -24,6 +24,7 @@ def check(
     ] = None,
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    rounding: parameters.RoundingMode = "onnx",
 ) -> None:
     """Tell what a model needs and which boards it fits.
 
@@ -31,7 +32,7 @@ def check(
     exit code 4 if it does not fit a board that was named.
     """
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = check_model(model, boards, parameters.dimensions(dim), parameters.constant_values(const))
+    report = check_model(model, boards, parameters.dimensions(dim), parameters.constant_values(const), rounding)
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),

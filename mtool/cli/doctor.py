@@ -10,7 +10,7 @@ from mtool.build import toolchains
 from mtool.build.build import BUILDERS
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
-from mtool.workflow import reference
+from mtool.workflow import litert, reference
 
 
 def doctor(
@@ -47,6 +47,8 @@ def doctor(
             "" if version else reference.INSTALL,
         ]
     )
+    version = litert.version()
+    rows.append(["LiteRT", version or "missing", "mtool verify of a .tflite file", "" if version else litert.INSTALL])
     out.result(
         {
             "tools": [

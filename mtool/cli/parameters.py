@@ -9,11 +9,12 @@ import numpy as np
 import typer
 
 from mtool.errors import UsageError
+from mtool.frontend import Rounding
 from mtool.plan import plan
 from mtool.workflow import Options
 from mtool.workflow.samples import Array
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.", show_default=False)]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)]
 BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
 OutputDir = Annotated[
     Path | None,
@@ -43,6 +44,10 @@ Constants = Annotated[
         help="Make an input a constant: a number, a JSON list or a .npy file; may be repeated.",
         show_default=False,
     ),
+]
+RoundingMode = Annotated[
+    Rounding,
+    typer.Option("--rounding", help="Of integers: ONNX's, or of a .tflite model that of TFLite's reference kernels."),
 ]
 TemplateName = Annotated[
     str,
@@ -86,6 +91,7 @@ def options(
     template: str,
     template_options: Sequence[str] | None,
     constants: Sequence[str] | None = None,
+    rounding: Rounding = "onnx",
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -96,6 +102,7 @@ def options(
         io=io,
         dims=dimensions(dims),
         constants=constant_values(constants),
+        rounding=rounding,
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
     )

@@ -26,7 +26,7 @@ def verify(
             "--golden",
             "-g",
             metavar="G.npz",
-            help="Inputs x0.. and outputs y0..; default: onnxruntime.",
+            help="Inputs x0.. and outputs y0..; default: onnxruntime, LiteRT for .tflite.",
             show_default=False,
         ),
     ] = None,
@@ -37,7 +37,7 @@ def verify(
         typer.Option(
             "--lsb",
             min=0,
-            help="Steps that integers may differ by; default: 0 with an FPU, else 1.",
+            help="Steps that integers may differ by; default: 0 with an FPU, else 1; see docs/tflite.md.",
             show_default=False,
         ),
     ] = None,
@@ -50,6 +50,7 @@ def verify(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    rounding: parameters.RoundingMode = "onnx",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -57,9 +58,10 @@ def verify(
 ) -> None:
     """Compare a model's outputs with a reference.
 
-    The reference is a golden file, or onnxruntime. Ends with exit code 9 if they differ by more than is allowed.
+    The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
+    by more than is allowed.
     """
-    default = workflow.default_tolerance(boards.get(board))
+    default = workflow.default_tolerance(boards.get(board), model, rounding)
     tolerance = dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol)
     compare = workflow.verify_layers if layers else workflow.verify
     report = compare(
@@ -70,7 +72,7 @@ def verify(
         samples=samples,
         seed=seed,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const),
+        options=parameters.options(io, dim, template, option, const, rounding),
         port=port,
         probe=probe,
     )

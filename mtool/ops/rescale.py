@@ -1,7 +1,8 @@
 """mtool's own Rescale and Table: integer arithmetic that a frontend spells out, where ONNX has only real numbers.
 
-Rescale, rounding once or `twice`: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
-along `axis`, to integers between `low` and `high`. Table: 256 results for the values of an 8-bit integer.
+Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). Table: 256
+results for the values of an 8-bit integer.
 """
 
 from mtool.ir import DType, Node

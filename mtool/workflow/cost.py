@@ -99,7 +99,7 @@ def bench(
     """Compile, build and run a model, and measure what it costs.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.

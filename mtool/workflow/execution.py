@@ -49,7 +49,7 @@ def run(
     """Compile, build and run a model.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.

@@ -75,7 +75,7 @@ def flash_model(
     """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
         port: the serial port; default: MTOOL_PORT, mtool.toml, the single match.
@@ -139,7 +139,7 @@ def flash_plan(
         *before,
         *flash.plan(chosen, job),
         f"# hello{baud}: expect {_hashes(described)}",
-        f"# smoke: one inference, compared with {reference.NAME}",
+        f"# smoke: one inference, compared with {reference.name_of(model.path)}",
     ]
 
 
@@ -232,19 +232,25 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
     compared_with = _compare(model, samples, outputs)
     timing = device.time(1, 1)
     note = f"1 inference, {_time(timing.median, timing.unit)}, "
-    note += f"equal to {compared_with}" if compared_with else f"not compared: {reference.NAME} can't run it here"
+    note += (
+        f"equal to {compared_with}"
+        if compared_with
+        else f"not compared: {reference.name_of(model.path)} can't run it here"
+    )
     log.info("  %-9s          %s", "smoke", note)
     return Smoke(timing.median, timing.unit, compared_with)
 
 
 def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]) -> str:
-    """Hold the outputs to onnxruntime's; return its name, or "" if it is not installed or can't run the model."""
+    """Hold the outputs to the reference's; return its name, or "" if it is not installed or can't run the model."""
     try:
-        expected = reference.outputs(model.path, samples, constants=model.options.constants)
+        options = model.options
+        expected = reference.outputs(model.path, samples, constants=options.constants, rounding=options.rounding)
     except MtoolError:
         return ""
-    judge(model, samples, expected, outputs, name=reference.NAME).check()
-    return reference.NAME
+    name = reference.name_of(model.path)
+    judge(model, samples, expected, outputs, name=name).check()
+    return name
 
 
 def _time(median: float, unit: str) -> str:

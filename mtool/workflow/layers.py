@@ -10,6 +10,7 @@ import numpy as np
 from mtool import session
 from mtool.boards import Board
 from mtool.errors import MismatchError
+from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator, Tensor
 from mtool.session.layers import Profile, intermediates
@@ -125,7 +126,7 @@ def verify_layers(
     what it does itself.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         golden: a .npz file whose inputs x0.. to use; default: inputs drawn from `seed`.
         tolerance: what is allowed; default: that of the board.
@@ -137,7 +138,7 @@ def verify_layers(
         probe: the USB serial number of the board or its probe, or the beginning of it.
 
     Raises:
-        BuildError: onnxruntime, the reference, is not installed.
+        BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     model = compile(path, board=board, options=options)
@@ -147,10 +148,10 @@ def verify_layers(
         inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    ties = Ties(Path(path))
+    ties = Ties(None if is_tflite(model.path) else model.path)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     wanted += [tensor for op in tensors.operators for tensor in ties.tensors(op)]
-    expected = reference.intermediates(Path(path), inputs, wanted, constants=model.options.constants)
+    expected = reference.intermediates(model.path, inputs, wanted, constants=model.options.constants)
     found: dict[str, _Found] = {}
     with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
         for sample, known in zip(inputs, expected, strict=True):
@@ -167,9 +168,10 @@ def verify_layers(
                     row.expected.append(wished)
                     row.actual.append(settled)
                     row.ties += tied
-    allowed = tolerance or default_tolerance(model.board)
-    layers = tuple(_layer(row, allowed) for row in found.values())
-    return Layers(len(inputs), reference.NAME, layers)
+    allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
+    against = reference.name_of(model.path)
+    layers = tuple(_layer(row, allowed, against) for row in found.values())
+    return Layers(len(inputs), against, layers)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:
@@ -191,7 +193,7 @@ class _Found:
     ties: int = 0
 
 
-def _layer(found: _Found, allowed: Tolerance) -> Layer:
+def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     operand = found.operand
     tensor = operand.source.tensor if operand.source else operand.value
     if not found.expected:
@@ -200,7 +202,7 @@ def _layer(found: _Found, allowed: Tolerance) -> Layer:
         name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
     )
     expected, actual = ([{tensor: array} for array in arrays] for arrays in (found.expected, found.actual))
-    report = compare([described], expected, actual, tolerance=allowed, reference=reference.NAME)
+    report = compare([described], expected, actual, tolerance=allowed, reference=against)
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
 
 
@@ -217,7 +219,7 @@ def bench_layers(
     """Compile, build and run a model, and time each operator on the device.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         repeat: inferences, over which each operator's median is taken.
         folder: the project folder; default: build/<model>-<board>.

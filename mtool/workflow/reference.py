@@ -1,4 +1,4 @@
-"""onnxruntime as the reference: the same model on the host, with every graph optimisation off."""
+"""The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT."""
 
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 
 from mtool.errors import BuildError, ModelError
+from mtool.frontend import Rounding, is_tflite
+from mtool.workflow import litert
 from mtool.workflow.samples import Array, Sample
 
 NAME = "onnxruntime"
@@ -26,35 +28,55 @@ def version() -> str:
         return ""
 
 
+def name_of(model: Path) -> str:
+    """Return the name of what a model is compared with."""
+    return litert.NAME if is_tflite(model) else NAME
+
+
+def is_installed(model: Path) -> bool:
+    """Whether what a model is compared with is there."""
+    return bool(litert.version() if is_tflite(model) else version())
+
+
 def outputs(
-    model: Path, samples: Sequence[Sample], *, constants: Mapping[str, Array] | None = None, optimised: bool = False
+    model: Path,
+    samples: Sequence[Sample],
+    *,
+    constants: Mapping[str, Array] | None = None,
+    optimised: bool = False,
+    rounding: Rounding = "onnx",
 ) -> list[Sample]:
-    """Run the model on each sample with onnxruntime; the outputs by name, in the same order.
+    """Run the model on each sample with its reference; the outputs by name, in the same order.
 
     Args:
-        model: the ONNX file.
+        model: the ONNX or TFLite file.
         samples: inputs by name.
         constants: inputs that are the same for every sample.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
+        rounding: of a TFLite model: "tflite" for LiteRT's reference kernels, else those that it takes by default.
 
     Raises:
-        BuildError: onnxruntime is not installed.
-        ModelError: onnxruntime refuses the model or an input.
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input.
     """
+    if is_tflite(model):
+        return litert.outputs(model, samples, constants=constants, exact=rounding == "tflite")
     return _run(str(model), samples, constants or {}, optimised=optimised, what=str(model))
 
 
 def intermediates(
     model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, constants: Mapping[str, Array] | None = None
 ) -> list[Sample]:
-    """Run the model on each sample with onnxruntime, without optimisations; the given tensors of it by name.
+    """Run the model on each sample with its reference, without optimisations; the given tensors of it by name.
 
     What is not a tensor of the model's own graph is left out.
 
     Raises:
-        BuildError: onnxruntime is not installed.
-        ModelError: onnxruntime refuses the model or an input.
+        BuildError: the reference is not installed.
+        ModelError: the reference refuses the model or an input.
     """
+    if is_tflite(model):
+        return litert.intermediates(model, samples, tensors, constants=constants)
     proto = onnx.load(model)
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
@@ -97,10 +119,13 @@ def _run(
 def own_spread(
     model: Path, samples: Sequence[Sample], name: str, step: float, constants: Mapping[str, Array] | None = None
 ) -> int:
-    """Return by how many steps onnxruntime's output differs from itself, with and without its optimisations.
+    """Return by how many steps the reference's output differs from itself, with and without its optimisations.
 
     The two round in different places. No other implementation can be held to less.
     """
-    plain, optimised = (outputs(model, samples, constants=constants, optimised=fast) for fast in (False, True))
+    if is_tflite(model):
+        plain, optimised = (litert.outputs(model, samples, constants=constants, exact=exact) for exact in (True, False))
+    else:
+        plain, optimised = (outputs(model, samples, constants=constants, optimised=fast) for fast in (False, True))
     furthest = max(float(np.abs(a[name] - b[name]).max(initial=0)) for a, b in zip(plain, optimised, strict=True))
     return round(furthest / step)

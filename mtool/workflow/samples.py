@@ -54,8 +54,12 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     return _rows(columns, path)
 
 
-def golden_of(path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> tuple[list[Sample], list[Sample]]:
+def golden_of(
+    path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], suffix: str = ""
+) -> tuple[list[Sample], list[Sample]]:
     """Read a golden file: inputs "x0".. and outputs "y0".., each with a leading axis of samples.
+
+    An output of integers is the array of its name and `suffix`, if the file has one.
 
     Raises:
         UsageError: an array is missing, or has another shape or type than the model's.
@@ -65,7 +69,9 @@ def golden_of(path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -
     for letter, tensors in (("x", inputs), ("y", outputs)):
         for index, tensor in enumerate(tensors):
             key = f"{letter}{index}"
-            columns[key] = _split(_pick(arrays, [key], path), tensor, path, one_is_allowed=False)
+            special = letter == "y" and f"{key}{suffix}" in arrays and not tensor.dtype.startswith("float")
+            array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
+            columns[key] = _split(array, tensor, path, one_is_allowed=False)
     rows = _rows(columns, path)
     return (
         [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(inputs)} for row in rows],

@@ -12,8 +12,9 @@ from mtool import boards, filetree, manifest, project, resources, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.build import Built
-from mtool.compiler import Rounding, compile_model
+from mtool.compiler import compile_model
 from mtool.filetree import FileTree
+from mtool.frontend import Rounding
 from mtool.manifest import Manifest
 from mtool.plan.plan import Io
 from mtool.project import Format
@@ -99,7 +100,7 @@ class Prepared:
 
 
 def compile(path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
-    """Compile an ONNX model to C for a board; nothing is written.
+    """Compile an ONNX or TFLite model to C for a board; nothing is written.
 
     Raises:
         UsageError: there is no such file, or a symbolic dimension has no value.
@@ -195,7 +196,7 @@ def prepare(
     """Compile a model, write its project and build the firmware; does again only what is stale.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.

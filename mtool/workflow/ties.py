@@ -21,10 +21,10 @@ _NOISE = 1e-5  # of float sums, in steps, times the magnitude in steps
 
 
 class Ties:
-    """The QuantizeLinear nodes of a model with a scale for the whole tensor."""
+    """The QuantizeLinear nodes of a model with a scale for the whole tensor; None: of no model."""
 
-    def __init__(self, model: Path) -> None:
-        graph = onnx.load(model).graph
+    def __init__(self, model: Path | None) -> None:
+        graph = onnx.load(model).graph if model else onnx.GraphProto()
         constants = {tensor.name: tensor for tensor in graph.initializer}
         constants |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
         self._nodes: dict[str, tuple[str, str, float]] = {}

@@ -1,4 +1,4 @@
-"""Compare a model on a board with a golden file, or with onnxruntime on inputs drawn from a seed."""
+"""Compare a model on a board with a golden file, or with its reference on inputs drawn from a seed."""
 
 import logging
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mtool.boards import Board
+from mtool.frontend import Rounding, is_tflite
 from mtool.session.verify import Report, Tolerance, compare
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
@@ -16,9 +17,22 @@ from mtool.workflow.stages import Model, Options, build_model, compile
 log = logging.getLogger(__name__)
 
 
-def default_tolerance(board: Board) -> Tolerance:
-    """Return what a board is held to: integers equal where it has an FPU, else within one step."""
-    return Tolerance(lsb=0 if "fpu" in board.features else 1)
+def default_tolerance(board: Board, model: Path | None = None, rounding: Rounding = "onnx") -> Tolerance:
+    """Return what a board is held to: integers equal where it has an FPU, else within one step.
+
+    A TFLite model is held to LiteRT's: to its reference kernels exactly with their rounding, to others within a step.
+    """
+    if rounding == "tflite":
+        return Tolerance(lsb=0)
+    one = "fpu" not in board.features or (model is not None and is_tflite(model))
+    return Tolerance(lsb=int(one))
+
+
+def golden_suffix(model: Path, rounding: Rounding) -> str:
+    """Return what the outputs of a golden file may be named with behind y0, y1 …: "" for an ONNX model."""
+    if not is_tflite(model):
+        return ""
+    return "_tflite_ref" if rounding == "tflite" else "_tflite_xnn"
 
 
 def verify(
@@ -37,12 +51,13 @@ def verify(
     """Compile, build and run a model, and compare its outputs with a reference.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default:
-            onnxruntime's outputs, with every graph optimisation off.
+            onnxruntime's outputs, with every graph optimisation off; LiteRT's of a TFLite model. Integer outputs of a
+            TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those.
         tolerance: what is allowed; default: that of the board, and for a float output on a quantisation grid
-            as many steps as onnxruntime differs from itself with and without its optimisations, at least one.
+            as many steps as the reference differs from itself with and without its optimisations, at least one.
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         folder: the project folder; default: build/<model>-<board>.
@@ -60,12 +75,14 @@ def verify(
     tensors = model.manifest
     expected: Sequence[Sample]
     if golden is not None:
-        inputs, expected = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
+        suffix = golden_suffix(model.path, model.options.rounding)
+        inputs, expected = sampling.golden_of(golden, tensors.inputs, tensors.outputs, suffix)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-        expected = reference.outputs(Path(path), inputs, constants=model.options.constants)
+        constants, rounding = model.options.constants, model.options.rounding
+        expected = reference.outputs(model.path, inputs, constants=constants, rounding=rounding)
     found = run_samples(build_model(model, folder), inputs, port=port, probe=probe)
-    name = golden.name if golden is not None else reference.NAME
+    name = golden.name if golden is not None else reference.name_of(model.path)
     return judge(model, inputs, expected, found, name=name, tolerance=tolerance)
 
 
@@ -80,19 +97,20 @@ def judge(
 ) -> Report:
     """Compare outputs with a reference's, with the tolerance that `verify` tells."""
     tensors = model.manifest
-    allowed = tolerance or default_tolerance(model.board)
+    allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     report = compare(tensors.outputs, expected, found, tolerance=allowed, reference=name)
-    if report.ok or allowed.grid_steps is not None or not reference.version():
+    if report.ok or allowed.grid_steps is not None or not reference.is_installed(model.path):
         return report
     steps = _steps_of_the_reference(model, inputs)
     if steps <= 1:
         return report
-    log.warning("onnxruntime's own outputs differ by %d LSB with its optimisations: so much is allowed", steps)
+    own = reference.name_of(model.path)
+    log.warning("%s's own outputs differ by %d LSB with its optimisations: so much is allowed", own, steps)
     return compare(tensors.outputs, expected, found, tolerance=replace(allowed, grid_steps=steps), reference=name)
 
 
 def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
-    """Return how exactly onnxruntime itself knows the float outputs that stand on a grid, in steps."""
+    """Return how exactly the reference itself knows the float outputs that stand on a grid, in steps."""
     outputs = [output for output in model.manifest.outputs if output.dtype.startswith("float")]
     grids = [(output.name, output.scale[0]) for output in outputs if output.scale and len(output.scale) == 1]
     constants = model.options.constants

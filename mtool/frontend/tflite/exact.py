@@ -5,6 +5,7 @@ spelled out in int32 and mtool's own Rescale. Requantisation rounds twice, as ge
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -200,7 +201,7 @@ def _average_pool(t: Translation) -> None:
     if not t.same_grid(0):
         raise Unsupported("its input and output stand on different grids")
     count, channels = int(np.prod(kernel)), t.shape(0)[3]
-    attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if any(pads):
         image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=[0, 3, 1, 2])
         ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
@@ -228,7 +229,8 @@ def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], p
     for axis, size in enumerate(t.shape(0)[1:3]):
         first = np.arange(t.result().shape[1 + axis]) * strides[axis] - pads[axis]
         counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
-    return np.maximum(np.outer(*counts), 1)[None, :, :, None]
+    inside: Array = np.maximum(np.outer(*counts), 1)[None, :, :, None]
+    return inside
 
 
 def _softmax(t: Translation) -> None:
@@ -276,7 +278,9 @@ def _ratio(t: Translation) -> float:
 
 
 def _clamped(t: Translation, steps: Array, activation: int = 0) -> Array:
-    return np.clip(steps + int(t.result().zero_point[0]), *limits(t.result(), activation))
+    low, high = limits(t.result(), activation)
+    results: Array = np.clip(steps + int(t.result().zero_point[0]), low, max(low, high))
+    return results
 
 
 def _linear(activation: int) -> Callable[[Translation, Array], Array]:

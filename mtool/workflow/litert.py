@@ -1,0 +1,120 @@
+"""LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
+
+import contextlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtool.errors import BuildError, ModelError
+from mtool.workflow.samples import Array, Sample
+
+NAME = "LiteRT"
+PACKAGE = "ai-edge-litert"
+INSTALL = "pip install 'mtool[litert]'"
+
+
+def version() -> str:
+    """Return LiteRT's version, or "" if it is not installed."""
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def outputs(
+    model: Path, samples: Sequence[Sample], *, constants: Mapping[str, Array] | None = None, exact: bool = False
+) -> list[Sample]:
+    """Run the model on each sample with LiteRT; the outputs by name, in the same order.
+
+    Args:
+        model: the TFLite file.
+        samples: inputs by name.
+        constants: inputs that are the same for every sample.
+        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
+
+    Raises:
+        BuildError: LiteRT is not installed.
+        ModelError: LiteRT refuses the model or an input.
+    """
+    return [
+        {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
+        for interpreter in _runs(model, samples, constants or {}, exact=exact, keep=False)
+    ]
+
+
+def intermediates(
+    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, constants: Mapping[str, Array] | None = None
+) -> list[Sample]:
+    """Run the model on each sample with the reference kernels; the given tensors of it by name.
+
+    What is not a tensor of the model is left out.
+
+    Raises:
+        BuildError: LiteRT is not installed.
+        ModelError: LiteRT refuses the model or an input.
+    """
+    wanted = set(tensors)
+    return [
+        {
+            detail["name"]: interpreter.get_tensor(detail["index"]).copy()
+            for detail in interpreter.get_tensor_details()
+            if detail["name"] in wanted
+        }
+        for interpreter in _runs(model, samples, constants or {}, exact=True, keep=True)
+    ]
+
+
+def _runs(
+    model: Path, samples: Sequence[Sample], constants: Mapping[str, Array], *, exact: bool, keep: bool
+) -> Iterator[Any]:
+    """Yield the interpreter after each sample."""
+    try:
+        with _quiet():
+            from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    except ImportError:
+        raise BuildError(
+            "LiteRT is not installed",
+            details=["it is what the outputs of a TFLite model are compared with"],
+            hint=f"{INSTALL}, or give a file of expected outputs: --golden G.npz",
+        ) from None
+    how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
+    try:
+        with _quiet():
+            interpreter = Interpreter(
+                model_path=str(model),
+                experimental_op_resolver_type=how,
+                experimental_preserve_all_tensors=keep,
+                num_threads=1,
+            )
+            interpreter.allocate_tensors()
+        for sample in samples:
+            for detail in interpreter.get_input_details():
+                data = {**sample, **constants}[detail["name"]]
+                interpreter.set_tensor(detail["index"], np.asarray(data).astype(detail["dtype"]))
+            interpreter.invoke()
+            yield interpreter
+    except (ValueError, RuntimeError, KeyError) as refused:
+        raise ModelError(
+            f"LiteRT can't run {model}",
+            details=str(refused).splitlines()[:3],
+            hint="give a file of expected outputs: --golden G.npz",
+        ) from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the library writes to the process's standard error out of mtool's own."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
