@@ -17,10 +17,6 @@ TYPES = {
 }
 
 
-VERSIONS = {"FULLY_CONNECTED": 4, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 3, "DEQUANTIZE": 2}
-"""Of operators: the first that take int8 with a scale a channel."""
-
-
 @dataclass(frozen=True)
 class T:
     """A tensor: a constant if it has data. `scale`, `zero`: its quantisation, several along `axis`."""
@@ -88,8 +84,7 @@ def model(tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], output
     codes = []
     for kind in kinds:
         number = getattr(tflite.BuiltinOperator, kind)
-        version = VERSIONS.get(kind, 2)
-        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": version}
+        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": 1}
         codes.append(table("OperatorCode", code))
     operators = []
     for op in ops:

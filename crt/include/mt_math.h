@@ -136,6 +136,12 @@ static inline int32_t mt_rescale_twice_wide(int32_t acc, int32_t multiplier, int
     return mt_rescale_wide((int32_t)((uint32_t)acc << (-1 - shift)), multiplier, -1);
 }
 
+/* sum / count, rounded, ties away from zero; count is positive. */
+static inline int32_t mt_mean(int32_t sum, int32_t count)
+{
+    return (sum > 0 ? sum + count / 2 : sum - count / 2) / count;
+}
+
 /* ONNX QuantizeLinear: saturate(round_half_even(value / scale) + zero_point). NaN gives low. */
 static inline int32_t mt_quantise(float value, float scale, int32_t zero_point, int32_t low, int32_t high)
 {

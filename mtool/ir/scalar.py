@@ -268,6 +268,11 @@ def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Tex
     return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
 
 
+def _mean(expr: Expr, total: A, count: A) -> A:
+    wide, divisor = np.asarray(total, np.int64), np.asarray(count, np.int64)
+    return (np.sign(wide) * ((np.abs(wide) + divisor // 2) // divisor)).astype(expr.dtype.numpy)
+
+
 def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
     return Text(f"{condition.at(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
 
@@ -421,6 +426,7 @@ FUNCTIONS: dict[str, Function] = {
     "requantise": Function(_requantise, _requantise_text),
     "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
     "rescale": Function(_rescale, _rescale_text),
+    "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
 }
 

@@ -212,15 +212,10 @@ def _average_pool(t: Translation) -> None:
         image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), float(count), 0)], perm=[0, 3, 1, 2])
         sums = t.node("AveragePool", [image], **attrs)
         divisor = t.constant("count", count, np.int32)
-    total = t.node("Cast", [t.node("Transpose", [sums], perm=NHWC_OF_NCHW)], to=onnx.TensorProto.INT32)
-    half = t.constant("half", t.constants[divisor] // 2, np.int32)
-    negative = t.node("Sub", [total, half])
-    positive = t.node("Add", [total, half])
-    above = t.node("Greater", [total, t.constant("zero", 0, np.int32)])
-    mean = t.node("Div", [t.node("Where", [above, positive, negative]), divisor])
+    sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
     low, high = limits(t.result(), t.op.option("FusedActivationFunction"))
-    mean = t.node("Clip", [mean, t.constant("low", low, np.int32), t.constant("high", high, np.int32)])
-    t.put(t.node("Cast", [mean], to=helper.np_dtype_to_tensor_dtype(t.result().dtype)))
+    to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
+    t.put(t.node("Mean", [sums, divisor], domain=OWN, low=low, high=max(low, high), to=to))
 
 
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
@@ -274,7 +269,7 @@ def _by_table(results: Callable[[Translation, Array], Array]) -> Translate:
 
 
 def _ratio(t: Translation) -> float:
-    return float(t.tensor(0).scale[0]) / float(t.result().scale[0])
+    return float(t.tensor(0).scale[0] / t.result().scale[0])  # of float32
 
 
 def _clamped(t: Translation, steps: Array, activation: int = 0) -> Array:
@@ -309,7 +304,7 @@ def _real(function: Callable[[Array], Array]) -> Callable[[Translation, Array], 
 def _quantize(t: Translation) -> None:
     if t.tensor(0).dtype == np.float32:
         raise Unsupported("it quantises float32; start from the integers")
-    _by_table(_linear(tflite.ActivationFunctionType.NONE))(t)
+    _by_table(lambda t, x: _clamped(t, rescaled(x, float(t.tensor(0).scale[0]) / float(t.result().scale[0]))))(t)
 
 
 TRANSLATIONS: dict[str, Translate] = {
