@@ -17,6 +17,9 @@ TYPES = {
 }
 
 
+VERSIONS = {"BROADCAST_TO": 2}  # of operators that have no first one
+
+
 @dataclass(frozen=True)
 class T:
     """A tensor: a constant if it has data. `scale`, `zero`: its quantisation, several along `axis`."""
@@ -84,7 +87,7 @@ def model(tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], output
     codes = []
     for kind in kinds:
         number = getattr(tflite.BuiltinOperator, kind)
-        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": 1}
+        code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": VERSIONS.get(kind, 1)}
         codes.append(table("OperatorCode", code))
     operators = []
     for op in ops:

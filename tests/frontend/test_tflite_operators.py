@@ -1,81 +1,19 @@
 """Operators of TFLite models against LiteRT: its default kernels within a step, its reference kernels exactly."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mtool import codegen, frontend, passes
-from mtool.frontend import Rounding
-from mtool.onnx_backend.batch import CModel, build
 from mtool.ops.schedule import Target
-from mtool.plan import make_plan
-from tests.tflite_models import Array, Op, T, litert, model
+from tests.tflite_cases import Case, R, compute, drawn, one_model
+from tests.tflite_models import Op, T, litert
 
 HOST = Target("host", frozenset())
 SOFT = Target("cortex-m3", frozenset())
-I8, U8, I16, F32 = np.int8, np.uint8, np.int16, np.float32
-R = np.random.default_rng(7)
-
-
-@dataclass(frozen=True)
-class Case:
-    """An operator with its tensors; the inputs are the tensors without data that are not outputs."""
-
-    name: str
-    op: Op
-    tensors: Sequence[T]
-
-    def renamed(self) -> tuple[Op, list[T]]:
-        """Return both with names that are the case's own."""
-
-        def mine(name: str) -> str:
-            return f"{self.name}.{name}" if name else ""
-
-        op = Op(
-            self.op.kind,
-            list(map(mine, self.op.inputs)),
-            list(map(mine, self.op.outputs)),
-            self.op.options,
-            self.op.values,
-        )
-        return op, [T(mine(t.name), t.shape, t.dtype, t.scale, t.zero, t.axis, t.data) for t in self.tensors]
-
-
-def one_model(cases: Sequence[Case]) -> tuple[bytes, list[T], list[str]]:
-    """Return a model of all cases side by side, its inputs, and its outputs' names."""
-    ops, tensors = [], []
-    for case in cases:
-        op, own = case.renamed()
-        ops.append(op)
-        tensors += own
-    outputs = [name for op in ops for name in op.outputs]
-    inputs = [t for t in tensors if t.data is None and t.name not in outputs]
-    return model(tensors, ops, [t.name for t in inputs], outputs), inputs, outputs
-
-
-def drawn(tensor: T) -> Array:
-    kind = np.dtype(tensor.dtype)
-    if kind.kind == "f":
-        return (R.standard_normal(tensor.shape) * 2).astype(kind)
-    if kind.kind == "b":
-        return R.integers(0, 2, tensor.shape).astype(bool)
-    if tensor.scale is None:
-        return R.integers(1, 9, tensor.shape).astype(kind)
-    limits = np.iinfo(kind)
-    return R.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(kind)
-
-
-def compute(data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target) -> list[Array]:
-    path = folder / "model.tflite"
-    path.write_bytes(data)
-    plan = make_plan(passes.run(frontend.load(path, rounding=rounding), target), target)
-    files, manifest = codegen.generate(plan, path.name, "0" * 64)
-    with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
-        return batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs])
+I8, U8, I16 = np.int8, np.uint8, np.int16
 
 
 def weights(shape: Sequence[int], axis: int, *, per_channel: bool = True, dtype: Any = I8, name: str = "w") -> T:
@@ -97,8 +35,17 @@ def whole(name: str, data: Any) -> T:
 CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
 
 
-def conv(name: str, size: Sequence[int], kernel: Sequence[int], out: Sequence[int], *, act: int = 0, dtype: Any = I8,
-         per_channel: bool = True, **options: int) -> Case:  # fmt: skip
+def conv(
+    name: str,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    out: Sequence[int],
+    *,
+    act: int = 0,
+    dtype: Any = I8,
+    per_channel: bool = True,
+    **options: int,
+) -> Case:
     point, top = (3, -5) if dtype is I8 else (0, 0) if dtype is I16 else (131, 120)
     small = dtype is I16
     tensors = [
@@ -172,15 +119,35 @@ EXACT = [
     sums("SUB", "SubOptions", out=0.07),
     sums("MUL", "MulOptions", out=0.05),
     sums("MUL", "MulOptions", out=0.05, act=1, other=(6,)),
-    pool("average", "AVERAGE_POOL_2D", [1, 6, 6, 5], [1, 3, 3, 5], FilterHeight=2, FilterWidth=2, StrideH=2, StrideW=2, Padding=1),
+    pool(
+        "average",
+        "AVERAGE_POOL_2D",
+        [1, 6, 6, 5],
+        [1, 3, 3, 5],
+        FilterHeight=2,
+        FilterWidth=2,
+        StrideH=2,
+        StrideW=2,
+        Padding=1,
+    ),
     pool("average_same", "AVERAGE_POOL_2D", [1, 7, 6, 5], [1, 7, 6, 5], FilterHeight=3, FilterWidth=3, Padding=0),
     pool("average_all", "AVERAGE_POOL_2D", [1, 7, 6, 5], [1, 1, 1, 5], FilterHeight=7, FilterWidth=6, Padding=1),
-    pool("max", "MAX_POOL_2D", [1, 7, 6, 5], [1, 4, 3, 5], FilterHeight=3, FilterWidth=3, StrideH=2, StrideW=2, Padding=0),
+    pool(
+        "max", "MAX_POOL_2D", [1, 7, 6, 5], [1, 4, 3, 5], FilterHeight=3, FilterWidth=3, StrideH=2, StrideW=2, Padding=0
+    ),
     mean("mean_image", [1, 2], [2, 6], False),
     mean("mean_kept", [1, 2], [2, 1, 1, 6], True),
     mean("mean_channels", [3], [2, 5, 7], False),
-    Case("softmax", Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0}), [T("x", [50, 9], I8, 0.03, 3), T("y", [50, 9], I8, 1 / 256, -128)]),
-    Case("softmax_beta", Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 0.5}), [T("x", [2, 5, 9], I8, 0.11, 3), T("y", [2, 5, 9], I8, 1 / 256, -128)]),
+    Case(
+        "softmax",
+        Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0}),
+        [T("x", [50, 9], I8, 0.03, 3), T("y", [50, 9], I8, 1 / 256, -128)],
+    ),
+    Case(
+        "softmax_beta",
+        Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 0.5}),
+        [T("x", [2, 5, 9], I8, 0.11, 3), T("y", [2, 5, 9], I8, 1 / 256, -128)],
+    ),
     unary("RELU", (0.03, -128)),
     unary("RELU6", (6 / 255, -128)),
     unary("RELU_N1_TO_1", (0.01, 0)),
@@ -193,7 +160,7 @@ EXACT = [
     unary("TANH", (1 / 128, 0), scale=0.0131, zero=40),
     unary("EXP", (1.0, -128), "ExpOptions"),
     unary("QUANTIZE", (0.031, -7), "QuantizeOptions"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("target", [HOST, SOFT], ids=["fpu", "no-fpu"])

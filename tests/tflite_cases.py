@@ -1,0 +1,73 @@
+"""Operators as models side by side: compiled for the host, and drawn inputs for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mtool import codegen, frontend, passes
+from mtool.frontend import Rounding
+from mtool.onnx_backend.batch import CModel, build
+from mtool.ops.schedule import Target
+from mtool.plan import make_plan
+from tests.tflite_models import Array, Op, T, model
+
+R = np.random.default_rng(7)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator with its tensors; the inputs are the tensors without data that are not outputs."""
+
+    name: str
+    op: Op
+    tensors: Sequence[T]
+
+    def renamed(self) -> tuple[Op, list[T]]:
+        """Return both with names that are the case's own."""
+
+        def mine(name: str) -> str:
+            return f"{self.name}.{name}" if name else ""
+
+        op = Op(
+            self.op.kind,
+            list(map(mine, self.op.inputs)),
+            list(map(mine, self.op.outputs)),
+            self.op.options,
+            self.op.values,
+        )
+        return op, [T(mine(t.name), t.shape, t.dtype, t.scale, t.zero, t.axis, t.data) for t in self.tensors]
+
+
+def one_model(cases: Sequence[Case]) -> tuple[bytes, list[T], list[str]]:
+    """Return a model of all cases side by side, its inputs, and its outputs' names."""
+    ops, tensors = [], []
+    for case in cases:
+        op, own = case.renamed()
+        ops.append(op)
+        tensors += own
+    outputs = [name for op in ops for name in op.outputs]
+    inputs = [t for t in tensors if t.data is None and t.name not in outputs]
+    return model(tensors, ops, [t.name for t in inputs], outputs), inputs, outputs
+
+
+def drawn(tensor: T) -> Array:
+    kind = np.dtype(tensor.dtype)
+    if kind.kind == "f":
+        return (R.standard_normal(tensor.shape) * 2).astype(kind)
+    if kind.kind == "b":
+        return R.integers(0, 2, tensor.shape).astype(bool)
+    if tensor.scale is None:
+        return R.integers(1, 9, tensor.shape).astype(kind)
+    limits = np.iinfo(kind)
+    return R.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(kind)
+
+
+def compute(data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target) -> list[Array]:
+    path = folder / "model.tflite"
+    path.write_bytes(data)
+    plan = make_plan(passes.run(frontend.load(path, rounding=rounding), target), target)
+    files, manifest = codegen.generate(plan, path.name, "0" * 64)
+    with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
+        return batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs])
