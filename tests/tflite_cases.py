@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from tflite_models import Array, Op, T, model
 
 from mtool import codegen, frontend, passes
 from mtool.frontend import Rounding
 from mtool.onnx_backend.batch import CModel, build
 from mtool.ops.schedule import Target
 from mtool.plan import make_plan
-from tests.tflite_models import Array, Op, T, model
 
 R = np.random.default_rng(7)
 

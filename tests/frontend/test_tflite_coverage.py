@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tflite_cases import Case, R, compute, drawn, one_model
+from tflite_models import Op, T, litert
 
 from mtool.ops.schedule import Target
-from tests.tflite_cases import Case, R, compute, drawn, one_model
-from tests.tflite_models import Op, T, litert
 
 HOST = Target("host", frozenset())
 I8, U8, I16, I32, I64, F32, F16, BOOL = (

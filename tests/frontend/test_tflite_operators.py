@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tflite_cases import Case, R, compute, drawn, one_model
+from tflite_models import Op, T, litert
 
 from mtool.ops.schedule import Target
-from tests.tflite_cases import Case, R, compute, drawn, one_model
-from tests.tflite_models import Op, T, litert
 
 HOST = Target("host", frozenset())
 SOFT = Target("cortex-m3", frozenset())

@@ -41,18 +41,32 @@ def dilations(t: Translation) -> tuple[int, int]:
     return found
 
 
-def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
-    """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that."""
+def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
+    """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that.
+
+    `x` is the input that they are multiplied with.
+    """
     data, tensor = t.known(place, "weights"), t.tensor(place)
     data = arranged(data)
     if tensor.is_quantised:
         if tensor.scale.size not in (1, data.shape[axis]):
             raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
+        _check_range(t, x, place)
         name = t.constant("weights", data)
         return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
     if data.dtype.kind != "f":
         raise Unsupported(f"its weights are {data.dtype} without a scale")
     return t.constant("weights", data, np.float32)
+
+
+def _check_range(t: Translation, x: int, w: int) -> None:
+    """Refuse scales whose product, or its quotient by the output's, is no float32."""
+    source, result = t.tensor(x), t.result()
+    with np.errstate(all="ignore"):
+        product = t.tensor(w).scale * (source.scale if source.is_quantised else np.float32(1))
+        quotient = product / (result.scale if result.is_quantised else np.float32(1))
+    if product.size and (not np.isfinite(quotient).all() or product.min() < np.finfo(np.float32).tiny):
+        raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
 
 
 def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
@@ -65,11 +79,11 @@ def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
     data = t.known(place, "bias").reshape(-1)
     if data.size != channels:
         raise Unsupported(f"it has {data.size} biases for {channels} channels")
-    if data.dtype.kind == "f":
+    if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
         return t.constant("bias", data, np.float32)
-    scale = t.tensor(x).scale * t.tensor(w).scale
-    if not scale.size:
+    if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
         raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
+    scale = t.tensor(x).scale * t.tensor(w).scale
     if data.dtype != np.int32 and np.abs(data).max(initial=0) >= 2**31:  # 16 x 8 bits: int64
         return t.constant("bias", data.astype(np.float64) * scale, np.float32)
     name = t.constant("bias", data, np.int32)
@@ -124,7 +138,7 @@ def _transpose_conv(t: Translation) -> None:
         behind.append(total - total // 2)
         more.append(out - (made - total))
     behind, more = [b - min(m, 0) for b, m in zip(behind, more, strict=True)], [max(m, 0) for m in more]
-    filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
+    filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1, 2)
     made_ = t.node(
         "ConvTranspose",
         [t.image(2), filters, *filter(None, [bias(t, 3, shape[0], 2, 1)])],

@@ -1,0 +1,94 @@
+"""The .tflite files of the shared models: LiteRT's bytes on every board, for what the ONNX files cost."""
+
+import re
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+
+from mtool import boards, workflow
+from mtool.build import toolchains
+from mtool.errors import MtoolError
+from mtool.frontend import Rounding
+from mtool.session.verify import Tolerance
+from mtool.workflow import samples
+
+NAMES = ("kws", "ic", "vww", "ad")
+EMULATED = ("mps2_an386", "mps2_an385", "mps3_an547", "qemu_riscv32")
+FLOAT = {"kws": 1e-5, "ic": 1e-5, "vww": 1e-5, "ad": 6e-4}  # absolute, as the models' README says
+
+
+def tflite(name: str, kind: str) -> Path:
+    return models.FOLDER / name / f"{name}_{kind}.tflite"
+
+
+def options(rounding: Rounding) -> workflow.Options:
+    return workflow.Options(rounding=rounding)
+
+
+def needs_toolchain(board: str) -> None:
+    toolchain = boards.get(board).toolchain
+    try:
+        toolchains.require(toolchain)
+    except MtoolError as missing:
+        pytest.skip(f"{toolchain} is not installed: {missing.what}")
+
+
+@models.needed
+@pytest.mark.parametrize("name", NAMES)
+def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
+    golden = models.golden(f"{name}/{name}_int8_qdq")
+    report = workflow.verify(
+        tflite(name, "int8"), board="host", golden=golden, folder=tmp_path / "project", tolerance=Tolerance(lsb=0)
+    )
+    assert [output.differing for output in report.outputs] == [0]
+
+
+@models.needed
+@pytest.mark.parametrize("board", ("host", *EMULATED))
+@pytest.mark.parametrize("name", NAMES)
+def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
+    name: str, board: str, tmp_path: Path
+) -> None:
+    needs_toolchain(board)
+    path, golden = tflite(name, "int8"), models.golden(f"{name}/{name}_int8_qdq")
+    prepared = workflow.prepare(path, board=board, folder=tmp_path / "project", options=options("tflite"))
+    (tensor,), (result,) = prepared.manifest.inputs, prepared.manifest.outputs
+    data = samples.read(golden)
+    with workflow.open(prepared) as device:
+        found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
+    np.testing.assert_array_equal(np.stack(found), data["y0_tflite_ref"])
+
+
+@models.needed
+@pytest.mark.parametrize("name", NAMES)
+def test_float(name: str, tmp_path: Path) -> None:
+    prepared = workflow.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project")
+    (tensor,), (result,) = prepared.manifest.inputs, prepared.manifest.outputs
+    data = samples.read(models.golden(f"{name}/{name}_float32"))
+    with workflow.open(prepared) as device:
+        found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
+    np.testing.assert_allclose(np.stack(found), data["y0"], rtol=1e-5, atol=FLOAT[name])
+
+
+@models.needed
+@pytest.mark.parametrize("name", NAMES)
+def test_operators_and_memory_are_those_of_the_onnx_file(name: str) -> None:
+    """No transposition is left over, and nothing is computed that the ONNX file does not have."""
+    found = workflow.compile(tflite(name, "int8"), board="mps2_an386").manifest
+    other = workflow.compile(models.path(f"{name}/{name}_int8_qdq"), board="mps2_an386").manifest
+    assert not [operator.label for operator in found.operators if "transpose" in operator.label]
+    assert [(o.schedule, o.shape) for o in found.operators] == [(o.schedule, o.shape) for o in other.operators]
+    assert found.arena_bytes <= other.arena_bytes
+    assert found.constant_bytes <= other.constant_bytes
+
+
+@models.needed
+def test_names_are_those_of_the_file() -> None:
+    compiled = workflow.compile(tflite("kws", "int8"), board="host")
+    (tensor,), (result,) = compiled.manifest.inputs, compiled.manifest.outputs
+    assert (tensor.name, result.name) == ("input_1", "Identity")
+    assert tensor.scale == (pytest.approx(0.5847029),) and tensor.zero_point == (83,)
+    origins = [origin for operator in compiled.manifest.operators for origin in operator.origins]
+    assert any(re.fullmatch(r"Identity \(SOFTMAX 12\)", origin) for origin in origins), origins

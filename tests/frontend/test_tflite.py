@@ -1,0 +1,228 @@
+"""TFLite files: types, what is refused, damage of every kind."""
+
+import random
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tflite_cases import compute
+from tflite_models import Array, Op, T, litert, model
+
+from mtool import codegen, frontend, passes
+from mtool.errors import ModelError, UsageError
+from mtool.ops.schedule import Target
+from mtool.plan import make_plan
+
+HOST = Target("host", frozenset())
+R = np.random.default_rng(3)
+CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 0}
+
+
+def save(folder: Path, data: bytes, name: str = "model.tflite") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def to_c(path: Path) -> str:
+    plan = make_plan(passes.run(frontend.load(path), HOST), HOST)
+    files, _ = codegen.generate(plan, path.name, "0" * 64)
+    return files.text(f"{path.stem}.c")
+
+
+def small() -> bytes:
+    """A quantised network of five operators."""
+    tensors = [
+        T("x", [1, 8, 8, 2], np.int8, 0.05, 3),
+        T("w", [4, 3, 3, 2], np.int8, R.uniform(0.01, 0.02, 4), 0, 0, R.integers(-127, 128, [4, 3, 3, 2])),
+        T("b", [4], np.int32, data=R.integers(-99, 99, 4)),
+        T("c", [1, 8, 8, 4], np.int8, 0.07, -128),
+        T("p", [1, 4, 4, 4], np.int8, 0.07, -128),
+        T("r", [1, 64], np.int8, 0.07, -128),
+        T("shape", [2], np.int32, data=np.asarray([1, 64])),
+        T("v", [3, 64], np.int8, 0.01, 0, 0, R.integers(-127, 128, [3, 64])),
+        T("d", [1, 3], np.int8, 0.1, 5),
+        T("y", [1, 3], np.int8, 1 / 256, -128),
+    ]
+    window = {"StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2, "Padding": 1}
+    ops = [
+        Op("CONV_2D", ["x", "w", "b"], ["c"], "Conv2DOptions", {**CONV, "FusedActivationFunction": 1}),
+        Op("AVERAGE_POOL_2D", ["c"], ["p"], "Pool2DOptions", window),
+        Op("RESHAPE", ["p", "shape"], ["r"], "ReshapeOptions", {}),
+        Op("FULLY_CONNECTED", ["r", "v", ""], ["d"], "FullyConnectedOptions", {}),
+        Op("SOFTMAX", ["d"], ["y"], "SoftmaxOptions", {"Beta": 1.0}),
+    ]
+    return model(tensors, ops, ["x"], ["y"])
+
+
+SMALL = small()
+
+
+def test_every_layer_stays_nhwc(tmp_path: Path) -> None:
+    assert "transpose" not in to_c(save(tmp_path, SMALL))
+
+
+def test_the_format_is_told_by_the_bytes_too(tmp_path: Path) -> None:
+    assert frontend.load(save(tmp_path, SMALL, "model.bin")).inputs == ("x",)
+
+
+def test_quantisation_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None:
+    for rounding in ("onnx", "tflite"):
+        quant = frontend.load(save(tmp_path, SMALL), rounding=rounding).quant
+        assert (quant["x"].scale[0], quant["x"].zero_point) == (pytest.approx(0.05), (3,))
+        assert (quant["y"].scale[0], quant["y"].zero_point) == (1 / 256, (-128,))
+
+
+def test_weights_stored_as_float16(tmp_path: Path) -> None:
+    weights = R.standard_normal([5, 8]).astype(np.float16)
+    tensors = [T("x", [2, 8]), T("h", [5, 8], np.float16, data=weights), T("w", [5, 8]), T("y", [2, 5])]
+    ops = [
+        Op("DEQUANTIZE", ["h"], ["w"], "DequantizeOptions", {}),
+        Op("FULLY_CONNECTED", ["x", "w", ""], ["y"], "FullyConnectedOptions", {}),
+    ]
+    data = model(tensors, ops, ["x"], ["y"])
+    feeds: dict[str, Array] = {"x": R.standard_normal([2, 8]).astype(np.float32)}
+    (found,) = compute(data, feeds, tmp_path, "onnx", HOST)
+    np.testing.assert_allclose(found, litert(data, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["FULLY_CONNECTED", "CONV_2D"])
+def test_hybrid_weights_of_int8_and_activations_of_float(kind: str, tmp_path: Path) -> None:
+    """LiteRT quantises the activations as it goes, so it is the less exact of the two: held to the real product."""
+    conv = kind == "CONV_2D"
+    integers = R.integers(-127, 128, [5, 1, 1, 8] if conv else [5, 8])
+    scale = R.uniform(0.01, 0.02, 5) if conv else 0.013
+    x, y = ([1, 3, 3, 8], [1, 3, 3, 5]) if conv else ([2, 8], [2, 5])
+    tensors = [T("x", x), T("w", integers.shape, np.int8, scale, 0, 0, integers), T("y", y)]
+    tensors.append(T("b", [5], data=np.zeros(5)))
+    options = "Conv2DOptions" if conv else "FullyConnectedOptions"
+    data = model(tensors, [Op(kind, ["x", "w", "b"], ["y"], options, CONV if conv else {})], ["x"], ["y"])
+    feeds: dict[str, Array] = {"x": R.standard_normal(x).astype(np.float32)}
+    (found,) = compute(data, feeds, tmp_path, "onnx", HOST)
+    weights = integers.reshape(5, 8) * np.reshape(np.float32(scale), (-1, 1))
+    np.testing.assert_allclose(found, feeds["x"] @ weights.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, litert(data, feeds)[0], atol=0.1)
+
+
+def test_an_input_made_a_constant(tmp_path: Path) -> None:
+    data = model(
+        [T("a", [2]), T("b", [2]), T("y", [2])], [Op("ADD", ["a", "b"], ["y"], "AddOptions")], ["a", "b"], ["y"]
+    )
+    path = save(tmp_path, data)
+    assert frontend.load(path, constants={"b": np.asarray([1.0, 2.0])}).inputs == ("a",)
+    with pytest.raises(UsageError, match="no input named c"):
+        frontend.load(path, constants={"c": np.asarray([1.0])})
+    with pytest.raises(UsageError, match="no symbolic dimension named batch"):
+        frontend.load(path, dims={"batch": 2})
+
+
+def test_everything_that_is_not_supported_is_listed_at_once(tmp_path: Path) -> None:
+    tensors = [T("x", [1, 4]), T("a", [1, 4]), T("b", [1, 4]), T("y", [1, 4])]
+    ops = [
+        Op("LSH_PROJECTION", ["x"], ["a"]),
+        Op("RELU", ["a"], ["b"]),
+        Op("SVDF", ["x"], ["y"]),
+    ]
+    with pytest.raises(ModelError) as refused:
+        frontend.load(save(tmp_path, model(tensors, ops, ["x"], ["b", "y"])))
+    assert refused.value.what == "2 operators of model can't be compiled"
+    assert [line.split()[0] for line in refused.value.details] == ["LSH_PROJECTION", "SVDF"]
+    assert "a (LSH_PROJECTION 0)" in refused.value.details[0]
+
+
+def test_rounding_tflite_refuses_what_it_would_not_do_exactly(tmp_path: Path) -> None:
+    tensors = [T("x", [1, 4], np.int8, 0.1), T("y", [1, 4], np.int8, 0.2)]
+    path = save(tmp_path, model(tensors, [Op("HARD_SWISH", ["x"], ["y"], "HardSwishOptions")], ["x"], ["y"]))
+    frontend.load(path)
+    with pytest.raises(ModelError) as refused:
+        frontend.load(path, rounding="tflite")
+    assert "HARD_SWISH" in refused.value.details[0] and "--rounding tflite" in refused.value.details[0]
+
+
+def test_rounding_tflite_is_for_tflite_models(tmp_path: Path) -> None:
+    path = save(tmp_path, b"", "model.onnx")
+    with pytest.raises(UsageError, match=r"model\.onnx is not a TFLite model"):
+        frontend.load(path, rounding="tflite")
+
+
+def test_a_file_that_is_something_else(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is not a TFLite model"):
+        frontend.load(save(tmp_path, b"hello"))
+    with pytest.raises(UsageError, match="there is no file"):
+        frontend.load(tmp_path / "missing.tflite")
+
+
+def test_operators_out_of_order(tmp_path: Path) -> None:
+    tensors = [T("x", [1, 4]), T("a", [1, 4]), T("y", [1, 4])]
+    ops = [Op("RELU", ["a"], ["y"]), Op("RELU", ["x"], ["a"])]
+    with pytest.raises(ModelError, match="not in an order of execution"):
+        frontend.load(save(tmp_path, model(tensors, ops, ["x"], ["y"])))
+
+
+def test_a_shape_that_is_not_what_the_operator_makes(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="contradicts itself"):
+        frontend.load(save(tmp_path, model([T("x", [1, 4]), T("y", [1, 5])], [Op("RELU", ["x"], ["y"])], ["x"], ["y"])))
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])
+def test_scales_that_are_no_scales(scale: float, tmp_path: Path) -> None:
+    tensors = [T("x", [4], np.int8, scale), T("y", [4], np.int8, 0.1)]
+    with pytest.raises(ModelError, match="damaged"):
+        frontend.load(save(tmp_path, model(tensors, [Op("RELU", ["x"], ["y"])], ["x"], ["y"])))
+
+
+def attempt(path: Path) -> None:
+    """Compile; a clear error is fine too."""
+    try:
+        to_c(path)
+    except (ModelError, UsageError) as refused:
+        assert refused.what
+
+
+@settings(max_examples=300, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
+    data = bytearray(SMALL)
+    for place, value in edits:
+        data[place] = value
+    attempt(save(tmp_path, bytes(data)))
+
+
+@settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(SMALL) - 1))
+def test_cut_short(tmp_path: Path, size: int) -> None:
+    path = save(tmp_path, SMALL[:size])
+    try:
+        to_c(path)
+    except ModelError as refused:
+        assert refused.what
+
+
+@settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=400))
+def test_random_bytes(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(ModelError):
+        frontend.load(save(tmp_path, b"\x1c\0\0\0TFL3" + data))
+
+
+@models.needed
+@pytest.mark.parametrize("name", ["kws/kws_int8", "kws/kws_float", "ad/ad_int8"])
+def test_shared_models_damaged(name: str, tmp_path: Path) -> None:
+    """Fields lie at the beginning and the end of a file, weights between; both are hit."""
+    whole = (models.FOLDER / f"{name}.tflite").read_bytes()
+    dice = random.Random(name)
+    for _ in range(40):
+        data = bytearray(whole)
+        for _ in range(dice.randint(1, 5)):
+            place = dice.choice(
+                [dice.randrange(4096), dice.randrange(len(data) - 9000, len(data)), dice.randrange(len(data))]
+            )
+            data[place] = dice.randrange(256)
+        path = save(tmp_path, bytes(data))
+        try:
+            frontend.load(path)
+        except ModelError as refused:
+            assert refused.what
