@@ -25,6 +25,7 @@ def report(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    rounding: parameters.RoundingMode = "onnx",
     template: parameters.TemplateName = "",
     option: Annotated[
         list[str] | None,
@@ -41,7 +42,7 @@ def report(
         seed=seed,
         repeat=repeat,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const),
+        options=parameters.options(io, dim, template, option, const, rounding),
         port=port,
         probe=probe,
     )

@@ -130,7 +130,7 @@ def report(
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
     Args:
-        path: the ONNX model.
+        path: the ONNX or TFLite model.
         board: a board or its name.
         samples: inputs to compare the operators on.
         seed: of these.
@@ -169,7 +169,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check_model(Path(path), list(load_all().values()), chosen.dims, chosen.constants).fits,
+        fits=check_model(Path(path), list(load_all().values()), chosen.dims, chosen.constants, chosen.rounding).fits,
     )
 
 
