@@ -142,6 +142,23 @@ def _conv(depthwise: bool) -> Translate:
     return translate
 
 
+def _transpose_conv(t: Translation) -> None:
+    """TRANSPOSE_CONV: its sums are float32 loops, so they have to be small enough to be exact."""
+    eight_bits(t, 2)
+    attrs: dict[str, Any] = kernels.spread(t)
+    filters = _unscaled_weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
+    offsets = _unscaled_bias(t, 3, t.shape(1)[0])
+    data = t.known(1, "weights").astype(np.int64) - int(t.tensor(1).zero_point[0])
+    most = 255 * int(np.abs(data).sum(axis=(1, 2, 3)).max(initial=0))
+    if offsets:
+        most += int(np.abs(t.known(3, "bias").astype(np.int64)).max(initial=0))
+    if most >= MOST_EXACT:
+        raise Unsupported("its sums may be too large to be exact with --rounding tflite")
+    image = t.node("Transpose", [unscaled(t, t.stored(2), t.tensor(2))], perm=[0, 3, 1, 2])
+    sums = t.node("ConvTranspose", [image, filters, *offsets], **attrs)
+    t.put(rescale(t, t.node("Transpose", [sums], perm=NHWC_OF_NCHW), _scales(t, 2, 1), t.result(), axis=3))
+
+
 def _fully_connected(t: Translation) -> None:
     eight_bits(t, 0)
     if t.op.option("WeightsFormat"):
@@ -310,6 +327,7 @@ def _quantize(t: Translation) -> None:
 TRANSLATIONS: dict[str, Translate] = {
     "CONV_2D": _conv(False),
     "DEPTHWISE_CONV_2D": _conv(True),
+    "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _fully_connected,
     "ADD": _sum("Add"),
     "SUB": _sum("Sub"),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tflite
@@ -123,31 +124,35 @@ def _finish(t: Translation, filters: str, kernel: tuple[int, ...], channels: int
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
-def _transpose_conv(t: Translation) -> None:
-    """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
+def spread(t: Translation) -> dict[str, list[int]]:
+    """Return the attributes of the ConvTranspose that TRANSPOSE_CONV is.
+
+    Raises:
+        Unsupported: its output's shape is none.
+    """
     wanted = t.numbers(0, "the output's shape")
-    shape, size = t.shape(1, 4), t.shape(2, 4)
+    size = t.shape(2, 4)
     if len(wanted) != 4 or min(wanted) < 0:
         raise Unsupported(f"its output's shape is {wanted}")
-    strides, kernel = pair(t, "Stride"), shape[1:3]
+    strides, kernel = pair(t, "Stride"), t.shape(1, 4)[1:3]
     full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
     before, behind, more = [], [], []
     for made, out in zip(full, wanted[1:3], strict=True):
         total = max(made - out, 0) if t.op.option("Padding") == tflite.Padding.SAME else 0
+        left = out - (made - total)
         before.append(total // 2)
-        behind.append(total - total // 2)
-        more.append(out - (made - total))
-    behind, more = [b - min(m, 0) for b, m in zip(behind, more, strict=True)], [max(m, 0) for m in more]
+        behind.append(total - total // 2 - min(left, 0))
+        more.append(max(left, 0))
+    return {"kernel_shape": [*kernel], "strides": [*strides], "pads": before + behind, "output_padding": more}
+
+
+def _transpose_conv(t: Translation) -> None:
+    """TRANSPOSE_CONV: inputs are the output's shape, weights [out, height, width, in], the image, a bias."""
+    attrs: dict[str, Any] = spread(t)
     filters = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1, 2)
-    made_ = t.node(
-        "ConvTranspose",
-        [t.image(2), filters, *filter(None, [bias(t, 3, shape[0], 2, 1)])],
-        kernel_shape=list(kernel),
-        strides=list(strides),
-        pads=before + behind,
-        output_padding=more,
-    )
-    t.store_image(t.activated(made_, t.op.option("FusedActivationFunction")))
+    offsets = bias(t, 3, t.shape(1)[0], 2, 1)
+    made = t.node("ConvTranspose", [t.image(2), filters, *filter(None, [offsets])], **attrs)
+    t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
 def _fully_connected(t: Translation) -> None:

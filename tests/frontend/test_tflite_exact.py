@@ -1,0 +1,112 @@
+"""`--rounding tflite` on tensors large enough for every kind of tie: the bytes of LiteRT's reference kernels."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_cases import Case, R, compute, drawn, one_model
+from tflite_models import Op, T, litert
+
+from mtool.ops.schedule import Target
+
+IMAGE = [1, 24, 24, 16]
+CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 0}
+POOL = {"StrideH": 2, "StrideW": 2, "FilterHeight": 3, "FilterWidth": 3, "Padding": 0}
+
+
+def cases(dtype: Any, zero: int, *, per_channel: bool) -> list[Case]:
+    signed = dtype is np.int8
+
+    def w(shape: list[int], axis: int) -> T:
+        data = R.integers(-127 if signed else 0, 128 if signed else 256, shape)
+        scale = R.uniform(0.003, 0.02, shape[axis]) if per_channel else 0.0113
+        return T("w", shape, dtype, scale, 0 if signed else 121, axis, data.astype(dtype))
+
+    def b(count: int) -> T:
+        return T("b", [count], np.int32, data=R.integers(-2000, 2000, count))
+
+    def t(name: str, shape: list[int], scale: float, point: int = zero) -> T:
+        return T(name, shape, dtype, scale, point)
+
+    def case(kind: str, options: str, values: dict[str, Any], *tensors: T, inputs: str = "xwb") -> Case:
+        return Case(kind, Op(kind, list(inputs), ["y"], options, values), tensors)
+
+    depth = {**CONV, "DepthMultiplier": 1}
+    wide = {"StrideH": 2, "StrideW": 2, "Padding": 0}
+    shape = T("s", [4], np.int32, data=np.asarray([1, 48, 48, 5]))
+    found = [
+        case(
+            "FULLY_CONNECTED",
+            "FullyConnectedOptions",
+            {},
+            t("x", [300, 32], 0.05),
+            w([24, 32], 0),
+            b(24),
+            t("y", [300, 24], 0.37),
+        ),
+        case(
+            "CONV_2D",
+            "Conv2DOptions",
+            CONV,
+            t("x", IMAGE, 0.05),
+            w([8, 1, 1, 16], 0),
+            b(8),
+            t("y", [1, 24, 24, 8], 0.21),
+        ),
+        case(
+            "DEPTHWISE_CONV_2D",
+            "DepthwiseConv2DOptions",
+            depth,
+            t("x", IMAGE, 0.05),
+            w([1, 3, 3, 16], 3),
+            b(16),
+            t("y", IMAGE, 0.21),
+        ),
+        case(
+            "TRANSPOSE_CONV",
+            "TransposeConvOptions",
+            wide,
+            shape,
+            w([5, 3, 3, 16], 0),
+            t("x", IMAGE, 0.05),
+            t("y", [1, 48, 48, 5], 0.3),
+            inputs="swx",
+        ),
+    ]
+    if per_channel:
+        return found
+    operands = t("a", IMAGE, 0.05), t("b", IMAGE, 0.0371, zero + 2), t("y", IMAGE, 0.0613, zero - 9)
+    low = -128 if signed else 0
+    places = T("w", [2], np.int32, data=np.asarray([1, 2]))
+    return [
+        *found,
+        *(case(kind, f"{kind.title()}Options", {}, *operands, inputs="ab") for kind in ("ADD", "SUB", "MUL")),
+        case("AVERAGE_POOL_2D", "Pool2DOptions", POOL, t("x", IMAGE, 0.05), t("y", [1, 12, 12, 16], 0.05), inputs="x"),
+        case(
+            "MEAN", "ReducerOptions", {}, t("x", [300, 7, 5, 16], 0.05), places, t("y", [300, 16], 0.0131), inputs="xw"
+        ),
+        case(
+            "SOFTMAX",
+            "SoftmaxOptions",
+            {"Beta": 1.0},
+            t("x", [900, 7], 0.021),
+            t("y", [900, 7], 1 / 256, low),
+            inputs="x",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("features", [frozenset({"fpu"}), frozenset()], ids=["fpu", "no-fpu"])
+@pytest.mark.parametrize(
+    ("dtype", "zero", "per_channel"), [(np.int8, -4, True), (np.int8, -4, False), (np.uint8, 120, False)]
+)
+def test_bytes_of_the_reference_kernels(
+    dtype: Any, zero: int, per_channel: bool, features: frozenset[str], tmp_path: Path
+) -> None:
+    data, inputs, outputs = one_model(cases(dtype, zero, per_channel=per_channel))
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    expected = litert(data, feeds, reference=True)
+    found = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", features))
+    differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
+    assert differing == dict.fromkeys(outputs, 0)
