@@ -12,13 +12,7 @@ from mtool.ir.types import Array
 
 def is_tflite(path: Path) -> bool:
     """Whether a file goes by the name of a TFLite model, or holds one."""
-    if path.suffix.lower() == ".tflite":
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(8)[4:] == tflite.IDENTIFIER
-    except OSError:
-        return False
+    return path.suffix.lower() == ".tflite" or onnx_file.is_flatbuffer(path)
 
 
 def load(

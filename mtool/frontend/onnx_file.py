@@ -14,6 +14,7 @@ from mtool.ir import Graph
 from mtool.ir.types import Array
 
 MIN_OPSET = 1
+FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
 
 
 def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
@@ -105,6 +106,11 @@ def read(path: Path) -> onnx.ModelProto:
     try:
         model.ParseFromString(path.read_bytes())
     except DecodeError:
+        if is_flatbuffer(path):
+            raise ModelError(
+                f"{path.name} is a TFLite model; this needs an ONNX model",
+                hint="check, compile, build, flash, run, verify, bench and report take either",
+            ) from None
         raise ModelError(
             f"{path.name} is not an ONNX model, or is cut short",
             details=[f"{path.stat().st_size:,} bytes that are not an ONNX protobuf"],
@@ -115,6 +121,15 @@ def read(path: Path) -> onnx.ModelProto:
     _load_external_data(model, path)
     _check(model, path.name)
     return model
+
+
+def is_flatbuffer(path: Path) -> bool:
+    """Whether a file begins as TFLite models do."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8)[4:] == FLATBUFFER
+    except OSError:
+        return False
 
 
 def _check(model: onnx.ModelProto, title: str) -> None:

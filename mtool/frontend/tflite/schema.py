@@ -15,9 +15,9 @@ import numpy as np
 import tflite
 
 from mtool.errors import ModelError, UsageError
+from mtool.frontend.onnx_file import FLATBUFFER
 from mtool.ir.types import Array
 
-IDENTIFIER = b"TFL3"  # at byte 4 of the file
 MOST_ELEMENTS = 2**31 - 1
 
 _DTYPES: dict[int, np.dtype[Any]] = {
@@ -95,7 +95,7 @@ def read(path: Path) -> Model:
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="give the path of a .tflite file")
     data = path.read_bytes()
-    if data[4:8] != IDENTIFIER:
+    if data[4:8] != FLATBUFFER:
         raise ModelError(
             f"{path.name} is not a TFLite model",
             details=["expected the identifier TFL3 at byte 4", f"found {data[4:8]!r} in {len(data):,} bytes"],
