@@ -7,15 +7,16 @@ enum {
     MT_FAULT_EXCEPTION = 1,  /* the processor refused an instruction or an access */
     MT_FAULT_STACK = 2,      /* the stack went over its end, and the processor noticed */
     MT_FAULT_ASSERTION = 3,  /* the firmware itself found that it can't go on */
-    MT_FAULT_WATCHDOG = 4    /* an operator did not come to an end */
+    MT_FAULT_WATCHDOG = 4    /* the model took longer than the host's limit */
 };
 
-/* Whose registers follow. */
+/* Whose registers follow; one that is not known is 0. */
 enum {
     MT_MACHINE_NONE = 0,     /* none */
     MT_MACHINE_CORTEX_M = 1, /* pc, lr, xpsr, sp, CFSR, HFSR, MMFAR, BFAR, lowest address of the stack */
     MT_MACHINE_RISCV = 2,    /* mepc, ra, mstatus, sp, mcause, mtval, lowest address of the stack */
-    MT_MACHINE_PROCESS = 3   /* the signal's number; addresses: the upper and the lower half of pc, then of the access */
+    MT_MACHINE_PROCESS = 3   /* the signal's number; the upper and the lower half of pc from the image's start, then of
+                              * the address that was accessed */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* The platform, as the runtime sees it: one file, port.c, implements these functions.
+/* The platform, as the runtime sees it: port.c implements these functions, or a timer.c and a guard.c beside it do.
  *
  * All return MT_OK or a status of mt_status.h. None allocates, none is re-entrant. */
 #ifndef MT_PORT_H

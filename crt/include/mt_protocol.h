@@ -60,6 +60,9 @@ enum {
 #define MT_CALL_STEPS 0u
 #define MT_CALL_RUN 1u
 
+/* How often a FAULT is sent: the host can't ask for it again. */
+#define MT_FAULT_TIMES 3u
+
 /* What a TIMER does. */
 #define MT_TIMER_BEGIN 0u
 #define MT_TIMER_END 1u

@@ -18,6 +18,8 @@ struct mt_server_config {
     uint8_t *stack_low;         /* lowest address of the stack, for the watermark and the canary; NULL: not measured */
     uint32_t window_bytes;      /* how many bytes the port holds while nobody calls mt_port_read (the size of its
                                  * interrupt's ring buffer); 0: any number, as the channel holds back the host itself */
+    void (*watch)(uint32_t limit_ms); /* mt_guard_watch of mt_guard.h, around each CALL that has a limit; NULL: the
+                                       * host alone notices that a model does not end */
 };
 
 /* Serve until the port says that the channel is closed (returns MT_IO or another status of the port), or

@@ -188,18 +188,28 @@ static void keep_work(const uint8_t *reply, size_t count)
     server.work_count = (uint8_t)count;
 }
 
+static void watch(uint32_t limit_ms)
+{
+    if (server.config->watch != NULL) {
+        server.config->watch(limit_ms);
+    }
+}
+
 static int32_t on_call(const struct mt_frame *request, uint8_t *reply, size_t *count)
 {
-    if (request->count != 1 || request->payload[0] > MT_CALL_RUN) {
+    if (request->count != 5 || request->payload[0] > MT_CALL_RUN) {
         return MT_BAD_MESSAGE;
     }
     const uint8_t how = request->payload[0]; /* what is sent leaves the request alone, but the model may not */
+    const uint32_t limit_ms = mt_get_u32(request->payload + 1);
     int32_t status = begin_work(request);
     if (status != MT_OK) {
         return status;
     }
+    watch(limit_ms);
     status = (how == MT_CALL_RUN ? mt_work_run : mt_work_steps)(server.config->model, server.config->stack_low,
                                                                 &server.last);
+    watch(0);
     mt_put_u32(reply, (uint32_t)server.last.result);
     mt_put_u16(reply + 4, server.last.where);
     *count = 6;
@@ -400,14 +410,13 @@ void mt_server_log(const char *text)
 void mt_server_fault(uint8_t kind, uint8_t machine, const uint32_t *registers, uint8_t count)
 {
     uint8_t *const payload = mt_link_payload(&server.link);
-    if (!server.is_open) {
-        return;
+    for (uint8_t time = 0; server.is_open && time < MT_FAULT_TIMES; ++time) {
+        payload[0] = kind;
+        mt_put_u16(payload + 1, mt_work_operator());
+        payload[3] = machine;
+        for (uint8_t i = 0; i < count; ++i) {
+            mt_put_u32(payload + 4u + 4u * i, registers[i]);
+        }
+        (void)send(MT_FAULT, server.work_sequence, 4u + 4u * count);
     }
-    payload[0] = kind;
-    mt_put_u16(payload + 1, mt_work_operator());
-    payload[3] = machine;
-    for (uint8_t i = 0; i < count; ++i) {
-        mt_put_u32(payload + 4u + 4u * i, registers[i]);
-    }
-    (void)send(MT_FAULT, server.work_sequence, 4u + 4u * count);
 }

@@ -27,6 +27,7 @@ class Client:
         timeout_s: how long it may take to start and to answer.
         on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
         take_over: open it even if another host, on another computer, has a session open with the device.
+        device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
 
     Raises:
         CommunicationError: no firmware answers, or another one; the message says which.
@@ -40,8 +41,10 @@ class Client:
         timeout_s: float = HELLO_TIMEOUT_S,
         on_fault: Callable[[Fault], MtoolError] = device_error,
         take_over: bool = False,
+        device_s: float = 1.0,
     ) -> None:
         self._on_fault = on_fault
+        self._device_s = device_s
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
         self._window = Window(transport, session, self.hello, on_fault=on_fault)
@@ -111,7 +114,7 @@ class Client:
             DeviceError: the model failed, or the device refused a message.
             CommunicationError: the device stopped answering.
         """
-        calls = [protocol.call(work_s, in_steps=in_steps)]
+        calls = [protocol.call(work_s, in_steps=in_steps, limit_s=work_s * self._device_s)]
         requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
         return _joined(self._all(requests), output_bytes)
 

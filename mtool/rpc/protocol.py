@@ -1,5 +1,6 @@
 """Messages, as in crt/include/mt_protocol.h and crt/PROTOCOL.md; a test holds the numbers together."""
 
+import math
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,6 +24,7 @@ _TIME_REPLY = struct.Struct("<iQ")
 _STACK_REPLY = struct.Struct("<I")
 _TIMER_REPLY = struct.Struct("<Q")
 _LEAST_PACKET_BYTES = 64
+_MOST_LIMIT_MS = (1 << 32) - 1
 
 NO_OPERATOR = 0xFFFF
 """In place of an operator's number: the model as a whole, or not known."""
@@ -192,9 +194,15 @@ def read(kind: int, index: int, offset: int, length: int) -> Request:
     return Request(Message.MT_READ, _READ.pack(kind, index, offset, length), reply_bytes=1 + length)
 
 
-def call(work_s: float, *, in_steps: bool = True) -> Request:
-    """Run the model once, operator by operator or through its entry point, which may take `work_s` seconds."""
-    return Request(Message.MT_CALL, bytes([0 if in_steps else 1]), reply_bytes=7, work_s=work_s)
+def call(work_s: float, *, in_steps: bool = True, limit_s: float = 0.0) -> Request:
+    """Run the model once, operator by operator or through its entry point, which may take `work_s` seconds.
+
+    After `limit_s` seconds of its own clock (0: never; rounded up to milliseconds) the device reports a fault, if it
+    has a watchdog.
+    """
+    limit_ms = min(math.ceil(limit_s * 1e3), _MOST_LIMIT_MS)
+    payload = struct.pack("<BI", 0 if in_steps else 1, limit_ms)
+    return Request(Message.MT_CALL, payload, reply_bytes=7, work_s=work_s)
 
 
 def time(number: int, work_s: float, *, operator: int | None = None) -> Request:

@@ -1,5 +1,6 @@
 """The sliding window: requests on their way, repetition of what was lost. crt/PROTOCOL.md has the rules."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -173,7 +174,19 @@ class Window:
     def _write(self, frames: list[bytes]) -> None:
         if frames:
             self._sent_at = time.monotonic()
-            self._transport.write(b"".join(frames), timeout_s=self._patience_s())
+            try:
+                self._transport.write(b"".join(frames), timeout_s=self._patience_s())
+            except MtoolError:
+                self._hear_last_words()
+                raise
+
+    def _hear_last_words(self) -> None:
+        """Handle what the device said before the channel was closed: a fault tells more than that."""
+        with contextlib.suppress(CommunicationError):
+            while data := self._transport.read(timeout_s=0.0):
+                for frame in self._decoder.feed(data):
+                    if frame is not None and frame.type == Message.MT_FAULT:
+                        self._handle(frame)
 
     def _receive(self) -> None:
         """Wait for bytes and handle the frames in them; after too long a silence send the oldest request again."""

@@ -1,9 +1,11 @@
 """A device on which a model runs."""
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +14,7 @@ from numpy.typing import ArrayLike
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected
-from mtool.session import calibration
+from mtool.session import calibration, faults
 from mtool.session.calibration import Calibration
 from mtool.session.layers import Profile, profile
 from mtool.session.tensors import Array, from_bytes, to_bytes
@@ -28,6 +30,7 @@ _SLOWEST_HZ = 16e6
 _LEAST_WORK_S = 10.0
 _ALIVE_S = 3.0
 _REOPEN_S = 0.2  # between two looks for a port that has gone
+_EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
 _MOST_RUNS = (1 << 32) - 1
 _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
@@ -65,6 +68,7 @@ class Device:
         serial_number: of the board or its probe, on USB; "": it has none.
         reopen: starts the firmware or opens its port again, for `reconnect`.
         take_over: open the session even if a host on another computer has one open.
+        firmware: the file that the device runs, to name a fault's place in it; None: it is not here.
 
     Raises:
         CommunicationError: nothing answers, or another firmware; the transport is closed then.
@@ -85,6 +89,7 @@ class Device:
         serial_number: str = "",
         reopen: Callable[[], Transport] | None = None,
         take_over: bool = False,
+        firmware: Path | None = None,
     ) -> None:
         assert manifest.project is not None
         self.identity = f"{manifest.project.board.name} {serial_number}".strip()
@@ -94,6 +99,7 @@ class Device:
         self.work_s = max(_LEAST_WORK_S, manifest.macs * _CYCLES_PER_MAC / _SLOWEST_HZ)
         self._timeout_s = timeout_s
         self._reopen = reopen
+        self._firmware = firmware
         self._open_session(take_over=take_over)
 
     def _open_session(self, *, take_over: bool) -> None:
@@ -101,7 +107,14 @@ class Device:
         project: Any = self.manifest.project
         try:
             expected = Expected(self.manifest.model, self.manifest.model_hash, project.build_hash)
-            self.client = Client(self._transport, expected=expected, timeout_s=self._timeout_s, take_over=take_over)
+            self.client = Client(
+                self._transport,
+                expected=expected,
+                timeout_s=self._timeout_s,
+                on_fault=functools.partial(faults.explain, manifest=self.manifest, firmware=self._firmware),
+                device_s=self._device_s,
+                take_over=take_over,
+            )
             self._granularity_ns = self.client.info().granularity_ns
         except BaseException:
             self._transport.close()
@@ -280,6 +293,11 @@ class Device:
         """End the session and let go of the device. May be called again."""
         self.client.close()
         self._transport.close()
+
+    @property
+    def _device_s(self) -> float:
+        """Return how much of the device's time passes in one of our seconds, at least."""
+        return _EMULATED_S if self.unit == "instructions" else 1.0
 
     @property
     def unit(self) -> str:

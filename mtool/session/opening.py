@@ -1,5 +1,6 @@
 """From a built project folder to a device."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,9 +9,9 @@ from mtool.boards import Usb
 from mtool.errors import UsageError
 from mtool.flash import ports
 from mtool.manifest import Manifest, Project
+from mtool.session import faults
 from mtool.session.device import Device
 from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
-from mtool.transport.emulator import Channel
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
@@ -50,6 +51,7 @@ def open(
         return _channel(Path(folder), described, port, probe, emulator_arguments)
 
     transport, serial_number = start()
+    assert described.project is not None  # _channel has looked
     return Device(
         described,
         transport,
@@ -57,6 +59,7 @@ def open(
         serial_number=serial_number,
         reopen=lambda: start()[0],
         take_over=take_over,
+        firmware=Path(folder) / described.project.firmware[_KIND],
     )
 
 
@@ -108,7 +111,9 @@ def _transport(
             details=[f"the template {project.template} drives the firmware in one"],
             hint="choose another template: --template NAME",
         )
-    channel: Channel = "uart" if project.transport == "serial" else "semihosting"
     arguments = (*project.board.emulator.arguments, *emulator_arguments)
     emulator = project.board.emulator.model_copy(update={"arguments": arguments})
-    return open_emulator(emulator, firmware, channel=channel), ""
+    if project.transport == "serial":
+        return open_emulator(emulator, firmware, channel="uart"), ""
+    on_exit = functools.partial(faults.of_exit, board=project.board)
+    return open_emulator(emulator, firmware, on_exit=on_exit), ""

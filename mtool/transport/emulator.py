@@ -6,7 +6,7 @@ from typing import Literal
 from mtool import proc
 from mtool.boards import Emulator
 from mtool.transport.base import Transport
-from mtool.transport.process import ProcessTransport
+from mtool.transport.process import OnExit, ProcessTransport
 from mtool.transport.pty import PtyTransport
 
 Channel = Literal["semihosting", "uart"]
@@ -29,13 +29,16 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
     return [part.replace("{elf}", str(elf)) for part in parts]
 
 
-def open_emulator(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") -> Transport:
+def open_emulator(
+    emulator: Emulator, elf: Path, *, channel: Channel = "semihosting", on_exit: OnExit | None = None
+) -> Transport:
     """Start an emulator with a firmware.
 
     Args:
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
         channel: what of the machine is connected to standard input and output.
+        on_exit: through semihosting, returns the error that the firmware's exit status stands for, if it does.
 
     Raises:
         BuildError: the emulator is not installed.
@@ -48,4 +51,4 @@ def open_emulator(emulator: Emulator, elf: Path, *, channel: Channel = "semihost
         return PtyTransport(argv, name=name, announces=emulator.announces, baud=_PTY_BAUD)
     if channel == "uart":
         return ProcessTransport(argv, name=name, bytes_per_second=_UART_BYTES_PER_SECOND)
-    return ProcessTransport(argv, name=name)
+    return ProcessTransport(argv, name=name, on_exit=on_exit)

@@ -7,11 +7,13 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO
 
-from mtool.errors import CommunicationError
+from mtool.errors import CommunicationError, MtoolError
 from mtool.transport.base import Transport
+
+OnExit = Callable[[int], MtoolError | None]
 
 _CHUNK = 1 << 16
 _STDERR_LINES = 10
@@ -31,6 +33,8 @@ class ProcessTransport(Transport):
         argv: the program and its arguments.
         name: what it is, for messages ("the firmware's process").
         bytes_per_second: the least that it moves in each direction.
+        on_exit: returns the error that its exit status stands for, or None: then it is a CommunicationError like any
+            other end of the channel.
 
     Raises:
         CommunicationError: it can't be started.
@@ -38,8 +42,11 @@ class ProcessTransport(Transport):
 
     is_lossless = True
 
-    def __init__(self, argv: Sequence[str], *, name: str, bytes_per_second: float = 1e6) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, name: str, bytes_per_second: float = 1e6, on_exit: OnExit | None = None
+    ) -> None:
         self.name = name
+        self._on_exit = on_exit
         self.bytes_per_second = bytes_per_second
         self._argv = tuple(argv)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
@@ -112,12 +119,15 @@ class ProcessTransport(Transport):
                 selector.register(self._input, selectors.EVENT_WRITE)
             return bool(selector.select(max(timeout_s, 0.0)))
 
-    def _closed(self) -> CommunicationError:
+    def _closed(self) -> MtoolError:
         if not self._finalizer.alive:
             return CommunicationError(f"{self.name} was closed")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         status = self._process.poll()
+        meant = self._on_exit(status) if self._on_exit is not None and status is not None else None
+        if meant is not None:
+            return meant
         if status is None:
             ended = "closed its output"
         elif status < 0:

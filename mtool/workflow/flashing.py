@@ -213,7 +213,7 @@ def _flash_emulator(model: Model, prepared: Prepared, runner: Runner) -> Ready:
     with contextlib.ExitStack() as stack:
         stack.callback(transport.close)
         flashed = _flash(prepared, runner, Attached(port, "", "", ""))
-        device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S))
+        device = stack.enter_context(Device(prepared.manifest, transport, timeout_s=_START_S, firmware=firmware))
         smoke = _smoke(device, model, baud=None)
     return Ready(prepared, None, runner.name, flashed.seconds, flashed.verified, smoke)
 

@@ -95,6 +95,14 @@ def test_a_fault_ends_the_firmware(name: str, tmp_path: Path) -> None:
     assert run(boards.get(name), built.firmware["standalone"])[0] == FAULT + 3  # HardFault; breakpoint
 
 
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m3", "cortex-m7", "cortex-m23", "cortex-m33", "cortex-m55"])
+def test_the_guard_compiles_for_every_cortex_m(core: str, tmp_path: Path) -> None:
+    built = make(boards.get("mps2_an386"), tmp_path, kind="host_driven")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-Icrt/include", "-Isrc", "-O2"]
+    argv = ["arm-none-eabi-gcc", f"-mcpu={core}", "-mthumb", *flags, "-c", "src/guard.c", "-o", "guard.o"]
+    subprocess.run(argv, cwd=built.folder, check=True)
+
+
 @every_board
 def test_a_readme_says_how_to_build_by_hand(board: boards.Board, tmp_path: Path) -> None:
     make(board, tmp_path, kind="standalone")

@@ -108,7 +108,7 @@ def test_a_repeated_hello_changes_nothing_and_a_new_one_starts_anew(server: Serv
 
 
 def test_a_second_host_is_refused_and_the_first_goes_on(server: Server) -> None:
-    server.ask(Message.MT_CALL, 0, b"\0")
+    server.ask(Message.MT_CALL, 0, RUN)
     for nonce in (0x77778888, 0x77770000 | SESSION):  # also one whose frames look like the first host's
         busy = server.hello(nonce, take_over=False)
         assert (busy.type, busy.session) == (Message.MT_HELLO | REPLY, nonce & 0xFFFF)
@@ -205,7 +205,7 @@ def test_one_operator_can_be_timed(server: Server) -> None:
 def test_a_call_tells_which_operator_failed(server: Server, how: int, operator: int) -> None:
     server.send(write_frame(0, bytes([firmware.FAIL])))
     server.next()
-    reply = server.ask(Message.MT_CALL, 1, bytes([how]))
+    reply = server.ask(Message.MT_CALL, 1, struct.pack("<BI", how, 0))
     assert struct.unpack("<BiH", reply.payload) == (Status.MT_MODEL, 42, operator)
 
 
@@ -289,7 +289,8 @@ def test_a_frame_beyond_the_buffer_is_skipped(server: Server) -> None:
         (Message.MT_WRITE, protocol.write(3, 0, 0, b"x").payload, Status.MT_BAD_INDEX),
         (Message.MT_WRITE, protocol.write(ARENA, 0, 0, b"x").payload, Status.MT_BAD_INDEX),
         (Message.MT_CALL, b"", Status.MT_BAD_MESSAGE),
-        (Message.MT_CALL, b"\2", Status.MT_BAD_MESSAGE),
+        (Message.MT_CALL, b"\2\0\0\0\0", Status.MT_BAD_MESSAGE),
+        (Message.MT_CALL, b"\0", Status.MT_BAD_MESSAGE),
         (Message.MT_TIME, struct.pack("<IH", 1, 1), Status.MT_BAD_INDEX),
         (Message.MT_TIMER, b"\2", Status.MT_BAD_MESSAGE),
         (Message.MT_TIMER, b"\1", Status.MT_TIMER_NOT_STARTED),

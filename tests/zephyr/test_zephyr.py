@@ -12,10 +12,12 @@ import pytest
 
 from mtool import boards, build, session, workflow
 from mtool.build import toolchains, west
+from mtool.errors import DeviceError
 from mtool.manifest import Project
 from mtool.transport import open_emulator
 from mtool.transport.emulator import command
 from mtool.workflow import Options
+from tests.session import faulty
 
 KWS = "kws/kws_int8_qdq"
 NAMED = [board for board in boards.load_all().values() if "zephyr" in board.templates]
@@ -121,6 +123,28 @@ def test_the_standalone_firmware_prints_the_class(name: str, tmp_path: Path) -> 
         process.kill()
         process.communicate()
     assert wanted in printed
+
+
+@pytest.mark.parametrize("name", ["mps2_an385", "mps2_an386", "mps2_an521", "mps3_an547"])
+def test_a_fault_is_told(name: str, tmp_path: Path) -> None:
+    folder = faulty.make(need(name), tmp_path / "project", template="zephyr")
+    for fault, what in (
+        (faulty.DEEP, "stack overflow"),
+        *(
+            [(faulty.UNMAPPED, "BusFault")] if name in ("mps2_an385", "mps2_an386") else []
+        ),  # not as QEMU has the others
+        (faulty.ILLEGAL, "UsageFault"),
+        (faulty.DIVISION, "UsageFault"),
+        (faulty.ENDLESS, "timeout"),
+    ):
+        with session.open(folder, timeout_s=BOOT_S) as device:
+            device.run(faulty.sample(device.manifest))
+            with pytest.raises(DeviceError) as caught:
+                device.run(faulty.sample(device.manifest, fault), timeout_s=1.0)
+        assert caught.value.what.startswith(f"{what} in {faulty.NAMED}"), (caught.value, fault)
+        has_line = fault in (faulty.UNMAPPED, faulty.ILLEGAL, faulty.DIVISION)
+        assert not has_line or faulty.line(folder, fault) in caught.value.details[0]
+        assert not has_line or caught.value.details[-1].endswith(" of 4096 B used")
 
 
 @models.needed

@@ -10,6 +10,8 @@ extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], 
 int main(void);
 int *__errno(void);
 void mt_reset(void);
+void __assert_func(const char *file, int line, const char *function, const char *expression);
+void platform_fault(void);
 
 int32_t platform_semihosting(int32_t operation, const void *parameters)
 {
@@ -26,12 +28,22 @@ int *__errno(void)
     return &number;
 }
 
-/* Every exception ends the firmware; its status tells which one (IPSR: 3 is HardFault). */
-static void fault(void)
+/* Every exception ends the firmware; its status tells which one (IPSR: 3 is HardFault). guard.c has another one. */
+__attribute__((weak)) void platform_fault(void)
 {
     int32_t exception;
     __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
     platform_exit(PLATFORM_FAULT + exception);
+}
+
+/* newlib's assert() ends here; its own would print. guard.c has another. */
+__attribute__((weak)) void __assert_func(const char *file, int line, const char *function, const char *expression)
+{
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)expression;
+    platform_exit(PLATFORM_FAULT);
 }
 
 void mt_reset(void)
@@ -50,11 +62,13 @@ void mt_reset(void)
     platform_exit(main());
 }
 
-/* The exceptions 1 to 15. No interrupt is ever enabled. */
+/* The exceptions 1 to 15. No interrupt is ever enabled but guard.c's SysTick, the 15th. */
 __attribute__((section(".vectors"), used)) static const struct {
     uint32_t *stack;
     void (*handlers[15])(void);
 } vectors = {
     mt_stack_top,
-    {mt_reset, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault, fault},
+    {mt_reset, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault,
+     platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault, platform_fault,
+     platform_fault},
 };

@@ -10,6 +10,7 @@ extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], 
 
 int main(void);
 void mt_reset(void);
+void __assert_func(const char *file, int line, const char *function, const char *expression);
 void mt_start(void);
 void mt_trap(void);
 
@@ -31,12 +32,22 @@ __attribute__((noinline, aligned(16))) int32_t platform_semihosting(int32_t oper
     return a0;
 }
 
-/* Every trap ends the firmware; its status tells which one (mcause: 2 is an illegal instruction). */
+/* Every trap ends the firmware; its status tells which one (mcause: 2 is an illegal instruction). guard.c has another. */
 __attribute__((aligned(4))) void mt_trap(void)
 {
     uint32_t cause;
     __asm__ volatile("csrr %0, mcause" : "=r"(cause));
     platform_exit(PLATFORM_FAULT + (int32_t)(cause & 31u));
+}
+
+/* picolibc's assert() ends here; its own would print. guard.c has another. */
+__attribute__((weak)) void __assert_func(const char *file, int line, const char *function, const char *expression)
+{
+    (void)file;
+    (void)line;
+    (void)function;
+    (void)expression;
+    platform_exit(PLATFORM_FAULT);
 }
 
 __attribute__((section(".vectors"), naked, used)) void mt_reset(void)

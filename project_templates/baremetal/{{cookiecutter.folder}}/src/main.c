@@ -1,5 +1,6 @@
 /* Host-driven firmware: the RPC server runs the model when the host says so. */
 #include "mt_build.h"
+#include "mt_guard.h"
 #include "mt_model.h"
 #include "mt_port.h"
 #include "mt_server.h"
@@ -17,9 +18,11 @@ int main(void)
         .buffer = (uint8_t *)buffer,
         .buffer_bytes = sizeof buffer,
         .stack_low = mt_stack_low,
+        .watch = mt_guard_watch,
     };
     int32_t status = mt_port_init();
     if (status == MT_OK) {
+        mt_guard_init();
         status = mt_server_run(&config);
     }
     mt_port_abort(status == MT_IO ? MT_OK : status); /* the host closed the channel: a clean end */

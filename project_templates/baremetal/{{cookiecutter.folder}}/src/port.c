@@ -91,11 +91,6 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
     return source >= 0 && transfer(SYS_READ, source, bytes, count) == count ? MT_OK : MT_NOT_SUPPORTED;
 }
 
-void mt_port_abort(int32_t status)
-{
-    platform_exit(status);
-}
-
 void mt_port_idle(void)
 {
 }

@@ -1,5 +1,6 @@
 /* Host-driven program: the RPC server runs the model when the other end of the pipe says so. */
 #include "mt_build.h"
+#include "mt_guard.h"
 #include "mt_model.h"
 #include "mt_port.h"
 #include "mt_server.h"
@@ -15,9 +16,11 @@ int main(void)
         .buffer = (uint8_t *)buffer,
         .buffer_bytes = sizeof buffer,
         .stack_low = 0, /* the operating system's stack: not measured */
+        .watch = mt_guard_watch,
     };
     int32_t status = mt_port_init();
     if (status == MT_OK) {
+        mt_guard_init();
         status = mt_server_run(&config);
     }
     return status == MT_IO ? MT_OK : (int)status; /* the pipe was closed: a clean end */

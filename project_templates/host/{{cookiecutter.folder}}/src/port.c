@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,11 +95,6 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
     const int32_t status = read_some(source, bytes, count, &got);
     close(source);
     return status == MT_OK && got == count ? MT_OK : MT_IO;
-}
-
-void mt_port_abort(int32_t status)
-{
-    exit((int)status);
 }
 
 void mt_port_idle(void)

@@ -2,6 +2,7 @@
 #include <zephyr/kernel.h>
 
 #include "mt_build.h"
+#include "mt_guard.h"
 #include "mt_model.h"
 #include "mt_port.h"
 #include "mt_server.h"
@@ -21,9 +22,11 @@ int main(void)
         .stack_low = (uint8_t *)k_current_get()->stack_info.start + 128,
 #endif
         .window_bytes = {{ cookiecutter.options.uart_ring_bytes }}, /* port.c's ring buffer */
+        .watch = mt_guard_watch,
     };
     int32_t status = mt_port_init();
     if (status == MT_OK) {
+        mt_guard_init();
         status = mt_server_run(&config);
     }
     mt_port_abort(status);

@@ -1,11 +1,11 @@
-/* mt_port.h over a UART of Zephyr: the devicetree's chosen mtool,uart, else its console. timer.c has the timer. */
+/* mt_port.h over a UART of Zephyr: the devicetree's chosen mtool,uart, else its console. timer.c has the
+ * timer, guard.c the end. */
 #include "mt_port.h"
 
 #include <zephyr/device.h>
 #include <zephyr/drivers/entropy.h>
 #include <zephyr/drivers/uart.h>
 #include <zephyr/kernel.h>
-#include <zephyr/sys/reboot.h>
 #include <zephyr/sys/ring_buffer.h>
 
 #include "mt_status.h"
@@ -109,9 +109,4 @@ int32_t mt_port_random(uint8_t *bytes, size_t count)
 #else
     return MT_NOT_SUPPORTED;
 #endif
-}
-
-void mt_port_abort(int32_t status)
-{
-    sys_reboot(SYS_REBOOT_COLD);
 }

@@ -1,0 +1,232 @@
+/* mt_guard.h on a Cortex-M: main runs on the process stack, handlers on one of their own; the MPU lets through only
+ * what the board has; SysTick is the watchdog. Registers: Armv7-M ARM, B3.2 and B3.5; Armv8-M ARM. */
+#include "mt_guard.h"
+
+#include <stddef.h>
+
+#include "mt_fault.h"
+#include "mt_port.h"
+#include "mt_server.h"
+#include "mt_status.h"
+#include "platform.h"
+
+#define REGISTER(address) (*(volatile uint32_t *)(address))
+#define SYST_CSR REGISTER(0xE000E010u)
+#define SYST_RVR REGISTER(0xE000E014u)
+#define SYST_CVR REGISTER(0xE000E018u)
+#define SHCSR REGISTER(0xE000ED24u)
+#define CFSR REGISTER(0xE000ED28u)
+#define HFSR REGISTER(0xE000ED2Cu)
+#define MMFAR REGISTER(0xE000ED34u)
+#define BFAR REGISTER(0xE000ED38u)
+#define MPU_TYPE REGISTER(0xE000ED90u)
+#define MPU_CTRL REGISTER(0xE000ED94u)
+#define MPU_RNR REGISTER(0xE000ED98u)
+#define MPU_RBAR REGISTER(0xE000ED9Cu)
+#define MPU_RASR REGISTER(0xE000EDA0u) /* Armv7-M */
+#define MPU_RLAR REGISTER(0xE000EDA0u) /* Armv8-M */
+#define MPU_MAIR0 REGISTER(0xE000EDC0u)
+
+#define CFSR_MMARVALID (1u << 7)
+#define CFSR_UNSTACKED ((1u << 4) | (1u << 12)) /* MSTKERR, STKERR: the frame could not be written */
+#define CFSR_STKOF (1u << 20)
+#define CONTROL_SPSEL 2u
+#define SYSTICK 15
+#define TICKS_PER_SECOND 50u
+#define PUSHED_BYTES 256u /* the most that one instruction stores below the stack pointer */
+
+#if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__)
+#define HAS_PMSA_V7 1
+#elif defined(__ARM_ARCH_8M_MAIN__) || defined(__ARM_ARCH_8_1M_MAIN__)
+#define HAS_PMSA_V8 1
+#endif
+#define HAS_FAULT_STATUS (HAS_PMSA_V7 || HAS_PMSA_V8) /* and an MPU, perhaps; else HardFault is all there is */
+
+extern uint8_t mt_stack_low[], mt_stack_top[];
+void platform_fault(void);
+void mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return);
+void __assert_func(const char *file, int line, const char *function, const char *expression);
+
+static uint64_t handler_stack[64];
+static volatile uint32_t ticks_left;
+
+#if HAS_FAULT_STATUS
+/* What is there, from the board's entry; the private peripherals need no region. Code is for reading, the rest is not
+ * for executing. */
+enum access { READ_EXECUTE, READ_WRITE, PERIPHERAL };
+
+static const struct {
+    uint32_t base;
+    uint32_t bytes;
+    enum access access;
+} memories[] = {
+{% for name, memory in cookiecutter.board.memories.items() %}
+{% set is_read_only = memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
+{% set access = "READ_EXECUTE" if is_read_only else "READ_WRITE" %}
+    {{ "{0x%08Xu, 0x%Xu, %s}," % (memory.base, memory.size, access) }} /* {{ name }} */
+{% endfor %}
+    {0x40000000u, 0x20000000u, PERIPHERAL},
+};
+#endif
+
+#if HAS_PMSA_V7
+/* PMSAv7: a region is a power of two, at a multiple of it, in eighths that can be left out. */
+static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access access)
+{
+    static const uint32_t attributes[] = {
+        (6u << 24) | (1u << 19) | (3u << 16),              /* read only; normal memory, write-back */
+        (1u << 28) | (3u << 24) | (1u << 19) | (3u << 16), /* never executed */
+        (1u << 28) | (3u << 24) | (1u << 18) | (1u << 16), /* device */
+    };
+    const uint32_t last = base + bytes - 1u;
+    uint32_t order = 8; /* eighths want 256 bytes or more */
+    while (order < 31u && base >> order != last >> order) {
+        ++order;
+    }
+    const uint32_t eighth = order - 3u;
+    const uint32_t first_used = base >> eighth & 7u;
+    const uint32_t last_used = last >> eighth & 7u;
+    uint32_t unused = 0;
+    for (uint32_t i = 0; i < 8; ++i) {
+        unused |= i < first_used || i > last_used ? 1u << i : 0u;
+    }
+    MPU_RNR = number;
+    MPU_RBAR = base >> order << order;
+    MPU_RASR = attributes[access] | unused << 8 | (order - 1u) << 1 | 1u;
+}
+#elif HAS_PMSA_V8
+static void allow(uint32_t number, uint32_t base, uint32_t bytes, enum access access)
+{
+    static const uint32_t attributes[] = {2u << 1, 1u, 1u}; /* read only; never executed */
+    MPU_MAIR0 = 0x04FFu;                                    /* 0: normal memory, write-back; 1: device */
+    MPU_RNR = number;
+    MPU_RBAR = base | attributes[access];
+    MPU_RLAR = ((base + bytes - 1u) & ~31u) | (access == PERIPHERAL ? 1u << 1 : 0u) | 1u;
+}
+#endif
+
+/* Go on with the same stack, but as the process stack. */
+static void split_stacks(void)
+{
+    uint32_t control;
+    __asm__ volatile("mrs %0, control" : "=r"(control));
+    __asm__ volatile("mrs r3, msp\n\t"
+                     "msr psp, r3\n\t"
+                     "msr control, %0\n\t"
+                     "isb\n\t"
+                     "msr msp, %1"
+                     :
+                     : "r"(control | CONTROL_SPSEL), "r"(handler_stack + sizeof handler_stack / sizeof handler_stack[0])
+                     : "r3", "memory");
+}
+
+void mt_guard_init(void)
+{
+    split_stacks();
+#if HAS_PMSA_V8
+    __asm__ volatile("msr psplim, %0" : : "r"(mt_stack_low));
+#endif
+#if HAS_FAULT_STATUS
+    const uint32_t count = sizeof memories / sizeof memories[0];
+    if ((MPU_TYPE >> 8 & 0xFFu) >= count) {
+        for (uint32_t i = 0; i < count; ++i) {
+            allow(i, memories[i].base, memories[i].bytes, memories[i].access);
+        }
+        MPU_CTRL = 1;
+    }
+    SHCSR |= 7u << 16; /* UsageFault, BusFault and MemManage instead of HardFault for all */
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+#endif
+}
+
+void mt_guard_watch(uint32_t limit_ms)
+{
+    const uint32_t tick_ms = 1000u / TICKS_PER_SECOND;
+    SYST_CSR = 0;
+    ticks_left = limit_ms / tick_ms + 1u + (limit_ms % tick_ms != 0);
+    SYST_RVR = {{ cookiecutter.board.clock_hz }}u / TICKS_PER_SECOND - 1u; /* in 24 bits up to 838 MHz */
+    SYST_CVR = 0;
+    SYST_CSR = limit_ms > 0 ? 7u : 0u; /* the processor's clock; with its interrupt */
+}
+
+static uint8_t kind_of(int32_t exception, const uint32_t *frame, uint32_t sp)
+{
+    const uint32_t low = (uint32_t)mt_stack_low;
+    if (exception == SYSTICK) {
+        return MT_FAULT_WATCHDOG;
+    }
+#if HAS_FAULT_STATUS
+    const uint32_t status = CFSR;
+    const int is_below = (status & CFSR_MMARVALID) != 0 && MMFAR < low && MMFAR + PUSHED_BYTES >= sp;
+    if (is_below || (status & CFSR_STKOF) != 0) {
+        return MT_FAULT_STACK;
+    }
+#endif
+    return (uint32_t)frame < low || sp < low ? MT_FAULT_STACK : MT_FAULT_EXCEPTION;
+}
+
+/* Every exception comes here: SysTick to go on, the others to tell and end. */
+void mt_guard_exception(const uint32_t *main_stack, const uint32_t *process_stack, uint32_t exc_return)
+{
+    const uint32_t *const frame = (exc_return & 4u) != 0 ? process_stack : main_stack;
+    const uint32_t low = (uint32_t)mt_stack_low;
+    uint32_t is_stacked = (uint32_t)frame > low && (uint32_t)(frame + 8) <= (uint32_t)mt_stack_top;
+    int32_t exception;
+    __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
+    if (exception == SYSTICK && --ticks_left > 0) {
+        return;
+    }
+    uint32_t registers[9] = {0};
+#if HAS_FAULT_STATUS
+    is_stacked = is_stacked && (CFSR & CFSR_UNSTACKED) == 0;
+    registers[4] = CFSR;
+    registers[5] = HFSR;
+    registers[6] = MMFAR;
+    registers[7] = BFAR;
+#endif
+    registers[3] = (uint32_t)frame;
+    if (is_stacked) {
+        registers[0] = frame[6];
+        registers[1] = frame[5];
+        registers[2] = frame[7];
+        const uint32_t words = ((exc_return & 16u) != 0 ? 8u : 26u) + (frame[7] >> 9 & 1u); /* the FPU's, alignment */
+        registers[3] += 4u * words;
+    }
+    registers[8] = low;
+    mt_server_fault(kind_of(exception, frame, registers[3]), MT_MACHINE_CORTEX_M, registers, 9);
+    platform_exit(PLATFORM_FAULT + exception);
+}
+
+/* In place of startup.c's. */
+__attribute__((naked)) void platform_fault(void)
+{
+    __asm__ volatile("mrs r0, msp\n\t"
+                     "mrs r1, psp\n\t"
+                     "mov r2, lr\n\t"
+                     "push {r3, lr}\n\t"
+                     "bl mt_guard_exception\n\t"
+                     "pop {r3, pc}");
+}
+
+void mt_port_abort(int32_t status)
+{
+    if (status != MT_OK) {
+        mt_server_fault(MT_FAULT_ASSERTION, MT_MACHINE_NONE, NULL, 0);
+    }
+    platform_exit(status);
+}
+
+/* newlib's assert() ends here. */
+void __assert_func(const char *file, int line, const char *function, const char *expression)
+{
+    uint32_t registers[9] = {0};
+    (void)file;
+    (void)line;
+    (void)function;
+    mt_server_log(expression);
+    registers[0] = (uint32_t)__builtin_return_address(0) - 3u; /* within the call: bit 0 says Thumb */
+    registers[3] = (uint32_t)__builtin_frame_address(0);
+    registers[8] = (uint32_t)mt_stack_low;
+    mt_server_fault(MT_FAULT_ASSERTION, MT_MACHINE_CORTEX_M, registers, 9);
+    platform_exit(PLATFORM_FAULT);
+}

@@ -1,0 +1,1 @@
+{% include "guard/" ~ cookiecutter.board.port.startup ~ ".c" %}

@@ -1,0 +1,80 @@
+"""What a person sees when an operator faults on the board."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mtool import ops
+from mtool.cli import app
+from mtool.ir import Graph, Node
+from mtool.ops.schedule import Kernel, Schedule, Target
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+MESSAGE = """\
+error: MemManage in operator 2, conv2d 3x3 "conv2" (schedule faulty)
+  pc 0x  digits_int8_conv_2+0x  digits_int8.c:     MMFAR 0x70000000, data access that is not allowed (DACCVIOL)
+  stack  of 4096 B used
+exit 10
+"""
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
+    reason="the Arm toolchain or QEMU is not installed",
+)
+
+
+class Faulty:
+    """A schedule for tests alone: as another, but the operator writes to an address where there is nothing."""
+
+    name = "faulty"
+
+    def __init__(self, sound: Schedule) -> None:
+        self.sound = sound
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sound, name)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        return node.name == "conv_2" and self.sound.supports(node, graph, target)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        return -1.0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        kernel = self.sound.emit(node, graph, target)
+        return replace(kernel, body=f"    *(volatile int32_t *)0x70000000 = 1;\n{kernel.body}")
+
+
+@pytest.fixture(autouse=True)
+def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    convolution = ops.KERNELS["conv2d"]
+    sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
+    schedules = (*convolution.schedules, Faulty(sound))
+    monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
+
+
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386"])
+def test_run_tells_of_a_fault(board: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.invoke(["run", str(DIGITS), "--board", board, "--quiet"]) == 10
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.sub(r"(pc 0x|\+0x|\.c:|stack )[0-9a-f]+", r"\1", captured.err) == MESSAGE
+
+
+def test_a_fault_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.invoke(["run", str(DIGITS), "--board", "mps2_an386", "--json"]) == 10
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["exit_code"] == 10
+    assert error["what"] == 'MemManage in operator 2, conv2d 3x3 "conv2" (schedule faulty)'
+    assert error["details"][1].endswith(" of 4096 B used")
+
+
+def test_bench_names_the_operator_by_its_function(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.invoke(["bench", str(DIGITS), "--board", "mps2_an386", "--quiet"]) == 10
+    assert 'in operator 2, conv2d 3x3 "conv2"' in capsys.readouterr().err

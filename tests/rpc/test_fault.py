@@ -1,0 +1,63 @@
+"""A device's last words: FAULT, read from its bytes, also when the channel is closed before a request is out."""
+
+import struct
+
+import pytest
+
+from mtool.errors import CommunicationError, DeviceError
+from mtool.rpc import protocol
+from mtool.rpc.fault import Fault, FaultKind, Machine, device_error, read_fault
+from mtool.rpc.framing import Frame, encode
+from mtool.rpc.protocol import Hello, Message
+from mtool.rpc.window import Window
+from mtool.transport import Transport
+
+SESSION = 0x1234
+HELLO = Hello(protocol.VERSION, 1000, 0, 16, "", "", "")
+FAULT = struct.pack("<BHB3I", FaultKind.MT_FAULT_EXCEPTION, 7, Machine.MT_MACHINE_RISCV, 1, 2, 3)
+
+
+class Gone(Transport):
+    """A device that has said something and is gone since."""
+
+    name = "a device"
+    bytes_per_second = 1e6
+    is_lossless = True
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+
+    def write(self, data: bytes, *, timeout_s: float) -> None:
+        raise CommunicationError("it has gone")
+
+    def read(self, *, timeout_s: float) -> bytes:
+        said, self.said = self.said, b""
+        if not said:
+            raise CommunicationError("it has gone")
+        return said
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_fault_is_read() -> None:
+    assert read_fault(FAULT) == Fault(FaultKind.MT_FAULT_EXCEPTION, 7, Machine.MT_MACHINE_RISCV, (1, 2, 3))
+    assert read_fault(b"\2") == Fault(2, None, 255, ())
+
+
+@pytest.mark.parametrize("kind", [Message.MT_FAULT, Message.MT_LOG])
+def test_a_fault_tells_more_than_a_closed_channel(kind: Message) -> None:
+    said = encode(Frame(kind, SESSION, 0, FAULT))
+    window = Window(Gone(said), SESSION, HELLO, on_fault=device_error)
+    error = DeviceError if kind == Message.MT_FAULT else CommunicationError
+    with pytest.raises(error, match="operator 7" if kind == Message.MT_FAULT else "it has gone"):
+        window.exchange([protocol.call(1.0)])
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "limit_ms"), [(0.0, 0), (0.0001, 1), (1.0, 1000), (10.0005, 10001), (1e12, 0xFFFFFFFF)]
+)
+def test_the_limit_of_a_call_is_rounded_up(limit_s: float, limit_ms: int) -> None:
+    for in_steps in (True, False):
+        payload = protocol.call(1.0, in_steps=in_steps, limit_s=limit_s).payload
+        assert payload == struct.pack("<BI", not in_steps, limit_ms)
