@@ -19,7 +19,9 @@ def declaration(symbol: str, data: Array) -> str:
 
 def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> str:
     """Return `<model>_weights.c`."""
-    parts = [banner, f'#include "{model}_weights.h"\n']
+    floats = [data for data in constants.values() if data.dtype.kind == "f" and data.dtype.itemsize > 2]
+    infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
+    parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
     for symbol, data in constants.items():
         shape = "x".join(map(str, data.shape))
         parts.append(f"/* {data.dtype.name} {shape} */\n{declaration(symbol, data)} = {{\n{_rows(data)}\n}};\n")

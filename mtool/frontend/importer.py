@@ -10,6 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool import ops
 from mtool.errors import ModelError, NeedsValues
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.classical import CLASSICAL
+from mtool.frontend.classical.writing import Writer
 from mtool.frontend.control import CONTROL
 from mtool.frontend.functions import expand
 from mtool.frontend.inference import MOST_BYTES, fold, infer
@@ -129,6 +131,10 @@ class Importer:
             return
         if domain == REFUSED:
             raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
+        if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
+            attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
+            CLASSICAL[proto.op_type](Writer(self, proto, origin, attrs))
+            return
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
         known = all(name in self.constants or not name for name in proto.input)

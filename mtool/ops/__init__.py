@@ -4,6 +4,7 @@ An operator is a file or a small package of this folder; it stands in one of the
 """
 
 from mtool.ops import (
+    classical,
     concat,
     conv2d,
     creation,
@@ -33,8 +34,8 @@ from mtool.ops.lowering import Lower
 from mtool.ops.schedule import KernelOp
 
 _MODULES = (
-    conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise, ordering, pool2d,
-    quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
+    classical, conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise,
+    ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}

@@ -1,7 +1,7 @@
 """Operators that pick elements by computed places, as loops.
 
 Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, ReverseSequence 10, TensorScatter 24;
-ArrayFeatureExtractor and Binarizer (ai.onnx.ml 1).
+Binarizer (ai.onnx.ml 1).
 """
 
 from mtool.ir import Expr, Node
@@ -72,16 +72,6 @@ def _reverse_sequence(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
 
 
-def _array_feature_extractor(ctx: Lowering, node: Node) -> None:
-    """ArrayFeatureExtractor: columns of the last axis, by number."""
-    kind, indices, result = (ctx.types[value] for value in (*node.inputs, node.outputs[0]))
-    last = len(result.shape) - 1
-    places = tuple(number(0) for _ in indices.shape[:-1])
-    chosen = integer(load(1, indices.dtype, (*places, axis(last))))
-    lead = tuple(axis(n + len(result.shape) - len(kind.shape)) for n in range(len(kind.shape) - 1))
-    ctx.loop(node, load(0, kind.dtype, (*lead, chosen)), node.inputs)
-
-
 def _binarizer(ctx: Lowering, node: Node) -> None:
     """Binarizer (ai.onnx.ml 1): 1 above the threshold, 0 elsewhere."""
     kind = ctx.types[node.inputs[0]]
@@ -116,7 +106,6 @@ LOWERINGS: dict[str, Lower] = {
     "SpaceToDepth": moves_integers(_space_to_depth),
     "DepthToSpace": moves_integers(_depth_to_space),
     "ReverseSequence": _reverse_sequence,
-    "ArrayFeatureExtractor": _array_feature_extractor,
     "Binarizer": _binarizer,
     "TensorScatter": _tensor_scatter,
 }

@@ -107,13 +107,21 @@ def _run(
         names = [output.name for output in session.get_outputs()]
         kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
         fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in constants.items()}
-        return [dict(zip(names, session.run(names, {**sample, **fixed}), strict=True)) for sample in samples]
+        found = [session.run(names, {**sample, **fixed}) for sample in samples]
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         raise ModelError(
             f"onnxruntime can't run {what}",
             details=str(refused).splitlines()[:3],
             hint="give a file of expected outputs: --golden G.npz",
         ) from None
+    return [dict(zip(names, map(_array, values), strict=True)) for values in found]
+
+
+def _array(value: Any) -> Array:
+    """Return an output as an array: of a sequence of maps (ZipMap) their values, which is what the C gives."""
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return np.array([list(row.values()) for row in value], np.float32)
+    return np.asarray(value)
 
 
 def own_spread(

@@ -1,7 +1,6 @@
 """The tests of onnx's suite that mtool does not pass, each with its reason. Exact: see test_suite.py."""
 
 IMAGES = "decodes image files (JPEG, PNG, ...): no arithmetic on tensors, and not what a microcontroller's model holds"
-TREES = "ai.onnx.ml TreeEnsemble is not there yet"
 REFERENCE_NOISE = "expects the suite's own rounding error, 1.9e-7, where the exact result is 0, at a tolerance of 1e-7"
 ROUNDED_TWICE = (
     "two of 192 elements differ by one float16 step: mtool rounds once, where the suite rounds after each step"
@@ -15,8 +14,6 @@ NOT_PASSED: dict[str, str] = {
             "webp_rgb",
         )
     },
-    "node/test_ai_onnx_ml_tree_ensemble_set_membership": TREES,
-    "node/test_ai_onnx_ml_tree_ensemble_single_tree": TREES,
     "node/test_dft_inverse": REFERENCE_NOISE,
     "node/test_dft_inverse_opset19": REFERENCE_NOISE,
     "node/test_attention_4d_causal_fp16": ROUNDED_TWICE,

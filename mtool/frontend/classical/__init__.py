@@ -1,0 +1,16 @@
+"""ai.onnx.ml: classical models, written as the ONNX operators that they are made of.
+
+What is left for a kernel of its own is the walk through a tree ensemble, and libsvm's coupling of
+pairwise probabilities. Semantics where the standard is silent: onnxruntime's.
+"""
+
+from mtool.frontend.classical.encoders import ENCODERS
+from mtool.frontend.classical.linear import LINEAR
+from mtool.frontend.classical.svm import SVM
+from mtool.frontend.classical.trees import TREES
+from mtool.frontend.classical.writing import Classical
+
+CLASSICAL: dict[str, Classical] = {**ENCODERS, **LINEAR, **SVM, **TREES}
+"""Operators of ai.onnx.ml, by name."""
+
+__all__ = ["CLASSICAL"]
