@@ -90,22 +90,17 @@ class Batch:
             self._process = subprocess.Popen(
                 [str(self.program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
-        sent = [
-            _sent(inputs[place], tensor.dtype) for place, tensor in zip(model.fed, model.manifest.inputs, strict=True)
-        ]
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(b"".join([number.to_bytes(4, "little"), *sent]))
+            self._process.stdin.write(number.to_bytes(4, "little") + packed(model, inputs))
             self._process.stdin.flush()
         except BrokenPipeError:
             pass
-        results = []
-        for tensor in model.manifest.outputs:
-            data = self._process.stdout.read(tensor.bytes)
-            if len(data) != tensor.bytes:
-                raise self._death()
-            results.append(_received(data, tensor.dtype).reshape(tensor.shape))
-        return results
+        wanted = sum(tensor.bytes for tensor in model.manifest.outputs)
+        data = self._process.stdout.read(wanted)
+        if len(data) != wanted:
+            raise self._death()
+        return unpacked(model, data)
 
     def _death(self) -> DeviceError:
         assert self._process is not None
@@ -126,12 +121,21 @@ class Batch:
         self.close()
 
 
-def _sent(array: Array, dtype: str) -> bytes:
-    return np.asarray(array).astype(np.dtype(dtype)).astype(np.dtype(_NIBBLES.get(dtype, dtype))).tobytes()
+def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
+    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order."""
+    pairs = zip(model.fed, model.manifest.inputs, strict=True)
+    arrays = [(np.asarray(inputs[place]).astype(np.dtype(tensor.dtype)), tensor.dtype) for place, tensor in pairs]
+    return b"".join(array.astype(np.dtype(_NIBBLES.get(dtype, dtype))).tobytes() for array, dtype in arrays)
 
 
-def _received(data: bytes, dtype: str) -> Array:
-    return np.frombuffer(data, np.dtype(_NIBBLES.get(dtype, dtype))).astype(np.dtype(dtype))
+def unpacked(model: CModel, data: bytes) -> list[Array]:
+    """Return a model's outputs from their bytes."""
+    results: list[Array] = []
+    for tensor in model.manifest.outputs:
+        stored = np.frombuffer(data[: tensor.bytes], np.dtype(_NIBBLES.get(tensor.dtype, tensor.dtype)))
+        results.append(stored.astype(np.dtype(tensor.dtype)).reshape(tensor.shape))
+        data = data[tensor.bytes :]
+    return results
 
 
 def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags: Sequence[str] = ("-O1",)) -> Batch:

@@ -14,7 +14,8 @@ import onnx
 from onnx.backend.test.runner import Runner
 
 from mtool.errors import MtoolError, NeedsValues
-from mtool.onnx_backend.batch import CModel, build, to_c
+from mtool.onnx_backend.batch import HOST, CModel, build, to_c
+from mtool.ops.schedule import Target
 
 from .cases import Case
 
@@ -31,11 +32,11 @@ class Outcome:
     fixed: tuple[str, ...] = ()
 
 
-def compiled(case: Case, name: str) -> tuple[CModel, tuple[str, ...]]:
+def compiled(case: Case, name: str, target: Target = HOST) -> tuple[CModel, tuple[str, ...]]:
     """Compile a case; inputs whose values mtool asks for are taken from its data."""
     model, dims = stated(case)
     try:
-        return to_c(model, name, None, dims), ()
+        return to_c(model, name, None, dims, target), ()
     except NeedsValues as needs:
         given = [value.name for value in case.model.graph.input]
         initialised = {tensor.name for tensor in case.model.graph.initializer}
@@ -45,7 +46,7 @@ def compiled(case: Case, name: str) -> tuple[CModel, tuple[str, ...]]:
             fixed = (*fixed, *needs.inputs)
             constants = {value: case.data[0][0][fed.index(value)] for value in fixed}
             try:
-                return to_c(model, name, constants, dims), fixed
+                return to_c(model, name, constants, dims, target), fixed
             except NeedsValues as more:
                 needs = more
 

@@ -1,12 +1,14 @@
 """mtool.onnx_backend through onnx's Backend API, one model at a time."""
 
+import shutil
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from mtool import onnx_backend
-from mtool.errors import NeedsValues
+from mtool import boards, onnx_backend
+from mtool.errors import NeedsValues, UsageError
 
 F = TensorProto.FLOAT
 
@@ -47,4 +49,25 @@ def test_values_that_shape_the_code_are_asked_for_by_name() -> None:
 
 def test_devices() -> None:
     assert onnx_backend.supports_device("CPU")
+    assert onnx_backend.supports_device("mps2_an386")
+    assert not onnx_backend.supports_device("nucleo_l4r5zi"), "it has no emulator"
     assert not onnx_backend.supports_device("CUDA")
+    with pytest.raises(UsageError, match="CUDA"):
+        onnx_backend.prepare(model([], {"a": (F, [1])}, {"a": (F, [1])}), "CUDA")
+
+
+@pytest.mark.parametrize("board", ["mps2_an386", "qemu_riscv32"])
+def test_a_board_in_its_emulator(board: str) -> None:
+    found = boards.get(board)
+    assert found.emulator is not None
+    for program in (found.toolchain, found.emulator.program, "cmake", "ninja"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    nodes = [helper.make_node("MatMul", ["a", "w"], ["c"]), helper.make_node("Softmax", ["c"], ["d"])]
+    matmul = model(nodes, {"a": (F, [2, 3]), "w": (F, [3, 4])}, {"d": (F, [2, 4])})
+    a, w = np.random.default_rng(1).random((2, 3), np.float32), np.random.default_rng(2).random((3, 4), np.float32)
+    prepared = onnx_backend.prepare(matmul, board)
+    for sign in (1, -1):
+        power = np.exp(sign * a @ w)
+        np.testing.assert_allclose(prepared.run([sign * a, w]).d, power / power.sum(1, keepdims=True), rtol=1e-5)
+    prepared.close()
