@@ -45,6 +45,7 @@ def compile_model(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
+    maxima: Mapping[str, int] | None = None,
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -56,13 +57,15 @@ def compile_model(
         dims: values of symbolic dimensions, by name.
         constants: values for inputs, by name; such an input becomes a constant of the model.
         rounding: of integers: "onnx", or for a TFLite model "tflite".
+        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
+            each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
 
     Raises:
-        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, dims, constants, rounding)
+    graph = frontend.load(path, dims, constants, rounding, maxima)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
     files, manifest = codegen.generate(plan, path.name, file_hash(path))
@@ -125,6 +128,7 @@ def check_model(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
+    maxima: Mapping[str, int] | None = None,
 ) -> Report:
     """Compile a model for each board and compare what it needs with what they have; builds nothing.
 
@@ -132,7 +136,7 @@ def check_model(
         UsageError: the file is missing.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    graph = frontend.load(path, dims, constants, rounding)
+    graph = frontend.load(path, dims, constants, rounding, maxima)
     manifests: dict[Target, Manifest] = {}
     fits = []
     for board in boards:

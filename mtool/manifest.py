@@ -26,7 +26,9 @@ class Tensor(Strict):
 
     `shape` is in elements, row-major, batch included. `arena_offset` is its place in the arena in
     bytes, or None where the caller keeps it (`--io external`). `scale`, `zero_point` and `axis`
-    are those of the quantisation, if it has one (value = (q - zero_point) * scale).
+    are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
+    depends on data, `count` is the name of the output that says how many elements along dimension
+    `count_axis` are there; what is behind them means nothing.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Tensor(Strict):
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
     axis: int | None = None
+    count: str | None = None
+    count_axis: int | None = None
 
 
 class Source(Strict):

@@ -31,6 +31,7 @@ def bench(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -53,7 +54,7 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    chosen = parameters.options(io, dim, template, option, const, rounding)
+    chosen = parameters.options(io, dim, template, option, const, rounding, maxima)
     if layers:
         profile = workflow.bench_layers(
             model, board=board, repeat=repeat, folder=output_dir, options=chosen, port=port, probe=probe

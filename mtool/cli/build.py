@@ -14,13 +14,14 @@ def build(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
     compiled = workflow.compile(
-        model, board=board, options=parameters.options(io, dim, template, option, const, rounding)
+        model, board=board, options=parameters.options(io, dim, template, option, const, rounding, maxima)
     )
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)

@@ -25,6 +25,7 @@ def check(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
 ) -> None:
     """Tell what a model needs and which boards it fits.
 
@@ -32,7 +33,14 @@ def check(
     exit code 4 if it does not fit a board that was named.
     """
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = check_model(model, boards, parameters.dimensions(dim), parameters.constant_values(const), rounding)
+    report = check_model(
+        model,
+        boards,
+        parameters.dimensions(dim),
+        parameters.constant_values(const),
+        rounding,
+        parameters.largest_sizes(maxima),
+    )
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),

@@ -20,10 +20,13 @@ def compile(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""
-    compiled = workflow.compile(model, board=board, options=parameters.options(io, dim, "", None, const, rounding))
+    compiled = workflow.compile(
+        model, board=board, options=parameters.options(io, dim, "", None, const, rounding, maxima)
+    )
     folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest
     files = compiled.package(emit)

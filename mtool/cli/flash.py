@@ -27,6 +27,7 @@ def flash(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
 ) -> None:
@@ -35,7 +36,7 @@ def flash(
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    options = parameters.options(io, dim, template, option, const, rounding)
+    options = parameters.options(io, dim, template, option, const, rounding, maxima)
     if dry_run:
         lines = workflow.flash_plan(
             model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options

@@ -36,6 +36,15 @@ Dims = Annotated[
         "--dim", metavar="NAME=N", help="The value of a symbolic dimension; may be repeated.", show_default=False
     ),
 ]
+Maxima = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max",
+        metavar="NAME=N",
+        help="The largest size of a value whose size depends on data; may be repeated.",
+        show_default=False,
+    ),
+]
 Constants = Annotated[
     list[str] | None,
     typer.Option(
@@ -92,17 +101,19 @@ def options(
     template_options: Sequence[str] | None,
     constants: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
+    maxima: Sequence[str] | None = None,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
     Raises:
-        UsageError: a pair is not NAME=VALUE, or a dimension is not a positive number.
+        UsageError: a pair is not NAME=VALUE, or a size is not a positive number.
     """
     return Options(
         io=io,
         dims=dimensions(dims),
         constants=constant_values(constants),
         rounding=rounding,
+        maxima=largest_sizes(maxima),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
     )
@@ -135,12 +146,25 @@ def dimensions(dims: Sequence[str] | None) -> dict[str, int]:
     Raises:
         UsageError: one is not NAME=N with N at least 1.
     """
+    return _sizes(dims, "--dim", "batch=1")
+
+
+def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
+    """Return the largest sizes of what has a size that depends on data, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(maxima, "--max", "selected=100")
+
+
+def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
     values = {}
-    for text in dims or ():
-        name, value = _pair(text, "--dim", "batch=1")
+    for text in texts or ():
+        name, value = _pair(text, option, example)
         if not value.isdecimal() or int(value) < 1:
             raise UsageError(
-                f"--dim {text}: {value!r} is not a number of at least 1", hint="for instance: --dim batch=1"
+                f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
             )
         values[name] = int(value)
     return values

@@ -26,6 +26,7 @@ def report(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: Annotated[
         list[str] | None,
@@ -42,7 +43,7 @@ def report(
         seed=seed,
         repeat=repeat,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding),
+        options=parameters.options(io, dim, template, option, const, rounding, maxima),
         port=port,
         probe=probe,
     )

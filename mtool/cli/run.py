@@ -11,8 +11,9 @@ from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
-from mtool.workflow import Ran
-from mtool.workflow.samples import Array
+from mtool.manifest import Tensor
+from mtool.workflow import Ran, counted
+from mtool.workflow.samples import Array, Sample
 
 _SHOWN = 16  # elements of an output that are printed
 
@@ -36,6 +37,7 @@ def run(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -49,7 +51,7 @@ def run(
         board=board,
         inputs=input,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding),
+        options=parameters.options(io, dim, template, option, const, rounding, maxima),
         port=port,
         probe=probe,
         seed=seed,
@@ -71,9 +73,10 @@ def run(
 
 def _print(out: Output, ran: Ran) -> None:
     out.text()
+    tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
-        for name, value in sample.items():
-            out.text(f"  {name:<9} {described(value)}")
+        for name, value in counted.trimmed(list(tensors.values()), sample).items():
+            out.text(f"  {name:<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
     board = ran.prepared.board
@@ -91,6 +94,13 @@ def described(value: Array) -> str:
     more = f" … {flat.size} in all" if flat.size > _SHOWN else ""
     largest = f"   argmax {int(flat.argmax())}" if flat.size > 1 and flat.dtype.kind in "fiu" else ""
     return f"[ {shown}{more} ]{largest}"
+
+
+def _there(tensor: Tensor, sample: Sample) -> str:
+    """Return how much of an output is there, where that depends on data."""
+    if tensor.count is None or tensor.count_axis is None:
+        return ""
+    return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
 
 
 def _check_output(path: Path) -> None:

@@ -51,6 +51,7 @@ def verify(
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
+    maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -72,7 +73,7 @@ def verify(
         samples=samples,
         seed=seed,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding),
+        options=parameters.options(io, dim, template, option, const, rounding, maxima),
         port=port,
         probe=probe,
     )

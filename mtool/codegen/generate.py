@@ -55,6 +55,7 @@ def _without_flash_qualifiers(text: str) -> str:
 def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
     graph = plan.graph
     kind, quant = graph.types[value], graph.quant.get(value) or graph.quant.get(name)
+    count, count_axis = graph.counts.get(name, (None, None)) if value not in graph.inputs else (None, None)
     return Tensor(
         name=name,
         c_name=c_name,
@@ -65,6 +66,8 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         scale=quant.scale if quant else None,
         zero_point=quant.zero_point if quant else None,
         axis=quant.axis if quant else None,
+        count=count,
+        count_axis=count_axis,
     )
 
 

@@ -55,7 +55,11 @@ def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
     lines = [f"struct {plan.graph.name}_{kind} {{"]
     for tensor in tensors:
         shape = ",".join(map(str, tensor.shape))
-        lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; /* {tensor.dtype}[{shape}] */")
+        note = f"{tensor.dtype}[{shape}]"
+        if tensor.count is not None:
+            count = next(other.c_name for other in tensors if other.name == tensor.count)
+            note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"
+        lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; /* {note} */")
     if not tensors:
         lines.append("    uint8_t none; /* C has no empty structures */")
     return [*lines, "};", ""]

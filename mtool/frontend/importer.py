@@ -8,7 +8,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool import ops
-from mtool.errors import ModelError, NeedsValues
+from mtool.errors import ModelError, NeedsValues, UsageError
+from mtool.frontend.bounds import COUNTING, Bound, carried, limited
 from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.classical.writing import Writer
@@ -30,7 +31,10 @@ UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLi
 class Importer:
     """The state of one import. Canonicalisers call `emit`, `constant` and `fail`."""
 
-    def __init__(self, model: onnx.ModelProto) -> None:
+    def __init__(self, model: onnx.ModelProto, maxima: Mapping[str, int] | None = None) -> None:
+        self.maxima = dict(maxima or {})
+        self.used_maxima: set[str] = set()
+        self.bounds: dict[str, Bound] = {}
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
@@ -67,6 +71,11 @@ class Importer:
 
     def emit(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Any]) -> None:
         """Append a canonical node; its outputs must have types."""
+        bound = self.bounds.get(outputs[0]) if op in COUNTING else None
+        if bound is not None:
+            outputs, attrs = [*outputs, bound.count], {**attrs, "counted": True}
+        else:
+            self.bounds |= carried(op, inputs, outputs, attrs, self)
         self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
@@ -138,20 +147,12 @@ class Importer:
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
         known = all(name in self.constants or not name for name in proto.input)
-        try:
-            self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
-        except Unsupported:
-            if not known or proto.op_type in UNFOLDED:
-                raise  # of constants, the values say what types there are
-        if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
-            for name, data in fold(proto, domain, version, self.constants, self.types).items():
-                self.add_constant(name, data)
-            return
-        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
-            for name in filter(None, proto.output):
-                self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
-            return
         attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
+        if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
+            raise Unsupported("the shape that it asks for is known only when it runs")
+        is_limited = not known and not domain and limited(self, proto, attrs)
+        if not is_limited and self._told(proto, domain, version, known):
+            return
         if proto.op_type in CANONICAL:
             CANONICAL[proto.op_type](self, proto, origin, attrs, version)
         elif proto.op_type in ops.LOWERINGS:
@@ -165,6 +166,26 @@ class Importer:
         self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
         self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
 
+    def _told(self, proto: onnx.NodeProto, domain: str, version: int, known: bool) -> bool:
+        """Infer the types of a node's outputs; return whether their values are told as well."""
+        try:
+            self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
+        except Unsupported as problem:
+            if proto.op_type in COUNTING and not known:
+                told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
+                problem.args = (f"{told} give --max {proto.output[0]}=N, the most that there may be",)
+            if not known or proto.op_type in UNFOLDED:
+                raise  # of constants, the values say what types there are
+        if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
+            for name, data in fold(proto, domain, version, self.constants, self.types).items():
+                self.add_constant(name, data)
+            return True
+        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
+            for name in filter(None, proto.output):
+                self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
+            return True
+        return False
+
     def _expand(self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]) -> None:
         """Import the body of an operator that ONNX defines as a function of others."""
         found = expand(proto, domain, version, self.types, self.unique(origin))
@@ -174,13 +195,20 @@ class Importer:
             self.run(part, {**opsets, **found[1]})
 
 
-def import_graph(model: onnx.ModelProto, name: str) -> Graph:
+def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | None = None) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
+    Args:
+        model: the model.
+        name: the graph's name.
+        maxima: the largest sizes of what has a size that depends on data (mtool/frontend/bounds.py), by the name of
+            the value or of the dimension.
+
     Raises:
+        UsageError: `maxima` names nothing whose size depends on data.
         ModelError: operators that can't be compiled; every one is listed.
     """
-    state = Importer(model)
+    state = Importer(model, maxima)
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     for tensor in model.graph.initializer:
@@ -207,8 +235,21 @@ def import_graph(model: onnx.ModelProto, name: str) -> Graph:
         state.run(proto, state.opsets)
     if state.problems:
         raise _refusal(state, name)
+    unknown = sorted(set(state.maxima) - state.used_maxima)
+    if unknown:
+        raise UsageError(
+            f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
+            hint="--max takes the name of the output of a NonZero, NonMaxSuppression, Compress, Unique or TopK",
+        )
     outputs = tuple(value.name for value in model.graph.output)
     own = [value for proto in model.graph.node for value in proto.output if value in state.types]
+    sources = {value: Source(value) for value in (*inputs, *own)}
+    names, counts = outputs, {}
+    for value in outputs:
+        if value in state.bounds:
+            bound = state.bounds[value]
+            counts[value] = (f"{value}_count", bound.axis)
+            names, outputs = (*names, f"{value}_count"), (*outputs, bound.count)
     graph = Graph(
         name,
         tuple(inputs),
@@ -216,8 +257,9 @@ def import_graph(model: onnx.ModelProto, name: str) -> Graph:
         tuple(state.nodes),
         state.types,
         state.constants,
-        outputs,
-        sources={value: Source(value) for value in (*inputs, *own)},
+        names,
+        sources=sources,
+        counts=counts,
     )
     verify(graph)
     return graph

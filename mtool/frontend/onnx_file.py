@@ -17,21 +17,27 @@ MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
 
 
-def load(path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None) -> Graph:
+def load(
+    path: Path,
+    dims: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    maxima: Mapping[str, int] | None = None,
+) -> Graph:
     """Read an ONNX model (of any opset) and return its graph.
 
     Args:
         path: the model file.
         dims: values for symbolic dimensions, by name.
         constants: values for inputs, by name; such an input becomes a constant of the model.
+        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
 
     Raises:
-        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
         NeedsValues: an operator has to know the values of inputs of the model; the error names them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    return graph_of(read(path), path.name, path.stem, dims, constants)
+    return graph_of(read(path), path.name, path.stem, dims, constants, maxima)
 
 
 def from_proto(
@@ -39,12 +45,13 @@ def from_proto(
     name: str,
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
+    maxima: Mapping[str, int] | None = None,
 ) -> Graph:
     """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _check(copy, name)
-    return graph_of(copy, name, name, dims, constants)
+    return graph_of(copy, name, name, dims, constants, maxima)
 
 
 def graph_of(
@@ -53,16 +60,17 @@ def graph_of(
     stem: str,
     dims: Mapping[str, int] | None,
     constants: Mapping[str, Array] | None,
+    maxima: Mapping[str, int] | None,
 ) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
     Raises:
-        UsageError: `dims` or `constants` name nothing of the model.
+        UsageError: `dims`, `constants` or `maxima` name nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
     _fix_inputs(model, constants or {}, title)
     _bind_dims(model, dims or {}, title)
-    return import_graph(model, _c_name(stem))
+    return import_graph(model, _c_name(stem), maxima)
 
 
 def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:

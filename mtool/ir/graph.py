@@ -38,7 +38,9 @@ class Graph:
     `types` has every value, constants included; `output_names` are the outputs' names in the model
     (a pass may rename the values themselves, never the inputs); `quant` has the quantisation of values that are
     known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
-    tensor of the model a value is, so that what a device computes can be compared with it.
+    tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
+    name, each output whose size depends on data: the name of the output that says how many elements are there, and
+    along which dimension.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Graph:
     output_names: tuple[str, ...] = ()
     quant: Mapping[str, Quant] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
+    counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def type_of(self, value: str) -> TensorType:
         """Return a value's type."""

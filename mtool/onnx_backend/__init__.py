@@ -6,7 +6,8 @@
 
 `prepare` takes `constants=`, a mapping from input names to arrays: an input whose value shapes the C
 (a Reshape's shape, a Slice's starts) has to be known when the model is compiled. `NeedsValues` names
-those that are missing.
+those that are missing. `dims=` has the values of symbolic dimensions, `maxima=` the largest sizes of what
+has a size that depends on data; such outputs come back at their true size.
 """
 
 import tempfile
@@ -24,6 +25,7 @@ from mtool.errors import UsageError
 from mtool.onnx_backend import batch, firmware
 from mtool.onnx_backend.batch import Array, Batch
 from mtool.onnx_backend.firmware import Firmware
+from mtool.workflow import counted
 
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 
@@ -39,8 +41,10 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def run(self, inputs: Sequence[Array] | Array, **kwargs: Any) -> tuple[Array, ...]:
         """Run it; the inputs are those of the ONNX model in its order, the outputs a named tuple."""
         given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-        names = [tensor.name for tensor in self._built.models[0].manifest.outputs]
-        outputs: tuple[Array, ...] = namedtupledict("Outputs", names)(*self._built.run(0, given))
+        tensors = self._built.models[0].manifest.outputs
+        found = zip((tensor.name for tensor in tensors), self._built.run(0, given), strict=True)
+        named = counted.trimmed(tensors, dict(found))
+        outputs: tuple[Array, ...] = namedtupledict("Outputs", list(named))(*named.values())
         return outputs
 
     def close(self) -> None:
@@ -63,6 +67,7 @@ class ToolBackend(Backend):  # type: ignore[misc]
         *,
         constants: Mapping[str, Array] | None = None,
         dims: Mapping[str, int] | None = None,
+        maxima: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> Prepared:
         """Compile and build a model.
@@ -83,10 +88,10 @@ class ToolBackend(Backend):  # type: ignore[misc]
         folder = tempfile.TemporaryDirectory(prefix="mtool-")
         try:
             if device.partition(":")[0] == _HOST:
-                compiled = batch.to_c(model, "model", constants, dims)
+                compiled = batch.to_c(model, "model", constants, dims, maxima=maxima)
                 return Prepared(batch.build([compiled], Path(folder.name)), folder)
             board = boards.get(device)
-            compiled = batch.to_c(model, "model", constants, dims, target_of(board))
+            compiled = batch.to_c(model, "model", constants, dims, target_of(board), maxima)
             return Prepared(firmware.build([compiled], Path(folder.name) / "project", board), folder)
         except BaseException:
             folder.cleanup()

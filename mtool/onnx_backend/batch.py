@@ -45,6 +45,7 @@ def to_c(
     constants: Mapping[str, Array] | None = None,
     dims: Mapping[str, int] | None = None,
     target: Target = HOST,
+    maxima: Mapping[str, int] | None = None,
 ) -> CModel:
     """Compile a model in memory to C.
 
@@ -54,12 +55,13 @@ def to_c(
         constants: values of inputs that become constants, by name.
         dims: values of symbolic dimensions, by name.
         target: what to compile for.
+        maxima: the largest sizes of what has a size that depends on data, by name.
 
     Raises:
         NeedsValues: values of inputs have to be known; give them as `constants`.
         ModelError: the model can't be compiled.
     """
-    graph = frontend.from_proto(model, name, dims, constants)
+    graph = frontend.from_proto(model, name, dims, constants, maxima)
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})

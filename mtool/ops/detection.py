@@ -1,6 +1,6 @@
 """NonMaxSuppression 11 and Det 22.
 
-As many boxes are selected as the output's declared shape has rows; rows that are not needed are -1.
+As many boxes are selected as the output's shape has rows; rows that are not needed are -1.
 """
 
 import math
@@ -9,6 +9,7 @@ from typing import Any
 from mtool.ir import DType, Node
 from mtool.ops.direct import direct, narrowed, wide_output, widened
 from mtool.ops.lowering import Lower, Lowering
+from mtool.ops.ordering import counted
 
 
 def _non_max_suppression(ctx: Lowering, node: Node) -> None:
@@ -21,7 +22,8 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
         "batches": batches, "classes": classes, "count": count, "rows": rows, "given": tuple(inputs),
         "center": node.attrs["center_point_box"], "scratch_type": "uint8_t",
     }  # fmt: skip
-    direct(ctx, node, "non_max_suppression", inputs, {"output": node.outputs[0]}, scratch=count, **values)
+    (output,), found = counted(node)
+    direct(ctx, node, "non_max_suppression", inputs, {"output": output, **found}, scratch=count, **values)
 
 
 def _det(ctx: Lowering, node: Node) -> None:

@@ -1,6 +1,7 @@
 """Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
 
-How many elements the last three give is the output's declared shape.
+How many elements the last four give at most is the output's shape; how many are there is an output of its own, the last
+one, where the size depends on data (mtool/frontend/bounds.py).
 """
 
 import math
@@ -14,6 +15,13 @@ from mtool.ops.lowering import Lower, Lowering
 def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
     """Return the elements before, along and behind an axis."""
     return {"outer": math.prod(shape[:place]), "count": shape[place], "inner": math.prod(shape[place + 1 :])}
+
+
+def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return a node's outputs as ONNX has them, and how many elements are there, by C name, if that is asked for."""
+    if node.attrs.get("counted"):
+        return node.outputs[:-1], {"found_count": node.outputs[-1]}
+    return node.outputs, {}
 
 
 def _running(ctx: Lowering, node: Node) -> None:
@@ -30,11 +38,13 @@ def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by place; K is the output's size."""
     kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs["axis"]
     source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
-    indices = node.outputs[1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
+    made, count = counted(node)
+    indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
     sizes = _split(kind.shape, place)
     better = ">" if node.attrs["largest"] else "<"
-    outputs = {"values": values, "indices": indices}
-    direct(ctx, node, "top_k", {"input": source}, outputs, k=result.shape[place], better=better, **sizes)
+    inputs = {"input": source} | ({"wanted": node.inputs[1]} if count else {})
+    outputs = {"values": values, "indices": indices, **count}
+    direct(ctx, node, "top_k", inputs, outputs, k=result.shape[place], better=better, **sizes)
     narrowed(ctx, node, [(values, node.outputs[0])])
 
 
@@ -43,10 +53,12 @@ def _unique(ctx: Lowering, node: Node) -> None:
     sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     found = ctx.types[node.outputs[0]].shape[place or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    named, count = counted(node)
     outputs = {"output": made}
     for number, (name, size) in enumerate((("indices", found), ("inverse", sizes["count"]), ("counts", found)), 1):
-        given = node.outputs[number] if len(node.outputs) > number else ""
+        given = [*named, "", "", ""][number]
         outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
+    outputs |= count
     values = {**sizes, "found": found, "sorted": node.attrs["sorted"], "scratch_type": "int32_t"}
     direct(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
@@ -55,9 +67,9 @@ def _unique(ctx: Lowering, node: Node) -> None:
 def _non_zero(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     source = widened(ctx, node, node.inputs[0])
-    direct(
-        ctx, node, "non_zero", {"input": source}, {"output": node.outputs[0]}, shape=kind.shape, most=result.shape[1]
-    )
+    (output,), count = counted(node)
+    outputs = {"output": output, **count}
+    direct(ctx, node, "non_zero", {"input": source}, outputs, shape=kind.shape, most=result.shape[1])
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
@@ -66,7 +78,8 @@ def _compress(ctx: Lowering, node: Node) -> None:
     kept = ctx.types[node.outputs[0]].shape[place or 0]
     given = min(ctx.types[node.inputs[1]].count, sizes["count"])
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    direct(ctx, node, "compress", inputs, {"output": node.outputs[0]}, **sizes, kept=kept, given=given)
+    (output,), count = counted(node)
+    direct(ctx, node, "compress", inputs, {"output": output, **count}, **sizes, kept=kept, given=given)
 
 
 LOWERINGS: dict[str, Lower] = {

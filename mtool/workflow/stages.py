@@ -35,6 +35,7 @@ class Options:
     dims: values of the model's symbolic dimensions.
     constants: values of inputs that become constants of the model.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
+    maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     """
@@ -43,6 +44,7 @@ class Options:
     dims: Mapping[str, int] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     rounding: Rounding = "onnx"
+    maxima: Mapping[str, int] = field(default_factory=dict)
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,7 +114,13 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     chosen = options or Options()
     source = Path(path)
     compiled = compile_model(
-        source, target, io=chosen.io, dims=chosen.dims, constants=chosen.constants, rounding=chosen.rounding
+        source,
+        target,
+        io=chosen.io,
+        dims=chosen.dims,
+        constants=chosen.constants,
+        rounding=chosen.rounding,
+        maxima=chosen.maxima,
     )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))

@@ -52,6 +52,21 @@ def test_run_gives_the_outputs_and_the_cost(board: str, tmp_path: Path, capsys: 
     assert (tmp_path / document["folder"] / "mtool.json").is_file()
 
 
+def test_outputs_whose_size_depends_on_data(capsys: Captured) -> None:
+    found = helper.make_tensor_value_info("found", TensorProto.INT64, [2, "n"])
+    given = helper.make_tensor_value_info("x", TensorProto.BOOL, [3, 4])
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["found"])], "g", [given], [found])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "places.onnx")
+    np.savez("x.npz", x=np.eye(3, 4, dtype=bool))
+    assert app.invoke(["run", "places.onnx"]) == 3
+    assert "give --max found=N" in capsys.readouterr().err
+    assert app.invoke(["run", "places.onnx", "--max", "found=12", "-i", "x.npz"]) == 0
+    assert "[ 0 1 2 0 1 2 ]   argmax 2   3 of at most 12" in capsys.readouterr().out
+    document = as_json(["run", "places.onnx", "--max", "n=12", "-i", "x.npz"], capsys)
+    assert document["outputs"]["found_count"] == 3 and np.shape(document["outputs"]["found"]) == (2, 12)
+    assert app.invoke(["verify", "places.onnx", "--max", "found=12"]) == 0
+
+
 def test_run_shows_the_output_and_its_largest_element(capsys: Captured) -> None:
     assert app.invoke(["run", str(DIGITS)]) == 0
     captured = capsys.readouterr()

@@ -95,6 +95,7 @@ def test_quiet_leaves_the_error(monkeypatch: pytest.MonkeyPatch, capsys: Capture
         (["verify", "m.onnx", "--samples", "0"], "invalid value for '--samples'"),
         (["run", "m.onnx", "--dim", "batch"], "--dim batch: that is not NAME=VALUE"),
         (["run", "m.onnx", "--dim", "batch=0"], "'0' is not a number of at least 1"),
+        (["run", "m.onnx", "--max", "selected=none"], "'none' is not a number of at least 1"),
         (["run", "m.onnx", "--option", "opt"], "--option opt: that is not NAME=VALUE"),
     ],
 )

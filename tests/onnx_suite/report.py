@@ -23,9 +23,12 @@ What the suite leaves to the run and a microcontroller's C has to know:
 - *Values that shape the code* (the axes of a reduction, the starts of a slice). mtool names such an input and
   refuses; it becomes a constant with `constants={...}`. The tests give exactly the inputs that were asked for, from
   their own data.
-- *Shapes that depend on data* (NonZero, Unique, Compress, NonMaxSuppression). The shape that the model declares for its
-  output is taken; the C writes no more than that.
+- *Shapes that depend on data* (NonZero, Unique, Compress, NonMaxSuppression, TopK with a computed k). The most that
+  there may be is stated with `--max NAME=N`, by the name of the operator's output or of its dimension: that is the
+  shape in C, more is left out, and for each output `y` of the model whose size follows from it there is another,
+  `y_count`, that says how many elements are there. In the tests it is the shape that the model declares.
 - *Symbolic dimensions* are bound, as with `--dim`.
+- *Classical models* (ai.onnx.ml) give tensors only: of a ZipMap, the tensor of its values in the order of the labels.
 - *Loops* with a number of rounds that is known are written out, up to 256 rounds.
 """
 

@@ -35,6 +35,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
+    maxima: Mapping[str, int] | None = None,
 ) -> Graph:
     """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
 
@@ -43,14 +44,15 @@ def load(
         dims: values for symbolic dimensions; a TFLite file has none, its dynamic dimensions are as they stand in it.
         constants: values for inputs, by name; such an input becomes a constant of the model.
         rounding: "tflite": results of integers are those of TFLite's reference kernels, byte for byte.
+        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
 
     Raises:
-        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
     model = read(path)
-    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants)
+    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants, maxima)
     _check_shapes(model, graph, path.name)
     return replace(graph, quant=_grids(model, graph))
 
