@@ -12,13 +12,15 @@ from mtool.errors import ModelError, NeedsValues, UsageError
 from mtool.frontend.bounds import COUNTING, Bound, carried, limited
 from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.classical import CLASSICAL
-from mtool.frontend.classical.writing import Writer
+from mtool.frontend.classical.writing import Writer as ClassicalWriter
+from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.functions import expand
 from mtool.frontend.inference import MOST_BYTES, fold, infer
 from mtool.frontend.problems import OWN, REFUSED, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.sequences import SEQUENCES
+from mtool.frontend.writing import Writer
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
 from mtool.ir.source import Source
@@ -142,7 +144,11 @@ class Importer:
             raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
         if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
             attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-            CLASSICAL[proto.op_type](Writer(self, proto, origin, attrs))
+            CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
+            return
+        if (domain, proto.op_type) in CONTRIB:
+            attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
+            CONTRIB[domain, proto.op_type](Writer(self, proto, origin, attrs))
             return
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")

@@ -110,6 +110,21 @@ def _concat(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.
     return parts.quantise(parts.node("Concat", inputs, **parts.attrs()), 0)
 
 
+def _where(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+    parts = _Parts(state, proto, origin)
+    chosen = parts.node("Where", [proto.input[0], parts.dequantise(1), parts.dequantise(4)])
+    return parts.quantise(chosen, 7)
+
+
+def _reduce_mean(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+    parts = _Parts(state, proto, origin)
+    attrs = parts.attrs()
+    inputs = [parts.dequantise(0)]
+    if attrs.get("axes"):
+        inputs.append(state.constant(f"{origin}/axes", np.array(attrs["axes"], np.int64)))
+    return parts.quantise(parts.node("ReduceMean", inputs, keepdims=attrs.get("keepdims", 1)), 3)
+
+
 def _global_average_pool(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     if parts.attrs().get("channels_last"):
@@ -130,4 +145,6 @@ EXPANSIONS: dict[tuple[str, str], Expansion] = {
     ("com.microsoft", "QLinearSigmoid"): _unary("Sigmoid"),
     ("com.microsoft", "QLinearLeakyRelu"): _unary("LeakyRelu"),
     ("com.microsoft", "QLinearConcat"): _concat,
+    ("com.microsoft", "QLinearWhere"): _where,
+    ("com.microsoft", "QLinearReduceMean"): _reduce_mean,
 }

@@ -1,63 +1,25 @@
-"""How a classical operator is written as ONNX nodes: one after another, each imported at once."""
+"""What the operators of ai.onnx.ml have in common: examples in rows, class labels, transformations of scores."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
+from mtool.frontend import writing
 from mtool.frontend.problems import Unsupported
-from mtool.ir import TensorType
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
-
-OPSET = {"": 21}
 FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 
 
-class Writer:
-    """Writes the nodes that one operator stands for."""
+class Writer(writing.Writer):
+    """Writes the nodes that one classical operator stands for."""
 
-    def __init__(self, state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
-        self.state, self.proto, self.origin, self.attrs = state, proto, origin, attrs
-
-    def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:
-        """Write a node with one output and return that.
-
-        Raises:
-            Unsupported: it can't be compiled; why is noted.
-        """
-        output = self.state.unique(f"{self.origin}/{op}")
-        self.state.run(helper.make_node(op, inputs, [output], name=self.origin, **attrs), OPSET)
-        if output not in self.state.types:
-            raise Unsupported(f"it is made of a {op} that can't be compiled")
-        return output
-
-    def constant(self, data: Any, dtype: Any = np.float32) -> str:
-        """Add a constant and return its name."""
-        return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
-
-    def kind(self, value: str) -> TensorType:
-        """Return a value's type."""
-        kind: TensorType = self.state.types[value]
-        return kind
-
-    def dtype(self, value: str) -> Any:
-        """Return a value's NumPy type."""
-        return self.kind(value).dtype.numpy
-
-    def numbers(self, key: str) -> list[Any]:
+    def numbers(self, key: str) -> list[float]:
         """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
         if f"{key}_as_tensor" in self.attrs:
             return list(onnx.numpy_helper.to_array(self.attrs[f"{key}_as_tensor"]).reshape(-1).tolist())
         return list(self.attrs.get(key) or ())
-
-    def word(self, key: str, default: str = "NONE") -> str:
-        """Return an attribute that is a word."""
-        given = self.attrs.get(key, default)
-        return given.decode() if isinstance(given, bytes) else str(given)
 
     def matrix(self) -> str:
         """Return the input as a matrix of float32 or float64, a row an example."""
@@ -70,12 +32,6 @@ class Writer:
         elif len(shape) != 2:
             raise Unsupported(f"its input has {len(shape)} dimensions; expected: [examples, features]")
         return value
-
-    def give(self, value: str, place: int = 0) -> None:
-        """Let a value be the operator's output of that number, if that is read."""
-        if place < len(self.proto.output) and self.proto.output[place]:
-            node = helper.make_node("Identity", [value], [self.proto.output[place]], name=self.origin)
-            self.state.run(node, OPSET)
 
     def label(self, chosen: str, labels: list[int]) -> None:
         """Give the class label for the number of a class, [examples], as the first output."""

@@ -1,0 +1,78 @@
+"""Products of integers that are scaled to floats, with operands that are quantised as they come, and weights in blocks.
+
+MatMulIntegerToFloat, DynamicQuantizeMatMul, MatMulNBits (com.microsoft).
+"""
+
+import numpy as np
+
+from mtool.frontend.contrib.fused import Contrib
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.writing import Writer
+
+
+def _scaled(write: Writer, product: str, scale: str, bias: str) -> str:
+    """Return an integer product as float, times a scale, plus a bias."""
+    result = write("Mul", write("Cast", product, to=1), scale)
+    return write("Add", result, bias) if bias else result
+
+
+def integer_product(write: Writer, a: str, b: str, points: tuple[str, str]) -> str:
+    """Return (a - a's zero point) x (b - b's zero point) as int32; an empty name is a zero point of 0."""
+    given = list(points)
+    if given[1] and not given[0]:
+        given[0] = write.constant(0, write.dtype(a))
+    while given and not given[-1]:
+        given.pop()
+    return write("MatMulInteger", a, b, *given)
+
+
+def _to_float(write: Writer) -> None:
+    """MatMulIntegerToFloat(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
+    product = integer_product(write, write.input(0), write.input(1), (write.input(4), write.input(5)))
+    write.give(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
+
+
+def _dynamic(write: Writer) -> None:
+    """DynamicQuantizeMatMul(A, B, B's scale, B's zero point, bias): A is quantised to uint8 by its own range."""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    product = integer_product(write, codes, write.input(1), (point, write.input(3)))
+    write.give(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
+
+
+def _n_bits(write: Writer) -> None:
+    """MatMulNBits: B is uint8 [N, blocks, bytes], its 4-bit numbers the low half of a byte first."""
+    attrs = write.attrs
+    bits, size, rows, columns = (
+        attrs.get(key, default) for key, default in (("bits", 4), ("block_size", 0), ("N", 0), ("K", 0))
+    )
+    if bits not in (4, 8) or size < 16:
+        raise Unsupported(f"{bits} bits in blocks of {size} are not supported")
+    write.refuse(**{"g_idx": write.input(4)})
+    blocks = -(-columns // size)
+    codes = _unpacked(write.state.value_of(write.input(1), "B"), bits).reshape(rows, blocks * size)[:, :columns]
+    scales = write.state.value_of(write.input(2), "scales").reshape(rows, blocks)
+    points = np.full((rows, blocks), 1 << (bits - 1), np.float32)
+    if write.input(3):
+        given = write.state.value_of(write.input(3), "zero_points")
+        if given.dtype == np.uint8:
+            given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
+        points = given.reshape(rows, blocks).astype(np.float32)
+    each = np.repeat(np.arange(blocks), size)[:columns]
+    weights = (codes.astype(np.float32) - points[:, each]) * scales[:, each].astype(np.float32)
+    dtype = write.dtype(write.input(0))
+    result = write("MatMul", write.input(0), write.constant(np.ascontiguousarray(weights.T), dtype))
+    write.give(write("Add", result, write.input(5)) if write.input(5) else result)
+
+
+def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+    """Return the numbers in the bytes of the last axis."""
+    if bits == 8:
+        return data
+    return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
+
+
+DYNAMIC: dict[str, Contrib] = {
+    "MatMulIntegerToFloat": _to_float,
+    "DynamicQuantizeMatMul": _dynamic,
+    "MatMulNBits": _n_bits,
+}

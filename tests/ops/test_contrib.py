@@ -1,0 +1,206 @@
+"""onnxruntime's own operators (com.microsoft) against onnxruntime."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import HOST, compiled, model, reference, run_c
+from onnx import helper
+
+RNG = np.random.default_rng(9)
+F = np.float32
+
+
+def floats(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(F)
+
+
+def codes(dtype: Any, *shape: int) -> Any:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def check(
+    op: str, feeds: dict[str, Any], names: list[str], constants: dict[str, Any], folder: Path, **rest: Any
+) -> None:
+    """Compare an operator with inputs of these names, "" for one that is not given, with onnxruntime."""
+    atol, outputs = rest.pop("atol", 1e-5), rest.pop("outputs", ["y"])
+    domain = rest.pop("domain", "com.microsoft")
+    node = helper.make_node(op, names, outputs, domain=domain, **rest)
+    proto = model([node], {n: (d.dtype.type, d.shape) for n, d in feeds.items()}, [o for o in outputs if o], constants)
+    for mine, theirs in zip(run_c(compiled(proto, HOST), feeds, folder), reference(proto, feeds), strict=True):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        if mine.dtype.kind == "f":
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=atol)
+        else:
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("op", ["Gelu", "QuickGelu", "FastGelu"])
+def test_gelu(op: str, tmp_path: Path) -> None:
+    check(op, {"x": floats(3, 8)}, ["x"], {}, tmp_path)
+
+
+@pytest.mark.parametrize("op", ["BiasGelu", "FastGelu"])
+def test_gelu_with_a_bias(op: str, tmp_path: Path) -> None:
+    check(op, {"x": floats(3, 8)}, ["x", "b"], {"b": floats(8)}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("activation", "parameters"),
+    [("Relu", []), ("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.7]), ("HardSigmoid", [0.3, 0.4]), ("Tanh", [])],
+)
+def test_fused_conv(activation: str, parameters: list[float], tmp_path: Path) -> None:
+    attrs = {"activation": activation, **({"activation_params": parameters} if parameters else {})}
+    constants = {"w": floats(4, 3, 3, 3) / 4, "b": floats(4)}
+    check("FusedConv", {"x": floats(1, 3, 6, 6)}, ["x", "w", "b"], constants, tmp_path, pads=[1] * 4, **attrs)
+
+
+def test_fused_conv_with_a_residual(tmp_path: Path) -> None:
+    feeds = {"x": floats(1, 3, 6, 6), "z": floats(1, 4, 4, 4)}
+    check("FusedConv", feeds, ["x", "w", "", "z"], {"w": floats(4, 3, 3, 3) / 4}, tmp_path, activation="Relu")
+
+
+def test_fused_gemm(tmp_path: Path) -> None:
+    constants = {"w": floats(5, 4), "c": floats(4)}
+    attrs = {"activation": "LeakyRelu", "activation_alpha": 0.3, "alpha": 0.5}
+    check("FusedGemm", {"x": floats(2, 5)}, ["x", "w", "c"], constants, tmp_path, **attrs)
+
+
+def test_fused_matmul(tmp_path: Path) -> None:
+    feeds = {"a": floats(2, 5, 3), "b": floats(2, 4, 5)}
+    check("FusedMatMul", feeds, ["a", "b"], {}, tmp_path, transA=1, transB=1, alpha=0.25)
+
+
+@pytest.mark.parametrize("names", [["x", "s", "g"], ["x", "s", "g", "b"], ["x", "s", "g", "b", "c"]])
+def test_skip_layer_normalization(names: list[str], tmp_path: Path) -> None:
+    feeds = {"x": floats(2, 3, 8), "s": floats(2, 3, 8)}
+    constants = {name: floats(8) for name in names[2:]}
+    check("SkipLayerNormalization", feeds, names, constants, tmp_path, epsilon=1e-6, outputs=["y", "", "", "total"])
+
+
+def test_skip_simplified_layer_normalization(tmp_path: Path) -> None:
+    feeds = {"x": floats(2, 3, 8), "s": floats(2, 3, 8)}
+    check("SkipSimplifiedLayerNormalization", feeds, ["x", "s", "g"], {"g": floats(8)}, tmp_path)
+
+
+def test_simplified_layer_normalization_in_the_domain_of_onnx(tmp_path: Path) -> None:
+    check("SimplifiedLayerNormalization", {"x": floats(2, 8)}, ["x", "g"], {"g": floats(8)}, tmp_path, domain="")
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention(causal: int, tmp_path: Path) -> None:
+    constants = {"w": floats(8, 24) / 3, "b": floats(24)}
+    attrs = {"num_heads": 2, "unidirectional": causal}
+    check("Attention", {"x": floats(2, 5, 8)}, ["x", "w", "b"], constants, tmp_path, **attrs)
+
+
+@pytest.mark.parametrize("names", [["q", "k", "v"], ["q", "k", "v", "b"], ["q", "k", "v", "", "", "m"]])
+def test_multi_head_attention(names: list[str], tmp_path: Path) -> None:
+    feeds = {"q": floats(1, 3, 8), "k": floats(1, 5, 8), "v": floats(1, 5, 8)}
+    if "m" in names:
+        feeds["m"] = floats(1, 2, 3, 5)
+    check("MultiHeadAttention", feeds, names, {"b": floats(24)} if "b" in names else {}, tmp_path, num_heads=2)
+
+
+def test_quantised_attention(tmp_path: Path) -> None:
+    constants = {
+        "w": codes(np.int8, 8, 24), "b": floats(24), "xs": F(0.02), "ws": F(0.01), "xz": np.uint8(120),
+        "wz": np.int8(0),
+    }  # fmt: skip
+    names = ["x", "w", "b", "xs", "ws", "", "xz", "wz"]
+    check("QAttention", {"x": codes(np.uint8, 1, 5, 8)}, names, constants, tmp_path, num_heads=2)
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_rotary_embedding(interleaved: int, tmp_path: Path) -> None:
+    feeds = {"x": floats(1, 3, 16), "p": np.array([[2, 0, 4]])}
+    angles = RNG.random((6, 4))
+    constants = {"c": np.cos(angles).astype(F), "s": np.sin(angles).astype(F)}
+    check("RotaryEmbedding", feeds, ["x", "p", "c", "s"], constants, tmp_path, interleaved=interleaved)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("points", [True, False])
+def test_weights_in_blocks(bits: int, points: bool, tmp_path: Path) -> None:
+    rows, columns, size = 6, 40, 16
+    blocks = -(-columns // size)
+    constants = {"w": codes(np.uint8, rows, blocks, size * bits // 8), "s": np.abs(floats(rows * blocks)) / 10}
+    if points:
+        constants["z"] = codes(np.uint8, rows * -(-blocks * bits // 8))
+    attrs = {"K": columns, "N": rows, "bits": bits, "block_size": size}
+    check("MatMulNBits", {"x": floats(2, columns)}, ["x", *constants], constants, tmp_path, atol=1e-4, **attrs)
+
+
+@pytest.mark.parametrize("per_column", [True, False])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_dynamic_quantize_matmul(dtype: Any, per_column: bool, tmp_path: Path) -> None:
+    shape = (5,) if per_column else ()
+    scale = (np.abs(RNG.standard_normal(shape)) * 0.02 + 0.001).astype(F)
+    constants = {"w": codes(dtype, 7, 5), "s": scale, "z": codes(dtype, *shape, 1)[..., 0], "b": floats(5)}
+    check("DynamicQuantizeMatMul", {"x": floats(3, 7)}, ["x", *constants], constants, tmp_path, atol=1e-4)
+
+
+def test_matmul_of_integers_to_float(tmp_path: Path) -> None:
+    constants = {
+        "w": codes(np.int8, 7, 5), "xs": F(0.02), "ws": np.abs(floats(5)), "xz": np.uint8(100), "b": floats(5),
+    }  # fmt: skip
+    names = ["x", "w", "xs", "ws", "xz", "", "b"]
+    check("MatMulIntegerToFloat", {"x": codes(np.uint8, 3, 7)}, names, constants, tmp_path, atol=1e-4)
+
+
+def scales(*names: str) -> dict[str, Any]:
+    return {
+        f"{n}{k}": v for i, n in enumerate(names) for k, v in (("s", F(0.0217 + i * 0.01093)), ("z", np.uint8(90 + i)))
+    }
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_qlinear_binary(op: str, tmp_path: Path) -> None:
+    feeds = {"a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 4)}
+    check(op, feeds, ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], scales("a", "b", "y"), tmp_path)
+
+
+def test_qlinear_where(tmp_path: Path) -> None:
+    feeds = {"c": RNG.random((3, 4)) > 0.5, "a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 4)}
+    check("QLinearWhere", feeds, ["c", "a", "as", "az", "b", "bs", "bz", "ys", "yz"], scales("a", "b", "y"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.1}), ("QLinearSoftmax", {"opset": 13})],
+)
+def test_qlinear_unary(op: str, attrs: dict[str, Any], tmp_path: Path) -> None:
+    check(op, {"x": codes(np.uint8, 3, 8)}, ["x", "xs", "xz", "ys", "yz"], scales("x", "y"), tmp_path, **attrs)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"), [("QLinearAveragePool", {"kernel_shape": [2, 2]}), ("QLinearGlobalAveragePool", {})]
+)
+def test_qlinear_pools(op: str, attrs: dict[str, Any], tmp_path: Path) -> None:
+    names = ["x", "xs", "xz", "ys", "yz"]
+    check(op, {"x": codes(np.uint8, 1, 3, 6, 6)}, names, scales("x", "y"), tmp_path, **attrs)
+
+
+def test_qlinear_concat(tmp_path: Path) -> None:
+    feeds = {"a": codes(np.uint8, 3, 4), "b": codes(np.uint8, 3, 2)}
+    names = ["ys", "yz", "a", "as", "az", "b", "bs", "bz"]
+    check("QLinearConcat", feeds, names, scales("a", "b", "y"), tmp_path, axis=1)
+
+
+def test_qgemm(tmp_path: Path) -> None:
+    constants = scales("x", "w", "y") | {"w": codes(np.uint8, 6, 4), "b": codes(np.int8, 4).astype(np.int32) * 20}
+    constants["ys"] = F(0.3)
+    names = ["x", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"]
+    check("QGemm", {"x": codes(np.uint8, 2, 6)}, names, constants, tmp_path)
+
+
+def test_quantisation_to_16_bits(tmp_path: Path) -> None:
+    constants = {"s": F(0.001), "z": np.uint16(30000)}
+    check("QuantizeLinear", {"x": floats(3, 4)}, ["x", "s", "z"], constants, tmp_path)
+
+
+def test_dequantisation_of_16_bits(tmp_path: Path) -> None:
+    constants = {"s": F(0.001), "z": np.uint16(30000)}
+    check("DequantizeLinear", {"x": codes(np.uint16, 3, 4)}, ["x", "s", "z"], constants, tmp_path)
