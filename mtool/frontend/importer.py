@@ -44,7 +44,8 @@ class Importer:
         self.sequences: dict[str, list[str]] = {}
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
         self.inputs = tuple(value.name for value in model.graph.input)
-        self.declared = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
+        stated = [*model.graph.value_info, *model.graph.output]
+        self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
         self._names: set[str] = set()
         self._unknown: set[str] = set()
         self._needed: list[str] = []

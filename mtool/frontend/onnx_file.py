@@ -1,7 +1,8 @@
 """Read an ONNX file safely: parse, check, external data, symbolic dimensions, inputs that are made constants."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -142,7 +143,8 @@ def is_flatbuffer(path: Path) -> bool:
 
 def _check(model: onnx.ModelProto, title: str) -> None:
     try:
-        onnx.checker.check_model(model, full_check=False)
+        with _typed_outputs(model.graph):
+            onnx.checker.check_model(model, full_check=False)
     except (onnx.checker.ValidationError, UnicodeDecodeError) as invalid:
         lines = [line for line in str(invalid).strip().splitlines() if line.strip()]
         raise ModelError(f"{title} breaks the ONNX rules", details=lines[:4]) from None
@@ -152,6 +154,28 @@ def _check(model: onnx.ModelProto, title: str) -> None:
             f"{title} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
             hint="convert it with onnx.version_converter",
         )
+
+
+@contextmanager
+def _typed_outputs(graph: onnx.GraphProto) -> Iterator[None]:
+    """Give outputs without a type one for the checker, which wants that; the importer infers the true one."""
+    placeholder = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ())
+    untyped = [value for value in graph.output if not _is_typed(value.type)]
+    before = [(value, onnx.TypeProto.FromString(value.type.SerializeToString())) for value in untyped]
+    for value in untyped:
+        value.type.CopyFrom(placeholder)
+    try:
+        yield
+    finally:
+        for value, kind in before:
+            value.type.CopyFrom(kind)
+
+
+def _is_typed(kind: onnx.TypeProto) -> bool:
+    """Whether a type says what it is; for a tensor, which elements it has and its rank."""
+    if not kind.HasField("tensor_type"):
+        return kind.WhichOneof("value") is not None
+    return bool(kind.tensor_type.elem_type) and kind.tensor_type.HasField("shape")
 
 
 def _load_external_data(model: onnx.ModelProto, path: Path) -> None:

@@ -52,6 +52,27 @@ def test_a_cut_file(tmp_path: Path) -> None:
             load(path)
 
 
+@pytest.mark.parametrize("left", ["nothing", "the elements", "the shape"])
+def test_an_output_without_a_type_gets_the_one_that_is_inferred(left: str, tmp_path: Path) -> None:
+    proto = relu([2, 3])
+    proto.graph.output[0].type.Clear()
+    if left == "the elements":
+        proto.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    if left == "the shape":
+        proto.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 2
+    graph = load(save(tmp_path, proto))
+    assert str(graph.types["y"]) == "float32[2,3]"
+
+
+def test_an_output_whose_type_can_not_be_inferred_is_refused(tmp_path: Path) -> None:
+    proto = relu([2, 3])
+    proto.graph.node[0].op_type = "NonZero"
+    proto.graph.output[0].type.Clear()
+    with pytest.raises(ModelError, match="can't be compiled") as refused:
+        load(save(tmp_path, proto))
+    assert "--max y=N" in refused.value.details[0]
+
+
 def test_symbolic_dimension_needs_a_value(tmp_path: Path) -> None:
     path = save(tmp_path, relu(["batch", 4]))
     with pytest.raises(ModelError, match="without a value") as caught:
