@@ -258,7 +258,7 @@ def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs:
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
 
 
-def _recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
     gates = {"RNN": 1, "GRU": 2, "LSTM": 3}[proto.op_type]
     default = ("Tanh",) if gates == 1 else ("Sigmoid", "Tanh", "Tanh")[:gates]
@@ -276,6 +276,7 @@ def _recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Att
         "direction": attrs.get("direction", "forward"), "input_forget": bool(attrs.get("input_forget")),
         "linear_before_reset": bool(attrs.get("linear_before_reset")),
     }  # fmt: skip
+    made |= {key: attrs[key] for key in ("weights", "dynamic_state") if key in attrs}  # of DynamicQuantizeLSTM
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
 
 
@@ -375,7 +376,7 @@ CANONICAL: dict[str, Canonical] = {
     **dict.fromkeys(["ArgMax", "ArgMin"], _arg),
     **dict.fromkeys(["CumSum", "CumProd"], _running),
     **dict.fromkeys(["Compress", "Unique"], _optional_axis),
-    **dict.fromkeys(["RNN", "GRU", "LSTM"], _recurrent),
+    **dict.fromkeys(["RNN", "GRU", "LSTM"], recurrent),
     **dict.fromkeys(["ScatterElements", "Scatter"], _with_axis(0, reduction="none")),
     "ScatterND": _with_axis(None, reduction="none"),
     "TensorScatter": _with_axis(-2, mode="linear"),

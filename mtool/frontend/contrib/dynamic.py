@@ -1,13 +1,17 @@
 """Products of integers that are scaled to floats, with operands that are quantised as they come, and weights in blocks.
 
-MatMulIntegerToFloat, DynamicQuantizeMatMul, MatMulNBits (com.microsoft).
+MatMulIntegerToFloat, DynamicQuantizeMatMul, MatMulNBits, DynamicQuantizeLSTM (com.microsoft).
 """
 
 import numpy as np
+import onnx
 
+from mtool.frontend.canonical import recurrent
 from mtool.frontend.contrib.fused import Contrib
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.writing import Writer
+from mtool.ir import DType, TensorType
+from mtool.ir.types import Array
 
 
 def _scaled(write: Writer, product: str, scale: str, bias: str) -> str:
@@ -64,15 +68,45 @@ def _n_bits(write: Writer) -> None:
     write.give(write("Add", result, write.input(5)) if write.input(5) else result)
 
 
-def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+def _unpacked(data: Array, bits: int) -> Array:
     """Return the numbers in the bytes of the last axis."""
     if bits == 8:
         return data
     return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
 
 
+def _lstm(write: Writer) -> None:
+    """DynamicQuantizeLSTM: an LSTM with 8-bit weights [directions, columns, rows], W and R.
+
+    The input is quantised to uint8 by its range over all steps, the state by its range at each step.
+    """
+    state, proto = write.state, onnx.NodeProto()
+    proto.CopyFrom(write.proto)
+    proto.op_type, proto.domain = "LSTM", ""
+    codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
+    del proto.input[:]
+    proto.input.extend([write("DequantizeLinear", codes, scale, point), "", "", *write.proto.input[3:8]])
+    weights = {}
+    for name, place, first in (("w", 1, 8), ("r", 2, 10)):
+        data = state.value_of(write.input(place), name.upper())
+        scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
+        if not (zeros == zeros.reshape(-1)[0]).all():
+            raise Unsupported("its weights have more than one zero point")
+        directions, _, rows = data.shape
+        proto.input[place] = write.constant(data.transpose(0, 2, 1), data.dtype)
+        per_row = scales.reshape(directions, -1) if scales.size > 1 else scales.reshape(1, 1)
+        full = np.broadcast_to(per_row, (directions, rows)) if scales.size > 1 else per_row
+        weights[name] = full.reshape(-1).astype(np.float32), int(zeros.reshape(-1)[0])
+    (steps, batch, _), (directions, hidden, _) = write.kind(write.input(0)).shape, write.kind(write.input(2)).shape
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    for output, shape in zip(proto.output, shapes, strict=False):
+        state.types[output] = TensorType(DType.FLOAT32, shape)
+    recurrent(state, proto, write.origin, {**write.attrs, "weights": weights, "dynamic_state": True}, 14)
+
+
 DYNAMIC: dict[str, Contrib] = {
     "MatMulIntegerToFloat": _to_float,
     "DynamicQuantizeMatMul": _dynamic,
     "MatMulNBits": _n_bits,
+    "DynamicQuantizeLSTM": _lstm,
 }
