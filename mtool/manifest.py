@@ -43,6 +43,11 @@ class Tensor(Strict):
     count: str | None = None
     count_axis: int | None = None
 
+    @property
+    def stored(self) -> str:
+        """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
+        return {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}.get(self.dtype, self.dtype)
+
 
 class Source(Strict):
     """A tensor of the model, and the moves that make an operand of it, in order.

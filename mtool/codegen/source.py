@@ -1,5 +1,7 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
+import re
+
 from mtool.codegen.calls import Calls, Interface, cast
 from mtool.codegen.functions import Function, Functions
 from mtool.codegen.wrap import wrapped
@@ -7,12 +9,16 @@ from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
+SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
+
 
 def source(plan: Plan, functions: Functions, calls: Calls, interface: Interface, banner: str) -> str:
     """Return the C of the model."""
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
-    headers = sorted({name for function in functions.functions for name in function.kernel.headers})
+    headers = {name for function in functions.functions for name in function.kernel.headers}
+    if any(SMALL_FLOATS.search(function.kernel.body) for function in functions.functions):
+        headers.add("mt_float8.h")
     lines = [
         banner,
         _arena_map(plan),
@@ -20,7 +26,7 @@ def source(plan: Plan, functions: Functions, calls: Calls, interface: Interface,
         "",
         "#include <string.h>",
         "",
-        *(f'#include "{name}"' for name in ["mt_math.h", *headers]),
+        *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)]),
         f'#include "{model}_operators.h"',
         f'#include "{model}_weights.h"',
         "",

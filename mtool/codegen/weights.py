@@ -44,7 +44,8 @@ def _rows(data: Array) -> str:
     dtype = DType.of(data.dtype)
     flat = data.reshape(-1)
     if dtype.is_half:
-        dtype, flat = DType.UINT16, flat.view("uint16")
+        dtype = DType.UINT16 if dtype.size == 2 else DType.UINT8
+        flat = flat.view(dtype.numpy)
     texts = _texts(flat, dtype) or ["0"]  # C has no empty arrays
     width = max(map(len, texts)) + 2
     columns = max(1, (WIDTH - 4) // width)

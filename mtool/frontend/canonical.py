@@ -230,10 +230,12 @@ def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Att
     """CastLike: of a constant it is one too, whatever the value whose type it takes."""
     source, output = proto.input[0], proto.output[0]
     if source in state.constants:
-        dtype = state.types[output].dtype.numpy
-        state.add_constant(output, state.constants[source].astype(dtype))
+        dtype, data = state.types[output].dtype, state.constants[source]
+        if attrs.get("saturate", 1) and dtype.is_float and dtype.size == 1:
+            data = np.clip(data, -dtype.largest, dtype.largest)
+        state.add_constant(output, data.astype(dtype.numpy))
         return
-    state.emit("CastLike", origin, [source], [output], {})
+    state.emit("CastLike", origin, [source], [output], {"saturate": attrs.get("saturate", 1)})
 
 
 def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -368,7 +370,7 @@ CANONICAL: dict[str, Canonical] = {
     "ConstantOfShape": _constant_of_shape,
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Mod", "BitShift"], _binary),
     **dict.fromkeys(["Less", "Greater", "Equal"], _binary),
-    "Cast": _with_axis(None),
+    "Cast": _with_axis(None, saturate=1),
     "CastLike": _cast_like,
     "BitCast": _with_axis(None),
     "EyeLike": _with_axis(None, k=0),

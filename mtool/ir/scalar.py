@@ -71,10 +71,11 @@ def _wrap(expr: Expr, text: Text) -> Text:
 
 
 def _nibble(dtype: DType, text: Text) -> Text:
-    """Keep the low 4 bits, with their sign."""
-    if dtype is DType.UINT4:
-        return Text(f"(uint8_t)({text.at(MUL)} & 15)", UNARY)
-    return Text(f"(int8_t)((({text.at(MUL)} & 15) ^ 8) - 8)", UNARY)
+    """Keep the low 4 or 2 bits, with their sign."""
+    mask, sign = (1 << dtype.bits) - 1, 1 << (dtype.bits - 1)
+    if dtype.kind == "uint":
+        return Text(f"(uint8_t)({text.at(MUL)} & {mask})", UNARY)
+    return Text(f"(int8_t)((({text.at(MUL)} & {mask}) ^ {sign}) - {sign})", UNARY)
 
 
 def _infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
@@ -300,8 +301,8 @@ def _cast(expr: Expr, a: A) -> A:
 
 
 def half(dtype: DType) -> str:
-    """Return what the functions of mt_half.h for a type begin with."""
-    return "mt_f16" if dtype is DType.FLOAT16 else "mt_bf16"
+    """Return what the functions of mt_half.h and mt_float8.h for a type begin with."""
+    return {DType.FLOAT16: "mt_f16", DType.BFLOAT16: "mt_bf16"}.get(dtype, f"mt_{dtype.label}")
 
 
 def loaded(c: str, dtype: DType) -> str:
@@ -325,7 +326,7 @@ def _bitcast_text(expr: Expr, x: Text) -> Text:
     elif source.is_float:
         x = Text(f"mt_u{source.size * 8}_of_{source.code}({x.c})")
     if expr.dtype.is_half:
-        return Text(loaded(f"(uint16_t){x.at(UNARY)}", expr.dtype))
+        return Text(loaded(f"({expr.dtype.c}){x.at(UNARY)}", expr.dtype))
     if expr.dtype.is_float:
         unsigned = f"u{expr.dtype.size * 8}"
         return Text(f"mt_{expr.dtype.code}_of_{unsigned}((uint{expr.dtype.size * 8}_t){x.at(UNARY)})")

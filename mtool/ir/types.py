@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # noqa: F401  gives NumPy its bfloat16 and int4
+import ml_dtypes  # gives NumPy its bfloat16, int4, float8, ...
 import numpy as np
 import numpy.typing as npt
 
@@ -15,20 +15,28 @@ Array = npt.NDArray[Any]
 class DType(enum.Enum):
     """An element type: its name (NumPy's), the C type that it is stored as, and its kind.
 
-    A 4-bit integer takes a byte. float16 and bfloat16 are stored as their bits and computed with in float32.
+    An integer of 2 or 4 bits takes a byte, float4 too. Floats of 16 bits and less are stored as their bits and computed
+    with in float32.
     """
 
     BOOL = ("bool", "uint8_t", "bool")
+    INT2 = ("int2", "int8_t", "int")
     INT4 = ("int4", "int8_t", "int")
     INT8 = ("int8", "int8_t", "int")
     INT16 = ("int16", "int16_t", "int")
     INT32 = ("int32", "int32_t", "int")
     INT64 = ("int64", "int64_t", "int")
+    UINT2 = ("uint2", "uint8_t", "uint")
     UINT4 = ("uint4", "uint8_t", "uint")
     UINT8 = ("uint8", "uint8_t", "uint")
     UINT16 = ("uint16", "uint16_t", "uint")
     UINT32 = ("uint32", "uint32_t", "uint")
     UINT64 = ("uint64", "uint64_t", "uint")
+    FLOAT4E2M1 = ("float4_e2m1fn", "uint8_t", "float")
+    FLOAT8E4M3FN = ("float8_e4m3fn", "uint8_t", "float")
+    FLOAT8E4M3FNUZ = ("float8_e4m3fnuz", "uint8_t", "float")
+    FLOAT8E5M2 = ("float8_e5m2", "uint8_t", "float")
+    FLOAT8E5M2FNUZ = ("float8_e5m2fnuz", "uint8_t", "float")
     FLOAT16 = ("float16", "uint16_t", "float")
     BFLOAT16 = ("bfloat16", "uint16_t", "float")
     FLOAT32 = ("float32", "float", "float")
@@ -56,8 +64,8 @@ class DType(enum.Enum):
 
     @property
     def is_half(self) -> bool:
-        """Whether it is float16 or bfloat16."""
-        return self.is_float and self.size == 2
+        """Whether it is a float of 16 bits or less."""
+        return self.is_float and self.size <= 2
 
     @property
     def is_integer(self) -> bool:
@@ -65,9 +73,14 @@ class DType(enum.Enum):
         return self.kind in ("int", "uint")
 
     @property
+    def bits(self) -> int:
+        """Bits that an integer's value has; it may be stored in more."""
+        return {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}.get(self.label, self.size * 8)
+
+    @property
     def is_nibble(self) -> bool:
-        """Whether it is a 4-bit integer."""
-        return self.label in ("int4", "uint4")
+        """Whether it is an integer of 2 or 4 bits."""
+        return self.is_integer and self.bits < 8
 
     @property
     def computed(self) -> str:
@@ -82,8 +95,14 @@ class DType(enum.Enum):
     @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
-        bits = 4 if self.is_nibble else self.size * 8
+        bits = self.bits
         return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if self.kind == "int" else (0, (1 << bits) - 1)
+
+    @property
+    def largest(self) -> float:
+        """The largest finite value of a float type."""
+        info: Any = ml_dtypes.finfo
+        return float(info(self.numpy).max)
 
     @classmethod
     def of(cls, dtype: "np.dtype[Any] | type | str") -> "DType":

@@ -27,7 +27,6 @@ Array = NDArray[Any]
 HOST = Target("host", frozenset())
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 _TIMEOUT_S = 600.0
-_NIBBLES = {"int4": "int8", "uint4": "uint8"}  # a 4-bit integer takes a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +125,15 @@ class Batch:
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
     """Return the bytes of a model's inputs, of all that the ONNX model has, in its order."""
     pairs = zip(model.fed, model.manifest.inputs, strict=True)
-    arrays = [(np.asarray(inputs[place]).astype(np.dtype(tensor.dtype)), tensor.dtype) for place, tensor in pairs]
-    return b"".join(array.astype(np.dtype(_NIBBLES.get(dtype, dtype))).tobytes() for array, dtype in arrays)
+    arrays = [(np.asarray(inputs[place]).astype(np.dtype(tensor.dtype)), tensor.stored) for place, tensor in pairs]
+    return b"".join(array.astype(np.dtype(stored)).tobytes() for array, stored in arrays)
 
 
 def unpacked(model: CModel, data: bytes) -> list[Array]:
     """Return a model's outputs from their bytes."""
     results: list[Array] = []
     for tensor in model.manifest.outputs:
-        stored = np.frombuffer(data[: tensor.bytes], np.dtype(_NIBBLES.get(tensor.dtype, tensor.dtype)))
+        stored = np.frombuffer(data[: tensor.bytes], np.dtype(tensor.stored))
         results.append(stored.astype(np.dtype(tensor.dtype)).reshape(tensor.shape))
         data = data[tensor.bytes :]
     return results

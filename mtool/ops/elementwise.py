@@ -183,10 +183,21 @@ def _mean(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("div", total, _number(len(node.inputs), first)), node.inputs)
 
 
+def saturated(value: Expr, dtype: DType) -> Expr:
+    """Bring what is too large for a float of 8 bits or less to its largest number; NaN stays."""
+    if not dtype.is_float or dtype.size > 1:
+        return value
+    most = dtype.largest
+    wide = call("cast", value, dtype=DType.FLOAT32)
+    return call("maximum", call("minimum", wide, _number(most, wide)), _number(-most, wide))
+
+
 def _cast(ctx: Lowering, node: Node) -> None:
     """Cast 25 and CastLike 25, between numbers and booleans."""
     kind = ctx.types[node.outputs[0]]
     (element,) = ctx.operands(node.inputs[:1], kind.shape)
+    if node.attrs.get("saturate", 1):
+        element = saturated(element, kind.dtype)
     ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs[:1])
 
 

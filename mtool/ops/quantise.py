@@ -6,6 +6,7 @@ from mtool.errors import ModelError
 from mtool.ir import DType, Expr, Node, Quant
 from mtool.ir.expr import axis, call, const, identity, load
 from mtool.ir.index import number, over
+from mtool.ops.elementwise import saturated
 from mtool.ops.lowering import Dequantised, Lower, Lowering
 
 
@@ -73,14 +74,15 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
 
 def _dequantize(ctx: Lowering, node: Node) -> None:
     source, kind = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    found = _parameters(ctx, node, node.inputs[0])
+    found = None if source.dtype.is_float else _parameters(ctx, node, node.inputs[0])
     if found is not None and kind.dtype is DType.FLOAT32:
         _note(ctx, node.inputs[0], found)
         _note(ctx, node.outputs[0], found)
         ctx.dequantise(node, found, node.outputs[0])
         return
-    element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=DType.INT32)
-    centred = call("sub", element, _loaded(ctx, node, DType.INT32, 2), value="index")
+    between = DType.FLOAT32 if source.dtype.is_float else DType.INT32
+    element = call("cast", load(0, source.dtype, identity(len(source.shape))), dtype=between)
+    centred = call("sub", element, _loaded(ctx, node, between, 2), value="index")
     real = call("mul", call("cast", centred, dtype=DType.FLOAT32), _loaded(ctx, node, DType.FLOAT32, 1))
     ctx.loop(node, call("cast", real, dtype=kind.dtype), [name for name in node.inputs if name])
 
@@ -88,7 +90,14 @@ def _dequantize(ctx: Lowering, node: Node) -> None:
 def _quantize(ctx: Lowering, node: Node) -> None:
     value, output = node.inputs[0], node.outputs[0]
     kind = ctx.types[output]
-    found = _parameters(ctx, node, output)
+    found = None if kind.dtype.is_float else _parameters(ctx, node, output)
+    if kind.dtype.is_float:
+        element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
+        steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
+        if node.attrs.get("saturate", 1):
+            steps = saturated(steps, kind.dtype)
+        ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
+        return
     if found is None:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         scale, zero_point = _loaded(ctx, node, DType.FLOAT32, 1), _loaded(ctx, node, DType.INT32, 2)

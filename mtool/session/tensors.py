@@ -56,7 +56,7 @@ def _bytes_of(tensor: Tensor, array: Array) -> bytes:
 
 
 def _wire_dtype(tensor: Tensor) -> np.dtype[Any]:
-    return np.dtype(tensor.dtype).newbyteorder("<")
+    return np.dtype(tensor.stored).newbyteorder("<")
 
 
 def _described(tensor: Tensor) -> str:

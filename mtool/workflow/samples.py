@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,6 +90,12 @@ def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
     dtype = np.dtype(tensor.dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, tensor.shape).astype(bool)
+    if dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1):  # types that NumPy itself does not have
+        if "float" in tensor.dtype:
+            return random.standard_normal(tensor.shape).astype(dtype)
+        info: Any = ml_dtypes.iinfo
+        limits = info(dtype)
+        return random.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(dtype)
     if dtype.kind == "f":
         if tensor.scale is not None:  # it goes straight into a QuantizeLinear: cover its 8 bits
             zero_point = tensor.zero_point[0] if tensor.zero_point else 0

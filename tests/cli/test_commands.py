@@ -67,6 +67,17 @@ def test_outputs_whose_size_depends_on_data(capsys: Captured) -> None:
     assert app.invoke(["verify", "places.onnx", "--max", "found=12"]) == 0
 
 
+@pytest.mark.parametrize("kind", ["INT2", "UINT2", "INT4", "UINT4", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2"])
+def test_types_that_numpy_does_not_have(kind: str, tmp_path: Path, capsys: Captured) -> None:
+    elements = TensorProto.DataType.Value(kind)
+    given = helper.make_tensor_value_info("x", elements, [2, 50])
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 50]), given]
+    graph = helper.make_graph([helper.make_node("Cast", ["x"], ["y"], to=1)], "g", [given], made)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11), "small.onnx")
+    document = as_json(["run", "small.onnx"], capsys)
+    assert document["outputs"]["y"] == document["outputs"]["x"] and np.unique(document["outputs"]["y"]).size > 2
+
+
 def test_run_shows_the_output_and_its_largest_element(capsys: Captured) -> None:
     assert app.invoke(["run", str(DIGITS)]) == 0
     captured = capsys.readouterr()

@@ -12,7 +12,8 @@ from onnx import TensorProto, numpy_helper
 T = TensorProto
 NUMBERS = {
     T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8, T.UINT16, T.UINT32, T.UINT64, T.INT4, T.UINT4,
-    T.FLOAT16, T.BFLOAT16, T.FLOAT, T.DOUBLE,
+    T.FLOAT16, T.BFLOAT16, T.FLOAT, T.DOUBLE, T.INT2, T.UINT2, T.FLOAT4E2M1, T.FLOAT8E4M3FN, T.FLOAT8E4M3FNUZ,
+    T.FLOAT8E5M2, T.FLOAT8E5M2FNUZ,
 }  # fmt: skip
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 TRAINING = {"ai.onnx.preview.training", "ai.onnx.training"}

@@ -4,6 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from mtool.frontend.classical import CLASSICAL
+from mtool.frontend.contrib import CONTRIB
+from mtool.frontend.qoperators import EXPANSIONS
+
 from .cases import GROUPS, Case, all_cases
 from .expectations import NOT_PASSED
 from .running import Outcome, run_all
@@ -13,10 +17,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 INTRODUCTION = """# Operators
 
 Written from a run of the tests in the `onnx` package (`python -m tests.onnx_suite.report`); don't edit it. A test
-counts here if all its inputs and outputs are tensors of bool, integers (4-bit too), float16, bfloat16, float32 or
-float64, and nothing in it is random or trains. Each model is compiled to C, built with the warnings as errors and the
-address and undefined-behaviour sanitizers, run on the host, and compared at the suite's own tolerances. 200 of the node
-tests that pass, drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`).
+counts here if all its inputs and outputs are tensors of bool, integers (2 and 4 bits too), float16, bfloat16, float32,
+float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C, built with the warnings
+as errors and the address and undefined-behaviour sanitizers, run on the host, and compared at the suite's own
+tolerances. 200 of the node tests that pass, drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`).
 
 What the suite leaves to the run and a microcontroller's C has to know:
 
@@ -55,7 +59,11 @@ def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     lines += [f"| {name} | {passed[name]} | {total[name]} |" for name in sorted(total)]
     lines += ["", "## What does not pass", "", "| test | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in sorted(NOT_PASSED.items())]
-    return "\n".join([*lines, ""])
+    lines += ["", "## Beyond ai.onnx", "", "Tested against onnxruntime (tests/ops).", ""]
+    others = sorted({*CONTRIB, *EXPANSIONS, *(("ai.onnx.ml", name) for name in (*CLASSICAL, "Binarizer"))})
+    for domain in ("ai.onnx.ml", "com.microsoft"):
+        lines += [f"{domain}: " + ", ".join(name for owner, name in others if owner == domain) + ".", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
