@@ -204,3 +204,33 @@ def test_quantisation_to_16_bits(tmp_path: Path) -> None:
 def test_dequantisation_of_16_bits(tmp_path: Path) -> None:
     constants = {"s": F(0.001), "z": np.uint16(30000)}
     check("DequantizeLinear", {"x": codes(np.uint16, 3, 4)}, ["x", "s", "z"], constants, tmp_path)
+
+
+def test_operators_that_onnx_has_too(tmp_path: Path) -> None:
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("ExpandDims", {"x": floats(3, 4)}, {"a": np.array(1, np.int32)}),
+        ("Trilu", {"x": floats(4, 4)}, {"k": np.array(1)}),
+        ("GatherND", {"x": floats(3, 4)}, {"i": np.array([[2, 1], [0, 3]])}),
+        ("Pad", {"x": floats(3, 4)}, {"p": np.array([1, 0, 0, 2]), "v": F(0.5)}),
+    ]
+    for op, feeds, constants in cases:
+        folder = tmp_path / op
+        folder.mkdir()
+        check(op, feeds, [*feeds, *constants], constants, folder)
+
+
+def test_convolution_with_the_channels_last(tmp_path: Path) -> None:
+    """onnxruntime has no such kernel on a CPU: its own convolution, turned."""
+    x, w, b = floats(1, 3, 6, 7), floats(4, 3, 3, 3), floats(4)
+    attrs = {"pads": [1, 1, 1, 1], "strides": [2, 1]}
+    (wanted,) = reference(
+        model(
+            [helper.make_node("Conv", ["x", "w", "b"], ["y"], **attrs)], {"x": (F, x.shape)}, ["y"], {"w": w, "b": b}
+        ),
+        {"x": x},
+    )
+    turned = x.transpose(0, 2, 3, 1).copy()
+    node = helper.make_node("NhwcFusedConv", ["x", "w", "b"], ["y"], domain="com.microsoft", activation="Relu", **attrs)
+    proto = model([node], {"x": (F, turned.shape)}, ["y"], {"w": w.transpose(0, 2, 3, 1).copy(), "b": b})
+    (found,) = run_c(compiled(proto, HOST), {"x": turned}, tmp_path)
+    np.testing.assert_allclose(found, np.maximum(wanted, 0).transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-5)
