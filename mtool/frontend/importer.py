@@ -249,7 +249,12 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
             hint="--max takes the name of the output of a NonZero, NonMaxSuppression, Compress, Unique or TopK",
         )
     outputs = tuple(value.name for value in model.graph.output)
-    own = [value for proto in model.graph.node for value in proto.output if value in state.types]
+    own = [
+        value
+        for proto in model.graph.node
+        for value in proto.output
+        if value in state.types and value not in state.bounds
+    ]
     sources = {value: Source(value) for value in (*inputs, *own)}
     names, counts = outputs, {}
     for value in outputs:

@@ -123,10 +123,16 @@ def _descriptor(tensors: Sequence[Tensor], model_hash: str) -> str:
     lines = ['#include "mt_model.h"', "", "int32_t batch_run(const uint8_t *request, uint8_t *reply);", ""]
     lines += [f"static uint8_t {tensor.c_name}[{tensor.bytes}];" for tensor in tensors]
     lines += ["static int32_t run(void) { return batch_run(request, reply); }"]
+    lines += ["static int32_t step(uint16_t number) { return number == 0 ? run() : 1; }"]
     lines += [
         f"static const struct mt_tensor {tensor.c_name}_tensor[] = {{{{{tensor.c_name}, {tensor.bytes}}}}};"
         for tensor in tensors
     ]
     lines += ["const struct mt_model mt_model = {"]
-    lines += [f'    "{NAME}", "{model_hash}", request_tensor, reply_tensor, 1, 1, run,', "};", ""]
+    fields = {
+        "name": f'"{NAME}"', "model_hash": f'"{model_hash}"', "inputs": "request_tensor", "outputs": "reply_tensor",
+        "input_count": "1", "output_count": "1", "operator_count": "1", "run": "run", "step": "step",
+    }  # fmt: skip
+    lines += [f"    .{name} = {value}," for name, value in fields.items()]
+    lines += ["};", ""]
     return "\n".join(lines)

@@ -12,6 +12,11 @@ RNG = np.random.default_rng(9)
 F = np.float32
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_in_any_order_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.RNG", np.random.default_rng(9))
+
+
 def floats(*shape: int) -> Any:
     return RNG.standard_normal(shape).astype(F)
 
@@ -26,7 +31,7 @@ def check(
 ) -> None:
     """Compare an operator with inputs of these names, "" for one that is not given, with onnxruntime."""
     atol, outputs = rest.pop("atol", 1e-5), rest.pop("outputs", ["y"])
-    domain = rest.pop("domain", "com.microsoft")
+    domain, steps = rest.pop("domain", "com.microsoft"), rest.pop("steps", 0)
     node = helper.make_node(op, names, outputs, domain=domain, **rest)
     proto = model([node], {n: (d.dtype.type, d.shape) for n, d in feeds.items()}, [o for o in outputs if o], constants)
     for mine, theirs in zip(run_c(compiled(proto, HOST), feeds, folder), reference(proto, feeds), strict=True):
@@ -34,7 +39,7 @@ def check(
         if mine.dtype.kind == "f":
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=atol)
         else:
-            np.testing.assert_array_equal(mine, theirs)
+            assert np.abs(mine.astype(int) - theirs).max() <= steps
 
 
 @pytest.mark.parametrize("op", ["Gelu", "QuickGelu", "FastGelu"])
@@ -172,7 +177,8 @@ def test_qlinear_where(tmp_path: Path) -> None:
     [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.1}), ("QLinearSoftmax", {"opset": 13})],
 )
 def test_qlinear_unary(op: str, attrs: dict[str, Any], tmp_path: Path) -> None:
-    check(op, {"x": codes(np.uint8, 3, 8)}, ["x", "xs", "xz", "ys", "yz"], scales("x", "y"), tmp_path, **attrs)
+    names = ["x", "xs", "xz", "ys", "yz"]  # onnxruntime's softmax is made of tables
+    check(op, {"x": codes(np.uint8, 3, 8)}, names, scales("x", "y"), tmp_path, steps=op == "QLinearSoftmax", **attrs)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ STEPS, SIZE, HIDDEN = 6, 5, 4
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
+@pytest.fixture(autouse=True)
+def the_same_numbers_in_any_order_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.RNG", np.random.default_rng(21))
+
+
 def codes(dtype: Any, *shape: int) -> Any:
     info = np.iinfo(dtype)
     return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
