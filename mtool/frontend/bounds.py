@@ -113,6 +113,8 @@ def _elementwise(given: Mapping[int, Bound], types: Sequence[TensorType], result
     rank = len(result.shape)
     axes = {bound.axis + rank - len(types[place].shape) for place, bound in given.items()}
     axis = axes.pop()
+    if any(result.shape[axis] != types[place].shape[bound.axis] for place, bound in given.items()):
+        return None
     for place, kind in enumerate(types):
         own = axis - (rank - len(kind.shape))
         if place not in given and own >= 0 and kind.shape[own] != 1:
