@@ -43,4 +43,4 @@ def _table(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, load(1, result.dtype, (place,)), node.inputs)
 
 
-LOWERINGS: dict[str, Lower] = {"Rescale": _rescale, "Mean": _mean, "Table": _table}
+LOWERINGS: dict[str, Lower] = {"Rescale": _rescale, "RoundedMean": _mean, "Table": _table}

@@ -232,7 +232,7 @@ def _average_pool(t: Translation) -> None:
     sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
     low, high = limits(t.result(), t.op.option("FusedActivationFunction"))
     to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
-    t.put(t.node("Mean", [sums, divisor], domain=OWN, low=low, high=max(low, high), to=to))
+    t.put(t.node("RoundedMean", [sums, divisor], domain=OWN, low=low, high=max(low, high), to=to))
 
 
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
