@@ -25,6 +25,11 @@ class Target:
         return self.cpu == "host" or "fpu" in self.features
 
     @property
+    def has_simd(self) -> bool:
+        """Whether schedules with int8 instructions are for the target: SIMD32 or Helium, and an FPU to requantise."""
+        return "fpu" in self.features and bool({"dsp", "mve"} & self.features)
+
+    @property
     def flash_is_apart(self) -> bool:
         """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is an address space of its own."""
         return self.cpu.startswith("avr")

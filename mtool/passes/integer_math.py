@@ -4,7 +4,7 @@ An expression that ends in `quantise` is a function of the small integers and th
 reads. In this order:
 
   bounds   quantise(max(x, c)) clamps after rounding instead (quantise is monotonic)
-  tables   one 8-bit argument: all of its 256 results, computed here
+  tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
   pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
            for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
   requant  an int32 accumulator times a scale: `requantise`
@@ -128,6 +128,12 @@ class _Work:
         table = _tabulate(part, {atom: 0}, [values], (256,))
         if part.dtype == atom.dtype and np.array_equal(table, values):
             return atom
+        steps = np.unique(table.astype(np.int32) - values)
+        if steps.size == 1:
+            shift = const(int(steps[0]), DType.INT32)
+            return call(
+                "cast", call("add", call("cast", atom, dtype=DType.INT32), shift, value="index"), dtype=part.dtype
+            )
         self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
         place = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
         return load(len(self.inputs) - 1, part.dtype, (place,))
