@@ -221,6 +221,73 @@ MT_MVE_INLINE void mt_mve_slide(const int8_t *r0, const int8_t *r1, const int8_t
                      : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory");
 }
 
+/* Rows of up to 16 channels: a vector a pixel; the lanes beyond are not wanted. */
+MT_MVE_INLINE void mt_mve_lanes(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, int32_t lanes)
+{
+    const mve_pred16_t wanted = vctp8q((uint32_t)lanes);
+    for (; pixels; --pixels, row += 16, x += step)
+        vstrbq_s8(row, vldrbq_z_s8(x, wanted));
+}
+
+/* The same, with a channel for each lane. */
+MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, const int8_t *places)
+{
+    const uint8x16_t at = vreinterpretq_u8_s8(vldrbq_s8(places));
+    for (; pixels; --pixels, row += 16, x += step)
+        vstrbq_s8(row, vldrbq_gather_offset_s8(x, at));
+}
+
+/* A row of outputs of a depthwise convolution, up to 16 channels: `taps` has where each tap meets the first output,
+ * in bytes from `rows`, an even number of them. Bytes from one output's input to the next's, and from its results to the
+ * next's: stride, step. The weights are biases, a vector a tap, scales. */
+MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, int32_t pairs,
+                                int32_t count, int32_t stride, int32_t step, int32_t lanes,
+                                const struct mt_mve_range *range)
+{
+    const int8_t *const last = rows + count * stride;
+    for (; rows != last; rows += stride, output += step) {
+        const int32_t *tap = taps, *const end = taps + 2 * pairs;
+        const int8_t *w = weights, *x0, *x1;
+        __asm__ volatile("vldrw.32 q0, [%[w]], #16\n\t"
+                         "vldrw.32 q1, [%[w]], #16\n\t"
+                         "vldrw.32 q2, [%[w]], #16\n\t"
+                         "vldrw.32 q3, [%[w]], #16\n\t"
+                         "1:\n\t"
+                         "ldrd %[x0], %[x1], [%[t]], #8\n\t"
+                         "add %[x0], %[at]\n\t"
+                         "add %[x1], %[at]\n\t"
+                         MT_MVE_TAPS2("[%[x0]]", "[%[x1]]", "0", "16")
+                         "adds %[w], #32\n\t"
+                         "cmp %[t], %[end]\n\t"
+                         "bne 1b\n\t"
+                         MT_MVE_SCALE("q0", "q4", "0")
+                         MT_MVE_SCALE("q1", "q5", "16")
+                         MT_MVE_SCALE("q2", "q6", "32")
+                         MT_MVE_SCALE("q3", "q7", "48")
+                         "vqmovnb.s32 q0, q0\n\t"
+                         "vqmovnb.s32 q2, q2\n\t"
+                         "vqmovnt.s32 q0, q1\n\t"
+                         "vqmovnt.s32 q2, q3\n\t"
+                         "vldrh.u16 q4, [%[range]]\n\t"
+                         "vldrh.u16 q5, [%[range], #16]\n\t"
+                         "vldrh.u16 q6, [%[range], #32]\n\t"
+                         "vqadd.s16 q0, q0, q4\n\t"
+                         "vqadd.s16 q2, q2, q4\n\t"
+                         "vmax.s16 q0, q0, q5\n\t"
+                         "vmax.s16 q2, q2, q5\n\t"
+                         "vmin.s16 q0, q0, q6\n\t"
+                         "vmin.s16 q2, q2, q6\n\t"
+                         "vmovnb.i16 q0, q0\n\t"
+                         "vmovnt.i16 q0, q2\n\t"
+                         "vctp.8 %[lanes]\n\t"
+                         "vpst\n\t"
+                         "vstrbt.8 q0, [%[o]]"
+                         : [w] "+&l"(w), [t] "+&r"(tap), [x0] "=&r"(x0), [x1] "=&r"(x1)
+                         : [at] "r"(rows), [end] "r"(end), [range] "l"(range), [lanes] "r"(lanes), [o] "r"(output)
+                         : "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "cc", "memory");
+    }
+}
+
 /* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. */
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, const struct mt_mve_range *range)
@@ -348,6 +415,34 @@ MT_MVE_INLINE void mt_mve_slide(const int8_t *r0, const int8_t *r1, const int8_t
         }
 }
 
+MT_MVE_INLINE void mt_mve_lanes(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, int32_t lanes)
+{
+    for (; pixels; --pixels, row += 16, x += step)
+        memcpy(row, x, (size_t)lanes);
+}
+
+MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, int32_t step, const int8_t *places)
+{
+    for (; pixels; --pixels, row += 16, x += step)
+        for (int32_t i = 0; i < 16; ++i)
+            row[i] = x[places[i]];
+}
+
+MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, int32_t pairs,
+                                int32_t count, int32_t stride, int32_t step, int32_t lanes,
+                                const struct mt_mve_range *range)
+{
+    for (int32_t x = 0; x < count; ++x, output += step)
+        for (int32_t i = 0; i < lanes; ++i) {
+            const int32_t lane = i % 2 * 8 + i / 2 % 2 * 4 + i / 4; /* where bias and scale of channel i stand */
+            int32_t sum;
+            memcpy(&sum, weights + 4 * lane, 4);
+            for (int32_t t = 0; t < 2 * pairs; ++t)
+                sum += rows[taps[t] + x * stride + i] * weights[64 + 16 * t + i];
+            output[i] = mt_mve_narrow(sum, weights + 64 + 32 * pairs + 4 * lane, range);
+        }
+}
+
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                         int32_t groups, const struct mt_mve_range *range)
 {
@@ -377,6 +472,13 @@ MT_MVE_COLUMNS(1)
 MT_MVE_COLUMNS(2)
 MT_MVE_COLUMNS(3)
 MT_MVE_COLUMNS(4)
+
+MT_OPERATOR void mt_mve_taps(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, int32_t pairs,
+                               int32_t count, int32_t stride, int32_t step, int32_t lanes,
+                               const struct mt_mve_range *range)
+{
+    mt_mve_sweep(rows, taps, output, weights, pairs, count, stride, step, lanes, range);
+}
 
 MT_OPERATOR const int8_t *mt_mve_dense(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
                                          int32_t groups, const struct mt_mve_range *range)

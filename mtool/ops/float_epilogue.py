@@ -43,10 +43,10 @@ class FloatEpilogue:
         """Return the name of the runtime's function: mt_f32_columns_muladd_relu."""
         return f"{stem}_{'muladd' if target.cpu in SLOW_FMA else 'fma'}{'_relu' if self.relu else ''}"
 
-    def text(self, node: Node, graph: Graph, acc: str, offset: str) -> str:
+    def text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
         """Return the C of `rest` for the element at `offset`."""
         assert self.rest is not None
-        return rest_text(self.rest, node, graph, acc, offset)
+        return rest_text(self.rest, node, graph, acc, offset, channel)
 
     def kernel(self, node: Node, graph: Graph, body: str, weights: Array, *, scratch: bool) -> Kernel:
         """Assemble the function: input, output, packed weights, what `rest` reads, scratch."""

@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import const
 from mtool.ir.scalar import Requantise, Text
 from mtool.ir.types import Array
 from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
@@ -16,8 +17,8 @@ from mtool.ops.schedule import Argument, Kernel
 class Int8Epilogue:
     """An epilogue as `rest(requantise(acc))`: the limits and zero point, a scale a channel, and what follows.
 
-    `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself
-    or in a table.
+    `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself,
+    in a table, or (of a dense layer) at the output's channel.
     """
 
     how: Requantise
@@ -47,10 +48,10 @@ class Int8Epilogue:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
 
-    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str) -> str:
+    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
         """Return the C of what follows, for the element at `offset`."""
         assert self.rest is not None
-        return rest_text(self.rest, node, graph, acc, offset)
+        return rest_text(self.rest, node, graph, acc, offset, channel)
 
     def kernel(
         self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str = "int32_t"
@@ -85,21 +86,27 @@ def elementwise_names(rest: Expr | None, node: Node, graph: Graph) -> dict[int, 
     return operand_names(node, graph, rest) if rest else {}
 
 
-def rest_text(rest: Expr, node: Node, graph: Graph, acc: str, offset: str) -> str:
+def rest_text(rest: Expr, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
     """Return the C of an expression after the kernel, for the element at `offset`."""
     names = operand_names(node, graph, rest)
-    return element(rest, node, graph, names, lambda _: Text("0"), acc=acc, offset=offset)
+    return element(rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)
 
 
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType) -> bool:
-    """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else."""
+    """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else.
+
+    The loops after a dense layer know the channel too.
+    """
     shape = graph.types[node.outputs[0]].shape
+    channel = Expr("axis", DType.INT32, value=1)
     for part in rest.walk():
         if part.op == "reduce" or (part.op == "acc" and part.dtype is not acc):
             return False
         if part.op == "load":
             kind = graph.types[node.inputs[part.value]]
             bare = any(index.op == "axis" for index in part.args)
+            if node.op == "dense" and all(index in (channel, const(0, DType.INT32)) for index in part.args):
+                continue
             if bare and not is_identity(part, shape, kind.shape):
                 return False
     return True

@@ -25,9 +25,14 @@ class Target:
         return self.cpu == "host" or "fpu" in self.features
 
     @property
-    def has_simd(self) -> bool:
-        """Whether schedules with int8 instructions are for the target: SIMD32 or Helium, and an FPU to requantise."""
-        return "fpu" in self.features and bool({"dsp", "mve"} & self.features)
+    def has_dsp(self) -> bool:
+        """Whether the target has SIMD32 and an FPU for the requantisation."""
+        return {"dsp", "fpu"} <= self.features
+
+    @property
+    def has_mve(self) -> bool:
+        """Whether the target has Helium with floating point."""
+        return {"mve", "fpu"} <= self.features
 
     @property
     def flash_is_apart(self) -> bool:

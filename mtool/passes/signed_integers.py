@@ -19,7 +19,7 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
 
     Inputs and outputs of the model stay uint8: they are requantised, which later passes find to be a shift.
     """
-    if not target.has_simd:
+    if not (target.has_dsp or target.has_mve):
         return graph
     consumers, producers = graph.consumers(), graph.producers()
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}

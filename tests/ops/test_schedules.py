@@ -22,7 +22,7 @@ from mtool.ops.schedule import Target
 from mtool.plan import Plan
 
 F = np.float32
-CASES = 16  # of each schedule
+CASES = 24  # of each schedule
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
@@ -103,37 +103,47 @@ Made = tuple[onnx.ModelProto, dict[str, Any]]
 
 def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) -> Made:
     depthwise, pointwise = kind == "depthwise", kind == "pointwise"
-    channels = int(rng.choice([1, 2, 3, 4, 5, 8, 12, 16, 32, 48]))
+    channels = int(rng.choice([1, 2, 3, 4, 5, 8, 12, 13, 16, 18, 32, 48]))
     kernel, stride, pads = [1, 1], [1, 1], [0, 0, 0, 0]
-    outputs = int(rng.choice([2, 4, 6, 8, 16, 24]))
+    outputs = int(rng.choice([1, 2, 3, 4, 6, 7, 8, 16, 24]))
+    group = 1
     if depthwise:
-        channels = outputs = int(rng.choice([2, 5, 8, 8, 16, 32]))
+        channels = outputs = int(rng.choice([2, 5, 8, 8, 16, 20, 32]))
         kernel, stride = [3, 3], [int(rng.choice([1, 2]))] * 2
         pads = rng.integers(0, 2, 4).tolist()
+        if rng.random() < 0.5:  # beyond 3x3
+            kernel, stride = rng.choice([1, 2, 3, 5, 7], 2).tolist(), rng.integers(1, 3, 2).tolist()
+            pads = [int(rng.integers(0, k)) for k in kernel * 2]
+            outputs *= int(rng.integers(1, 3))
     elif not pointwise:
         kernel = rng.integers(1, 5, 2).tolist()
         stride = rng.integers(1, 3, 2).tolist()
         pads = [int(rng.integers(0, k)) for k in kernel * 2]
+        if rng.random() < 0.3:
+            group = int(rng.choice([2, 3, 4]))
+            channels, outputs = group * int(rng.choice([2, 3, 4, 8, 16])), group * int(rng.choice([1, 2, 3, 4]))
+        if rng.random() < 0.2:  # one dimension
+            kernel[0], stride[0], pads[0], pads[2] = 1, 1, 0, 0
     height, width = (int(rng.integers(k, 12)) for k in kernel)
     dilation = [1, 1]
-    if kind == "patch" and rng.random() < 0.2:
+    if not pointwise and rng.random() < 0.2:
         dilation = rng.integers(1, 3, 2).tolist()
         height, width = height + kernel[0], width + kernel[1]
-    weights = rng.integers(-127, 128, (outputs, 1 if depthwise else channels, *kernel)).astype(np.int8)
+    weights = rng.integers(-127, 128, (outputs, 1 if depthwise else channels // group, *kernel)).astype(np.int8)
     size = [
         (n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1
         for i, n in enumerate((height, width))
     ]
     node = helper.make_node(
         "Conv", ["xf", "wf", "bf"], ["c"], pads=pads, strides=stride, dilations=dilation,
-        group=channels if depthwise else 1,
+        group=channels if depthwise else group,
     )  # fmt: skip
-    residual = not depthwise and rng.random() < 0.3
+    residual = rng.random() < 0.3
     return make(rng, (1, channels, height, width), weights, [node], residual, (1, outputs, *size))
 
 
 def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
-    rows, depth, outputs = int(rng.integers(1, 4)), 4 * int(rng.integers(1, 20)), int(rng.integers(1, 22))
+    rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), int(rng.integers(1, 22))
     weights = rng.integers(-127, 128, (depth, outputs)).astype(np.int8)
     nodes = [helper.make_node("MatMul", ["xf", "wf"], ["m"]), helper.make_node("Add", ["m", "bf"], ["c"])]
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))

@@ -23,11 +23,6 @@ def round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def is_dsp(target: Target) -> bool:
-    """Whether the target has SIMD32 and an FPU for the requantisation."""
-    return {"dsp", "fpu"} <= target.features
-
-
 def dot_cost(depth: int, unroll: int) -> int:
     """Return instructions of 3 x 2 dot products: 17 for four steps of k, 3 an iteration."""
     return round_up(depth, unroll) // unroll * (unroll // 4 * 17 + 3)
@@ -65,14 +60,17 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
     """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4]; None: the pairs can't be proved exact.
 
     Args:
-        weights: int8 [N, K] in the columns' order, N even; K is filled up to `depth` with zeros.
+        weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
         depth: a multiple of 4.
     """
-    filled = np.zeros((weights.shape[0], depth), np.int8)
-    filled[:, : weights.shape[1]] = weights
-    pairs = radix_pairs(filled, bias)
+    count = round_up(weights.shape[0], 2)
+    filled = np.zeros((count, depth), np.int8)
+    filled[: weights.shape[0], : weights.shape[1]] = weights
+    more = count - weights.shape[0]
+    scale = np.pad(scale, (0, more))
+    pairs = radix_pairs(filled, np.pad(bias, (0, more)))
     if pairs is None:
         return None
     tails = np.stack([scale[0::2], scale[1::2] / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
@@ -84,17 +82,22 @@ class Columns:
     """How the patches of a convolution stand in the columns.
 
     `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
-    for all rows. `order` has the place in the kernel of each byte of the column, -1 for filling.
+    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in
+    the kernel of each byte of the column, -1 for filling.
     """
 
     row_words: int
     lasts: bool
     order: tuple[int, ...]
+    by_taps: bool = False
 
     @classmethod
     def of(cls, conv: Conv) -> "Columns":
-        """Choose: whole rows, rows and last bytes, or rows filled up to words."""
+        """Choose: whole rows, rows and last bytes, rows filled up to words, or taps."""
         height, row = conv.kernel[0], conv.kernel[1] * conv.channels
+        if conv.group > 1 or (conv.channels % 4 and conv.dilation != (1, 1)):
+            order = (*range(conv.depth), *[-1] * (-conv.depth % 4))
+            return cls(len(order) // 4, False, order, True)
         if row % 4 == 0:
             return cls(row // 4, False, tuple(range(height * row)))
         if row % 4 == 1 and row > 4 and height <= 4:
@@ -102,8 +105,8 @@ class Columns:
             lasts = [y * row + row - 1 for y in range(height)]
             return cls(row // 4, True, (*body, *lasts, *[-1] * (4 - height)))
         filled = round_up(row, 4)
-        order = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
-        return cls(filled // 4, False, tuple(order))
+        places = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
+        return cls(filled // 4, False, tuple(places))
 
 
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
@@ -115,6 +118,13 @@ def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
     )
 
 
+def results_aside(conv: Conv, epilogue: Int8Epilogue | None) -> int:
+    """Return the bytes of results that are not stored directly: all three pixels', or those of the unwanted ones."""
+    channels = conv.out_channels // conv.group
+    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
+
+
 class Pointwise:
     """1x1: three pixels are widened to int16 and meet all channels, two at a time. In place either way.
 
@@ -124,11 +134,10 @@ class Pointwise:
     name = "dsp_pointwise"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """1x1 of one image, an even number of outputs, a multiple of four inputs, int8 to int8, provable weights."""
+        """1x1 of one image, int8 to int8, provable weights."""
         conv = Conv.of(node, graph)
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
-        even = conv.out_channels % 2 == 0 and conv.channels % 4 == 0
-        return is_dsp(target) and shape and even and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self._packed(node, graph) is not None
 
     def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
@@ -141,11 +150,11 @@ class Pointwise:
         return None if packed is None else (epilogue, packed)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Three columns, and results that are not stored directly."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        direct = epilogue is None or epilogue.rest is None
-        aside = conv.out_channels * (3 if not direct else 1 if conv.pixels % 3 else 0)
-        return 6 * round_up(conv.channels, best_unroll(conv.channels)) + aside
+        """Three columns, results that are not stored directly, the last pixels if they are not whole words."""
+        conv = Conv.of(node, graph)
+        copied = round_up(3 * conv.channels, 4) if conv.channels % 4 else 0
+        aside = results_aside(conv, Int8Epilogue.of(node, graph))
+        return 6 * round_up(conv.channels, best_unroll(conv.channels)) + aside + copied
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -171,6 +180,7 @@ class Pointwise:
             conv=conv,
             unroll=unroll,
             depth=round_up(conv.channels, unroll),
+            results=results_aside(conv, epilogue),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
@@ -187,40 +197,42 @@ class Patch:
     name = "dsp_patch"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, an even number of outputs, int8 to int8, provable weights, no groups."""
+        """One image, int8 to int8, provable weights, more than one input of a group."""
         conv = Conv.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.out_channels % 2 == 0
-        words = conv.channels % 4 == 0 or conv.dilation == (1, 1)
-        return is_dsp(target) and shape and words and self._packed(node, graph) is not None
+        shape = conv.batch == 1 and not conv.is_depthwise
+        return target.has_dsp and shape and self._packed(node, graph) is not None
 
     def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
-        order = np.asarray(Columns.of(Conv.of(node, graph)).order)
+        conv = Conv.of(node, graph)
+        order = np.asarray(Columns.of(conv).order)
         flat = weights.reshape(weights.shape[0], -1)
         filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
         padded = round_up(order.size, best_unroll(order.size))
-        packed = pack(filters, graph.constants[node.inputs[2]], epilogue.scale, padded)
-        return None if packed is None else (epilogue, packed)
+        parts = (np.split(data, conv.group) for data in (filters, graph.constants[node.inputs[2]], epilogue.scale))
+        streams = [pack(rows, bias, scale, padded) for rows, bias, scale in zip(*parts, strict=True)]
+        whole = [stream for stream in streams if stream is not None]
+        return (epilogue, np.concatenate(whole)) if len(whole) == len(streams) else None
 
-    def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, depth: int) -> int:
+    def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, columns: Columns) -> int:
         """Bytes for one patch of a border pixel, or for results that are not stored directly."""
-        direct = epilogue is None or epilogue.rest is None
-        results = conv.out_channels * (3 if not direct else 1 if conv.pixels % 3 else 0)
-        return max(results, depth if conv.channels % 4 else 0)
+        gathered = len(columns.order) if conv.channels % 4 or columns.by_taps else 0
+        return max(results_aside(conv, epilogue), gathered)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, a row of results if they are stored a row at a time, a border patch."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        depth = len(Columns.of(conv).order)
+        columns = Columns.of(conv)
+        depth = len(columns.order)
         row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
-        return 6 * round_up(depth, best_unroll(depth)) + row + self._aside(conv, epilogue, depth)
+        return 6 * round_up(depth, best_unroll(depth)) + row + self._aside(conv, epilogue, columns)
 
     def _by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
-        epilogue = Int8Epilogue.of(node, graph)
-        return epilogue is not None and epilogue.rest is None and shrinks_by_rows(Conv.of(node, graph), 3)
+        epilogue, conv = Int8Epilogue.of(node, graph), Conv.of(node, graph)
+        return epilogue is not None and epilogue.rest is None and conv.group == 1 and shrinks_by_rows(conv, 3)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""
@@ -230,9 +242,12 @@ class Patch:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, 57 for two channels of three pixels, 8 for four gathered elements."""
         conv = Conv.of(node, graph)
-        depth = len(Columns.of(conv).order)
-        tile = conv.out_channels / 2 * (dot_cost(depth, best_unroll(depth)) + 57)
-        return math.ceil(conv.pixels / 3) * tile + conv.pixels * (8 * depth / 4 + 20 * conv.kernel[0])
+        columns = Columns.of(conv)
+        depth = len(columns.order)
+        pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
+        tile = pairs * (dot_cost(depth, best_unroll(depth)) + 57)
+        gathering = 8 * depth / 4 + (12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0])
+        return math.ceil(conv.pixels / 3) * tile + conv.pixels * conv.group * gathering
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -247,7 +262,9 @@ class Patch:
             columns=columns,
             unroll=unroll,
             depth=round_up(len(columns.order), unroll),
+            stream=weights.size // conv.group,
             epilogue=epilogue,
+            aside=self._aside(conv, epilogue, columns) > 0,
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )

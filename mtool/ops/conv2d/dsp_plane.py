@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER, is_dsp, round_up
+from mtool.ops.conv2d.dsp_columns import HEADER, round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import Kernel, Target, template
@@ -82,7 +82,7 @@ class Plane:
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         fits = epilogue is not None and epilogue.rest is None and (epilogue.how.bounded or epilogue.is_plain)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return is_dsp(target) and shape and plain and fits and int8 and Walk.of(conv) is not None
+        return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane of int16."""

@@ -13,15 +13,16 @@ from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
 
 def pack(weights: Array, bias: Array) -> Array:
-    """Return the stream of mt_f32_columns, float32 [N/4, 4 + 4 * depth], the depth filled up to a multiple of 4.
+    """Return the stream of mt_f32_columns, float32 [N/4, 4 + 4 * K]; both are filled up to multiples of 4.
 
     Args:
-        weights: float32 [N, K], N a multiple of 4.
+        weights: float32 [N, K].
         bias: float32 [N].
     """
-    count, depth = weights.shape
-    filled = np.zeros((count, round_up(depth, 4)), np.float32)
-    filled[:, :depth] = weights
+    count = round_up(weights.shape[0], 4)
+    filled = np.zeros((count, round_up(weights.shape[1], 4)), np.float32)
+    filled[: weights.shape[0], : weights.shape[1]] = weights
+    bias = np.pad(bias, (0, count - bias.size))
     steps = filled.reshape(count // 4, 4, -1).transpose(0, 2, 1).reshape(count // 4, -1)
     return np.concatenate([bias.reshape(count // 4, 4), steps], axis=1).astype(np.float32)
 
@@ -35,9 +36,9 @@ class Columns:
     name = "f32_columns"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, no groups, a multiple of four outputs, float32."""
+        """One image, no groups, no dilation of columns, float32."""
         conv = Conv.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.out_channels % 4 == 0 and conv.dilation[1] == 1
+        shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
         return has_tiles(target) and shape and FloatEpilogue.of(node, graph) is not None
 
     def _is_direct(self, node: Node, graph: Graph) -> bool:
@@ -47,8 +48,9 @@ class Columns:
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Four columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        aside = 4 if not self._is_direct(node, graph) else 1 if conv.pixels % 4 else 0
-        return 16 * round_up(conv.depth, 4) + 4 * aside * conv.out_channels
+        direct = self._is_direct(node, graph) and conv.out_channels % 4 == 0
+        aside = 4 if not direct else 1 if conv.pixels % 4 else 0
+        return 16 * round_up(conv.depth, 4) + 4 * aside * round_up(conv.out_channels, 4)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
@@ -61,7 +63,7 @@ class Columns:
         conv = Conv.of(node, graph)
         each = 2.2 if target.cpu in SLOW_FMA else 1.2
         padded = math.ceil(conv.pixels / 4) * 4
-        return padded * (conv.out_channels * (each * conv.depth + 3) + 3 * conv.depth)
+        return padded * (round_up(conv.out_channels, 4) * (each * conv.depth + 3) + 3 * conv.depth)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

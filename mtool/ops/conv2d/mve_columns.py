@@ -16,11 +16,6 @@ BLOCK = 16  # bytes of a vector
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
 
-def is_mve(target: Target) -> bool:
-    """Whether the target has Helium with floating point."""
-    return {"mve", "fpu"} <= target.features
-
-
 def best_unroll(depth: int) -> int:
     """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
     blocks = round_up(depth, BLOCK) // BLOCK
@@ -37,17 +32,24 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array:
     """Return the stream of mt_mve_columns, int8 [N/2, 16 + 2 * depth] with the depth filled up to whole vectors.
 
     Args:
-        weights: int8 [N, K], N even.
+        weights: int8 [N, K]; N is filled up to an even number.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
     """
-    count, depth = weights.shape
+    wanted, depth = weights.shape
+    count = round_up(wanted, 2)
     filled = np.zeros((count, round_up(depth, BLOCK)), np.int8)
-    filled[:, :depth] = weights
+    filled[:wanted, :depth] = weights
+    bias, scale = np.pad(bias, (0, count - wanted)), np.pad(scale, (0, count - wanted))
     blocks = filled.reshape(count // 2, 2, -1, BLOCK).transpose(0, 2, 1, 3).reshape(count // 2, -1)
     heads = np.ascontiguousarray(bias.astype(np.int32)).view(np.int8).reshape(count // 2, 8)
     tails = np.ascontiguousarray(scale.astype(np.float32)).view(np.int8).reshape(count // 2, 8)
     return np.concatenate([heads, blocks, tails], axis=1)
+
+
+def _by_vectors(conv: Conv) -> bool:
+    """Whether a tap is whole vectors."""
+    return conv.channels // conv.group % BLOCK == 0
 
 
 class _Columns:
@@ -62,26 +64,27 @@ class _Columns:
         raise NotImplementedError
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, no groups, an even number of outputs, int8 to int8."""
+        """One image, int8 to int8."""
         conv = Conv.of(node, graph)
-        shape = conv.group == 1 and conv.batch == 1 and conv.out_channels % 2 == 0 and self.fits(conv)
+        shape = conv.batch == 1 and self.fits(conv)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8 and conv.out_channels < SCATTER_REACH
-        return is_mve(target) and shape and int8 and Int8Epilogue.of(node, graph) is not None
+        return target.has_mve and shape and int8 and Int8Epilogue.of(node, graph) is not None
 
     def by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         direct = epilogue is not None and epilogue.rest is None
-        return direct and not self.pixelwise and shrinks_by_rows(conv, 4)
+        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, 4)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Four columns, and a patch or results that are not stored directly."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         padded = round_up(conv.depth, BLOCK)
-        direct = (epilogue is None or epilogue.rest is None) and conv.pixels % 4 == 0
-        gathered = 0 if self.pixelwise or conv.channels % BLOCK == 0 else padded
+        channels = conv.out_channels // conv.group
+        direct = (epilogue is None or epilogue.rest is None) and conv.pixels % 4 == 0 and channels % 2 == 0
+        gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
         row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
-        return 4 * padded + row + max(0 if direct else 4 * conv.out_channels, gathered)
+        return 4 * padded + row + max(0 if direct else 4 * round_up(channels, 2), gathered)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
@@ -94,25 +97,29 @@ class _Columns:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, and what gathers four pixels."""
         conv = Conv.of(node, graph)
-        gathering = conv.depth / 4 if conv.channels % BLOCK == 0 else conv.depth * 1.5
-        return math.ceil(conv.pixels / 4) * (conv.out_channels / 2 * dot_cost(conv.depth) + 4 * gathering + 20)
+        gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
+        pairs = math.ceil(conv.out_channels / conv.group / 2)
+        return conv.group * math.ceil(conv.pixels / 4) * (pairs * dot_cost(conv.depth) + 4 * gathering + 20)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
+        weights = np.concatenate([pack(*part) for part in zip(*(np.split(d, conv.group) for d in parts), strict=True)])
         body = template(
             self.template,
             conv=conv,
             padded=round_up(conv.depth, BLOCK),
             unroll=best_unroll(conv.depth),
+            by_vectors=_by_vectors(conv),
+            stream=weights.size // conv.group,
             epilogue=epilogue,
             by_rows=self.by_rows(node, graph),
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        weights = pack(filters, graph.constants[node.inputs[2]], epilogue.scale)
         return epilogue.kernel(node, graph, body, weights, HEADER, scratch="int8_t")
 
 
@@ -124,8 +131,8 @@ class Pointwise(_Columns):
     pixelwise = True
 
     def fits(self, conv: Conv) -> bool:
-        """1x1, stride 1, no padding."""
-        return conv.is_pointwise
+        """1x1, stride 1, no padding, no groups."""
+        return conv.is_pointwise and conv.group == 1
 
 
 class Patch(_Columns):
@@ -138,5 +145,5 @@ class Patch(_Columns):
     template = "conv2d/mve_patch.c.j2"
 
     def fits(self, conv: Conv) -> bool:
-        """Whole vectors a pixel, or rows of pixels side by side."""
-        return conv.channels % BLOCK == 0 or conv.dilation == (1, 1)
+        """More than one input of a group."""
+        return not conv.is_depthwise

@@ -5,7 +5,7 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
-from mtool.ops.conv2d.mve_columns import BLOCK, HEADER, is_mve
+from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import Kernel, Target, template
@@ -49,7 +49,7 @@ class Ring:
         lanes = conv.channels % BLOCK == 0 or pairs
         weights = graph.constants[node.inputs[1]]
         int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
-        return is_mve(target) and shape and plain and lanes and int8 and epilogue is not None and epilogue.rest is None
+        return target.has_mve and shape and plain and lanes and int8 and epilogue is not None and epilogue.rest is None
 
     def _pitch(self, conv: Conv) -> int:
         """Bytes of a row of the ring."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER, is_dsp, radix_pairs, round_up
+from mtool.ops.conv2d.dsp_columns import HEADER, radix_pairs, round_up
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
@@ -13,21 +13,20 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
     """Return the stream of mt_dsp_rows, uint32 [N/4, K + 8]; None: the pairs can't be proved exact.
 
     Args:
-        weights: int8 [N, K], K a multiple of 4; N is filled up to a multiple of 4.
+        weights: int8 [N, K]; both are filled up to multiples of 4.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
     """
-    count, depth = weights.shape
-    filled = round_up(count, 4)
-    more = filled - count
-    pairs = radix_pairs(np.pad(weights, ((0, more), (0, 0))), np.pad(bias, (0, more)))
+    count, depth = (round_up(size, 4) for size in weights.shape)
+    more = count - weights.shape[0]
+    pairs = radix_pairs(np.pad(weights, ((0, more), (0, depth - weights.shape[1]))), np.pad(bias, (0, more)))
     if pairs is None:
         return None
-    words = pairs[0].reshape(filled // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(filled // 4, depth)
+    words = pairs[0].reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
     tails = np.pad(scale.astype(np.float32), (0, more))
     tails[1::2] /= np.float32(256)
     return np.concatenate(
-        [pairs[1].reshape(filled // 4, 4), words, tails.view(np.uint32).reshape(filled // 4, 4)], axis=1
+        [pairs[1].reshape(count // 4, 4), words, tails.view(np.uint32).reshape(count // 4, 4)], axis=1
     )
 
 
@@ -42,9 +41,8 @@ class Rows:
     name = "dsp_rows"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A multiple of four inputs, int8 to int8, provable weights."""
-        whole = graph.types[node.inputs[0]].shape[1] % 4 == 0
-        return is_dsp(target) and whole and self._packed(node, graph) is not None
+        """int8 to int8, provable weights."""
+        return target.has_dsp and self._packed(node, graph) is not None
 
     def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
@@ -54,6 +52,11 @@ class Rows:
         return None if packed is None else (epilogue, packed)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What holds results aside, and a row of inputs that is not whole words."""
+        depth = graph.types[node.inputs[0]].shape[1]
+        return self._results(node, graph) + (round_up(depth, 4) if depth % 4 else 0)
+
+    def _results(self, node: Node, graph: Graph) -> int:
         """A row of results, if an epilogue follows; the last four, if they are not all wanted."""
         epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
         if epilogue is not None and epilogue.rest is not None:
@@ -67,6 +70,7 @@ class Rows:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
+        depth = round_up(depth, 4)
         groups = round_up(graph.types[node.outputs[0]].shape[1], 4) // 4
         return rows * groups * (4 * depth + 3 * depth / best_unroll(depth) + 42)
 
@@ -81,9 +85,11 @@ class Rows:
             rows=rows,
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
-            unroll=best_unroll(depth),
+            unroll=best_unroll(round_up(depth, 4)),
             epilogue=epilogue,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            filled=round_up(depth, 4),
+            results=self._results(node, graph),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
         return epilogue.kernel(node, graph, body, weights, HEADER, scratch)

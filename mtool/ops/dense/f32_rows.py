@@ -12,16 +12,16 @@ GROUP = 8  # outputs at a time
 
 
 def pack(weights: Array, bias: Array) -> Array:
-    """Return the stream of mt_f32_rows, float32 [N/8, 8 * K + 8]; N is filled up to a multiple of 8.
+    """Return the stream of mt_f32_rows, float32 [N/8, 8 * K + 8]; N is filled up to a multiple of 8, K of 4.
 
     Args:
         weights: float32 [N, K].
         bias: float32 [N].
     """
-    count, depth = weights.shape
+    count, depth = weights.shape[0], round_up(weights.shape[1], 4)
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
-    steps = np.pad(weights, ((0, more), (0, 0))).reshape(groups, GROUP, depth).transpose(0, 2, 1)
+    steps = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, GROUP, depth).transpose(0, 2, 1)
     return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, GROUP)], axis=1)
 
 
@@ -31,16 +31,20 @@ class Rows:
     name = "f32_rows"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A multiple of four inputs, float32."""
-        whole = graph.types[node.inputs[0]].shape[1] % 4 == 0
-        return has_tiles(target) and whole and FloatEpilogue.of(node, graph) is not None
+        """float32."""
+        return has_tiles(target) and FloatEpilogue.of(node, graph) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What holds results aside, and a row of inputs that is not whole groups of four."""
+        depth = graph.types[node.inputs[0]].shape[1]
+        return 4 * (self._results(node, graph) + (round_up(depth, 4) if depth % 4 else 0))
+
+    def _results(self, node: Node, graph: Graph) -> int:
         """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
         epilogue, outputs = FloatEpilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
         if epilogue is not None and epilogue.rest is not None:
-            return 4 * round_up(outputs, GROUP)
-        return 4 * GROUP if outputs % GROUP else 0
+            return round_up(outputs, GROUP)
+        return GROUP if outputs % GROUP else 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
@@ -64,7 +68,9 @@ class Rows:
             outputs=graph.types[node.outputs[0]].shape[1],
             function=epilogue.function("mt_f32_rows", target),
             epilogue=epilogue,
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            filled=round_up(depth, 4),
+            results=self._results(node, graph),
+            rest=lambda acc, offset, channel: epilogue.text(node, graph, acc, offset, channel),
         )
         weights = pack(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]])
         return epilogue.kernel(node, graph, body, weights, scratch=self.scratch_bytes(node, graph) > 0)

@@ -5,7 +5,7 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
-from mtool.ops.conv2d.mve_columns import BLOCK, HEADER, is_mve
+from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import Kernel, Target, residual_operands, template
 
@@ -13,17 +13,17 @@ GROUP = 8  # outputs at a time
 
 
 def pack(weights: Array, bias: Array, scale: Array) -> Array:
-    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * K]; N is filled up to a multiple of 8.
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * K]; N is filled up to a multiple of 8, K of 16.
 
     Args:
-        weights: int8 [N, K], K a multiple of 16.
+        weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
     """
-    count, depth = weights.shape
+    count, depth = weights.shape[0], round_up(weights.shape[1], BLOCK)
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
-    filled = np.pad(weights, ((0, more), (0, 0))).reshape(groups, GROUP, depth // BLOCK, BLOCK)
+    filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, GROUP, depth // BLOCK, BLOCK)
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
     tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
     return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
@@ -35,12 +35,16 @@ class Rows:
     name = "mve_rows"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Whole vectors of inputs, int8 to int8."""
-        whole = graph.types[node.inputs[0]].shape[1] % BLOCK == 0
+        """int8 to int8."""
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return is_mve(target) and whole and int8 and Int8Epilogue.of(node, graph) is not None
+        return target.has_mve and int8 and Int8Epilogue.of(node, graph) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What holds results aside, and a row of inputs that is not whole vectors."""
+        depth = graph.types[node.inputs[0]].shape[1]
+        return self._results(node, graph) + (round_up(depth, BLOCK) if depth % BLOCK else 0)
+
+    def _results(self, node: Node, graph: Graph) -> int:
         """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
         epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
         if epilogue is not None and epilogue.rest is not None:
@@ -55,7 +59,7 @@ class Rows:
         """19 instructions for 16 inputs and eight outputs, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
         groups = round_up(graph.types[node.outputs[0]].shape[1], GROUP) // GROUP
-        return rows * groups * (19 * depth / BLOCK + 30)
+        return rows * groups * (19 * round_up(depth, BLOCK) / BLOCK + 30)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -68,7 +72,9 @@ class Rows:
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
             epilogue=epilogue,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            filled=round_up(depth, BLOCK),
+            results=self._results(node, graph),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         weights = pack(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], epilogue.scale)
         scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
