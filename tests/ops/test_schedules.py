@@ -149,20 +149,51 @@ def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
 
 
+def pool(rng: np.random.Generator) -> Made:
+    """A maximum or an average of int8, clipped by padding or not, perhaps with an activation that becomes a table."""
+    kernel, stride = rng.integers(1, 5, 2).tolist(), rng.integers(1, 4, 2).tolist()
+    shape = (1, int(rng.choice([1, 3, 4, 8, 13, 16, 20])), *(int(rng.integers(k, 14)) for k in kernel))
+    pads = [int(rng.integers(0, k)) for k in kernel * 2]
+    kind = str(rng.choice(["MaxPool", "MaxPool", "AveragePool", "GlobalAveragePool"]))
+    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": pads}
+    if kind != "MaxPool":
+        attrs = {"kernel_shape": kernel, "strides": stride} if kind == "AveragePool" else {}
+    elif rng.random() < 0.3:
+        attrs["dilations"] = [
+            int(rng.integers(1, 3)) if n >= 2 * k else 1 for n, k in zip(shape[2:], kernel, strict=True)
+        ]
+    act = rng.random() < 0.3
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node(kind, ["xf"], ["c"], **attrs),
+        *([helper.make_node("Sigmoid", ["c"], ["a"])] if act else []),
+        helper.make_node(
+            "QuantizeLinear", ["a" if act else "c", "ys" if act or kind != "MaxPool" else "xs", "xz"], ["y"]
+        ),
+    ]
+    constants = {"xs": F(0.05), "xz": np.int8(rng.integers(-128, 128)), "ys": F(0.021)}
+    x = rng.integers(-128, 128, shape).astype(np.int8)
+    return model(nodes, {"x": (np.int8, shape)}, ["y"], constants), {"x": x}
+
+
 def cases_of(target: Target, prefix: str, count: int, monkeypatch: pytest.MonkeyPatch) -> list[Case]:
     """Random models until each schedule with a name of `prefix` has its cases, each computed by that schedule alone."""
     rng = np.random.default_rng(20)
     made: list[Case] = []
     found: Counter[str] = Counter()
-    wanted = {s.name for key in ("conv2d", "dense") for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)}
+    wanted = {
+        s.name for key in ("conv2d", "dense", "pool2d") for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)
+    }
     assert wanted
     for attempt in range(40 * count):
         if all(found[name] >= count for name in wanted):
             break
-        kind = ("pointwise", "patch", "depthwise", "dense")[attempt % 4]
+        kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % (4 if prefix == "f32" else 5)]
         make = real if prefix == "f32" else quantised
-        proto, feeds = dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
-        key = "dense" if kind == "dense" else "conv2d"
+        proto, feeds = (
+            pool(rng) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
+        )
+        key = {"dense": "dense", "pool": "pool2d"}.get(kind, "conv2d")
         kernel = ops.KERNELS[key]
         for schedule in kernel.schedules:
             if schedule.name not in wanted or found[schedule.name] >= count:

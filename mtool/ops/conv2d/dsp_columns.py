@@ -134,9 +134,12 @@ class Pointwise:
     name = "dsp_pointwise"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """1x1 of one image, int8 to int8, provable weights."""
+        """1x1 of one image, int8 to int8, provable weights, more than one input.
+
+        A pixel's last word may reach into the pixels behind it: of one channel they would have to be three.
+        """
         conv = Conv.of(node, graph)
-        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
+        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
     def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:

@@ -9,8 +9,9 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, call, const
 from mtool.ops import window
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering, moves_integers
-from mtool.ops.pool2d.schedules import SCHEDULES
-from mtool.ops.schedule import KernelOp
+from mtool.ops.pool2d import simd_window
+from mtool.ops.pool2d.schedules import SCHEDULES as PORTABLE
+from mtool.ops.schedule import KernelOp, Schedule
 
 KERNEL_TYPES = (DType.FLOAT32, DType.INT8, DType.UINT8)
 
@@ -24,6 +25,7 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
+SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, simd_window.Dsp(), simd_window.Mve())
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 
