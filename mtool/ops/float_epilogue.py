@@ -10,7 +10,13 @@ from mtool.ops.requantise import elementwise_names, is_elementwise, rest_text
 from mtool.ops.schedule import Argument, Kernel, Target
 
 SLOW_FMA = frozenset({"cortex-m4"})  # cores whose VFMA takes longer than VMUL and VADD: Arm DDI 0439B, table 7-1
+PRODUCTS = ("muladd", "fma")  # rounded before they are added, or not
 HEADER = "mt_f32.h"
+
+
+def best_product(target: Target) -> str:
+    """Return how the core adds products in fewer cycles."""
+    return "muladd" if target.cpu in SLOW_FMA else "fma"
 
 
 def has_tiles(target: Target) -> bool:
@@ -39,9 +45,9 @@ class FloatEpilogue:
             return cls(True, None)
         return cls(False, expr) if is_elementwise(expr, node, graph, DType.FLOAT32) else None
 
-    def function(self, stem: str, target: Target) -> str:
+    def function(self, stem: str, product: str) -> str:
         """Return the name of the runtime's function: mt_f32_columns_muladd_relu."""
-        return f"{stem}_{'muladd' if target.cpu in SLOW_FMA else 'fma'}{'_relu' if self.relu else ''}"
+        return f"{stem}_{product}{'_relu' if self.relu else ''}"
 
     def text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
         """Return the C of `rest` for the element at `offset`."""

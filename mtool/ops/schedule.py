@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,6 +98,36 @@ class Schedule(Protocol):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C."""
         ...
+
+    def knobs(self) -> Mapping[str, tuple[Any, ...]]:
+        """Return the fields that may be turned, and the values that each may have, its default first.
+
+        Every setting gives the same integers, and floats within their tolerance.
+        `dataclasses.replace(schedule, unroll=8)` turns one.
+        """
+        ...
+
+
+def knob(default: Any, *others: Any) -> Any:
+    """Declare a field of a schedule (a frozen dataclass) that may be turned."""
+    return field(default=default, metadata={"allowed": (default, *others)})
+
+
+class BaseSchedule:
+    """What most schedules have in common; each may say otherwise."""
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """None."""
+        return 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return residual_operands(node, graph)
+
+    def knobs(self) -> Mapping[str, tuple[Any, ...]]:
+        """Those that are declared."""
+        declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        return {one.name: one.metadata["allowed"] for one in declared if "allowed" in one.metadata}
 
 
 @dataclass(frozen=True, slots=True)

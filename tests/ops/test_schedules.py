@@ -176,17 +176,34 @@ def pool(rng: np.random.Generator) -> Made:
     return model(nodes, {"x": (np.int8, shape)}, ["y"], constants), {"x": x}
 
 
-def cases_of(target: Target, prefix: str, count: int, monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
+    """The schedules of each kernel whose names begin so, by name; or each with one of its knobs turned, every way."""
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for key in ("conv2d", "dense", "pool2d"):
+        chosen = [s for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)]
+        found[key] = [(s.name, s) for s in chosen]
+        if turned:
+            found[key] = [
+                (f"{s.name} {knob}={value}", replace(s, **{knob: value}))
+                for s in chosen
+                for knob, values in s.knobs().items()
+                for value in values[1:]
+            ]
+    return found
+
+
+def cases_of(
+    target: Target, prefix: str, count: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool = False
+) -> list[Case]:
     """Random models until each schedule with a name of `prefix` has its cases, each computed by that schedule alone."""
     rng = np.random.default_rng(20)
     made: list[Case] = []
     found: Counter[str] = Counter()
-    wanted = {
-        s.name for key in ("conv2d", "dense", "pool2d") for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)
-    }
+    schedules = schedules_of(prefix, turned=turned)
+    wanted = {label for of_kernel in schedules.values() for label, _ in of_kernel}
     assert wanted
-    for attempt in range(40 * count):
-        if all(found[name] >= count for name in wanted):
+    for attempt in range(max(400, 40 * count)):
+        if all(found[label] >= count for label in wanted):
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % (4 if prefix == "f32" else 5)]
         make = real if prefix == "f32" else quantised
@@ -195,16 +212,16 @@ def cases_of(target: Target, prefix: str, count: int, monkeypatch: pytest.Monkey
         )
         key = {"dense": "dense", "pool": "pool2d"}.get(kind, "conv2d")
         kernel = ops.KERNELS[key]
-        for schedule in kernel.schedules:
-            if schedule.name not in wanted or found[schedule.name] >= count:
+        for label, schedule in schedules[key]:
+            if found[label] >= count:
                 continue
             name = f"case{len(made)}"
             plan = planned(proto, target, name, key, (_Preferred(schedule), *kernel.schedules[:2]), monkeypatch)
             if any(step.schedule.name == schedule.name for step in plan.steps):
-                found[schedule.name] += 1
+                found[label] += 1
                 portable = planned(proto, target, f"{name}_c99", key, kernel.schedules[:1], monkeypatch)
                 made.append(Case(plan, portable, feeds, 2e-5 if prefix == "f32" else 0.0))
-    assert all(found[name] >= count for name in wanted), found
+    assert all(found[label] >= count for label in wanted), found
     return made
 
 
@@ -254,3 +271,26 @@ def test_schedules_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, board) == []
+
+
+@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[prefix for _, prefix in PLAIN])
+def test_every_setting_of_a_knob_in_plain_c(
+    target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, None) == []
+
+
+@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:3], ids=[case[1] for case in EMULATED[:3]])
+def test_every_setting_of_a_knob_in_the_emulator(
+    target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, board) == []
+
+
+def test_knobs_begin_with_the_default() -> None:
+    for kernel in ops.KERNELS.values():
+        for schedule in kernel.schedules:
+            for knob, values in schedule.knobs().items():
+                assert getattr(schedule, knob) == values[0] and len(set(values)) == len(values) > 1
+    (patch,) = (s for s in ops.KERNELS["conv2d"].schedules if s.name == "dsp_patch")
+    assert patch.knobs() == {"unroll": (0, 28, 16, 8)}

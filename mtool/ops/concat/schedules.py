@@ -3,10 +3,10 @@
 import math
 
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import Argument, Kernel, Target
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target
 
 
-class Copies:
+class Copies(BaseSchedule):
     """A memcpy for each input and each slice before the axis."""
 
     name = "c99_copies"
@@ -14,10 +14,6 @@ class Copies:
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Everything."""
         return True
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""

@@ -12,9 +12,9 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
-UNROLLS = (28, 16, 8)  # the loops that mt_dsp.h has
+UNROLLS = (28, 16, 8)  # steps of k an iteration: the loops that mt_dsp.h has
 HEADER = "mt_dsp.h"
 
 
@@ -125,7 +125,23 @@ def results_aside(conv: Conv, epilogue: Int8Epilogue | None) -> int:
     return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
 
 
-class Pointwise:
+@dataclass(frozen=True)
+class _Columns(BaseSchedule):
+    """What both schedules share.
+
+    unroll: steps of k an iteration; 0: those with the fewest instructions.
+    """
+
+    unroll: int = knob(0, *UNROLLS)
+
+    def _unroll(self, depth: int) -> int:
+        return self.unroll or best_unroll(depth)
+
+    def _padded(self, depth: int) -> int:
+        return round_up(depth, self._unroll(depth))
+
+
+class Pointwise(_Columns):
     """1x1: three pixels are widened to int16 and meet all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
@@ -148,7 +164,7 @@ class Pointwise:
             return None
         depth = Conv.of(node, graph).channels
         filters = weights.reshape(weights.shape[0], depth)
-        padded = round_up(depth, best_unroll(depth))
+        padded = self._padded(depth)
         packed = pack(filters, graph.constants[node.inputs[2]], epilogue.scale, padded)
         return None if packed is None else (epilogue, packed)
 
@@ -157,7 +173,7 @@ class Pointwise:
         conv = Conv.of(node, graph)
         copied = round_up(3 * conv.channels, 4) if conv.channels % 4 else 0
         aside = results_aside(conv, Int8Epilogue.of(node, graph))
-        return 6 * round_up(conv.channels, best_unroll(conv.channels)) + aside + copied
+        return 6 * self._padded(conv.channels) + aside + copied
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -169,7 +185,7 @@ class Pointwise:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, 57 for two channels of three pixels, 14 to widen four elements of three."""
         conv = Conv.of(node, graph)
-        tile = conv.out_channels / 2 * (dot_cost(conv.channels, best_unroll(conv.channels)) + 57)
+        tile = conv.out_channels / 2 * (dot_cost(conv.channels, self._unroll(conv.channels)) + 57)
         return math.ceil(conv.pixels / 3) * (tile + 14 * conv.channels / 4)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
@@ -177,7 +193,7 @@ class Pointwise:
         conv, packed = Conv.of(node, graph), self._packed(node, graph)
         assert packed is not None
         epilogue, weights = packed
-        unroll = best_unroll(conv.channels)
+        unroll = self._unroll(conv.channels)
         body = template(
             "conv2d/dsp_pointwise.c.j2",
             conv=conv,
@@ -191,7 +207,7 @@ class Pointwise:
         return epilogue.kernel(node, graph, body, weights, HEADER)
 
 
-class Patch:
+class Patch(_Columns):
     """k x k: the patches of three pixels are gathered into columns of int16, which meet all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
@@ -213,7 +229,7 @@ class Patch:
         order = np.asarray(Columns.of(conv).order)
         flat = weights.reshape(weights.shape[0], -1)
         filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
-        padded = round_up(order.size, best_unroll(order.size))
+        padded = self._padded(order.size)
         parts = (np.split(data, conv.group) for data in (filters, graph.constants[node.inputs[2]], epilogue.scale))
         streams = [pack(rows, bias, scale, padded) for rows, bias, scale in zip(*parts, strict=True)]
         whole = [stream for stream in streams if stream is not None]
@@ -230,7 +246,7 @@ class Patch:
         columns = Columns.of(conv)
         depth = len(columns.order)
         row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
-        return 6 * round_up(depth, best_unroll(depth)) + row + self._aside(conv, epilogue, columns)
+        return 6 * self._padded(depth) + row + self._aside(conv, epilogue, columns)
 
     def _by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
@@ -248,7 +264,7 @@ class Patch:
         columns = Columns.of(conv)
         depth = len(columns.order)
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        tile = pairs * (dot_cost(depth, best_unroll(depth)) + 57)
+        tile = pairs * (dot_cost(depth, self._unroll(depth)) + 57)
         gathering = 8 * depth / 4 + (12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0])
         return math.ceil(conv.pixels / 3) * tile + conv.pixels * conv.group * gathering
 
@@ -258,7 +274,7 @@ class Patch:
         assert packed is not None
         epilogue, weights = packed
         columns = Columns.of(conv)
-        unroll = best_unroll(len(columns.order))
+        unroll = self._unroll(len(columns.order))
         body = template(
             "conv2d/dsp_patch.c.j2",
             conv=conv,

@@ -9,7 +9,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import HEADER, round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
@@ -31,12 +31,13 @@ class Walk:
     transposed: bool
 
     @classmethod
-    def of(cls, conv: Conv) -> "Walk | None":
+    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
         """Choose the direction; None: neither is within the reach of the instructions."""
         (h, w), (oh, ow), c = conv.size, conv.out_size, conv.channels
         straight = cls(conv.size, conv.out_size, conv.pad, (w * c, c), (ow * c, c), conv.stride[0], False)
         turned = cls((w, h), (ow, oh), conv.pad[::-1], (c, w * c), (c, ow * c), conv.stride[0], True)
-        fitting = [walk for walk in (straight, turned) if walk._is_in_reach()]
+        named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
+        fitting = [walk for walk in named if walk._is_in_reach()]
         return min(fitting, key=lambda walk: walk.cost(), default=None)
 
     @property
@@ -66,14 +67,19 @@ class Walk:
         return 4 * self.pitch <= ROW_REACH and 2 * self.out_step[1] <= STEP_REACH
 
 
-class Plane:
+@dataclass(frozen=True)
+class Plane(BaseSchedule):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
     A channel has been read whole before any of it is written, and writes only its own places: the output may take the
     input's storage.
+
+    direction: of the inner loop, along rows ("straight") or columns ("turned"); "": that with fewer instructions.
     """
 
     name = "dsp_plane"
+
+    direction: str = knob("", "straight", "turned")
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""
@@ -82,7 +88,7 @@ class Plane:
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         fits = epilogue is not None and epilogue.rest is None and (epilogue.how.bounded or epilogue.is_plain)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv) is not None
+        return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv, self.direction) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane of int16."""
@@ -90,7 +96,7 @@ class Plane:
         return 2 * walk.pitch * walk.rows
 
     def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph))
+        walk = Walk.of(Conv.of(node, graph), self.direction)
         assert walk is not None
         return walk
 

@@ -10,7 +10,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import HEADER, round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 Pair = tuple[int, int]
 
@@ -34,7 +34,7 @@ class Walk:
     transposed: bool
 
     @classmethod
-    def of(cls, conv: Conv) -> "Walk | None":
+    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
         """Choose the direction with the fewer instructions; None: neither can be walked."""
         (_, w), (_, ow), c, n = conv.size, conv.out_size, conv.channels, conv.out_channels
         in_step, out_step = (w * c, c), (ow * n, n)
@@ -45,7 +45,8 @@ class Walk:
             _turned(conv.size), _turned(conv.out_size), _turned(conv.pad), _turned(conv.kernel), _turned(conv.stride),
             _turned(conv.dilation), _turned(in_step), _turned(out_step), True,
         )  # fmt: skip
-        possible = [walk for walk in (straight, turned) if walk.dilation[1] == 1 or walk.stride[1] == 1]
+        named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
+        possible = [walk for walk in named if walk.dilation[1] == 1 or walk.stride[1] == 1]
         return min(possible, key=lambda walk: walk.cost(1), default=None)
 
     @property
@@ -101,19 +102,24 @@ def _turned(pair: Pair) -> Pair:
     return pair[1], pair[0]
 
 
-class Taps:
+@dataclass(frozen=True)
+class Taps(BaseSchedule):
     """Depthwise: a channel is widened with its padding into a plane of int16, then pairs of taps meet four outputs.
 
     A channel has been read whole before any of it is written, and writes only its own places: the output may take the
     input's storage.
+
+    direction: of the inner loop, along rows ("straight") or columns ("turned"); "": that with fewer instructions.
     """
 
     name = "dsp_taps"
 
+    direction: str = knob("", "straight", "turned")
+
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and Walk.of(conv) is not None
+        shape = conv.is_depthwise and conv.batch == 1 and Walk.of(conv, self.direction) is not None
         narrow = graph.constants[node.inputs[1]].dtype in (np.int8, np.int16)
         return target.has_dsp and shape and narrow and epilogue is not None and self._is_narrow(node, graph)
 
@@ -121,7 +127,7 @@ class Taps:
         return graph.types[node.outputs[0]].dtype.size == 1
 
     def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph))
+        walk = Walk.of(Conv.of(node, graph), self.direction)
         assert walk is not None
         return walk
 

@@ -1,6 +1,7 @@
 """Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels. See crt/include/mt_f32.h."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,8 +9,8 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.conv2d.schedules import Conv
-from mtool.ops.float_epilogue import SLOW_FMA, FloatEpilogue, has_tiles
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 
 def pack(weights: Array, bias: Array) -> Array:
@@ -27,13 +28,18 @@ def pack(weights: Array, bias: Array) -> Array:
     return np.concatenate([bias.reshape(count // 4, 4), steps], axis=1).astype(np.float32)
 
 
-class Columns:
+@dataclass(frozen=True)
+class Columns(BaseSchedule):
     """The patches of four pixels are gathered side by side and meet all channels, four at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
+
+    product: how products are summed; "": as the core does it faster.
     """
 
     name = "f32_columns"
+
+    product: str = knob("", *PRODUCTS)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image, no groups, no dilation of columns, float32."""
@@ -61,7 +67,7 @@ class Columns:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""
         conv = Conv.of(node, graph)
-        each = 2.2 if target.cpu in SLOW_FMA else 1.2
+        each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
         padded = math.ceil(conv.pixels / 4) * 4
         return padded * (round_up(conv.out_channels, 4) * (each * conv.depth + 3) + 3 * conv.depth)
 
@@ -74,7 +80,7 @@ class Columns:
             "conv2d/f32_columns.c.j2",
             conv=conv,
             depth=round_up(conv.depth, 4),
-            function=epilogue.function("mt_f32_columns", target),
+            function=epilogue.function("mt_f32_columns", self.product or best_product(target)),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),

@@ -1,6 +1,7 @@
 """Schedules of conv2d for Helium: four pixels by two channels, int8. See crt/include/mt_mve.h."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,36 +10,37 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up, shrinks_by_rows
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 HEADER = "mt_mve.h"
 BLOCK = 16  # bytes of a vector
+UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
 
 def best_unroll(depth: int) -> int:
     """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
     blocks = round_up(depth, BLOCK) // BLOCK
-    return next(unroll for unroll in (4, 3, 2, 1) if blocks % unroll == 0)
+    return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def dot_cost(depth: int) -> float:
+def dot_cost(padded: int, unroll: int) -> float:
     """Return instructions of 4 x 2 dot products with their results: 14 a block, 2 an iteration, 34 more."""
-    blocks = round_up(depth, BLOCK) / BLOCK
-    return blocks * (14 + 2 / best_unroll(depth)) + 34
+    return padded / BLOCK * (14 + 2 / unroll) + 34
 
 
-def pack(weights: Array, bias: Array, scale: Array) -> Array:
-    """Return the stream of mt_mve_columns, int8 [N/2, 16 + 2 * depth] with the depth filled up to whole vectors.
+def pack(weights: Array, bias: Array, scale: Array, padded: int) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/2, 16 + 2 * padded].
 
     Args:
-        weights: int8 [N, K]; N is filled up to an even number.
+        weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
+        padded: whole vectors.
     """
     wanted, depth = weights.shape
     count = round_up(wanted, 2)
-    filled = np.zeros((count, round_up(depth, BLOCK)), np.int8)
+    filled = np.zeros((count, padded), np.int8)
     filled[:wanted, :depth] = weights
     bias, scale = np.pad(bias, (0, count - wanted)), np.pad(scale, (0, count - wanted))
     blocks = filled.reshape(count // 2, 2, -1, BLOCK).transpose(0, 2, 1, 3).reshape(count // 2, -1)
@@ -52,12 +54,24 @@ def _by_vectors(conv: Conv) -> bool:
     return conv.channels // conv.group % BLOCK == 0
 
 
-class _Columns:
-    """What both schedules share."""
+@dataclass(frozen=True)
+class _Columns(BaseSchedule):
+    """What both schedules share.
+
+    unroll: blocks of k an iteration; 0: the most that divide the depth.
+    """
 
     name = ""
     template = ""
     pixelwise = False
+
+    unroll: int = knob(0, *UNROLLS)
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or best_unroll(conv.depth)
+
+    def _padded(self, conv: Conv) -> int:
+        return round_up(conv.depth, BLOCK * self._unroll(conv))
 
     def fits(self, conv: Conv) -> bool:
         """Whether the shape is one of this schedule's."""
@@ -79,7 +93,7 @@ class _Columns:
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Four columns, and a patch or results that are not stored directly."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        padded = round_up(conv.depth, BLOCK)
+        padded = self._padded(conv)
         channels = conv.out_channels // conv.group
         direct = (epilogue is None or epilogue.rest is None) and conv.pixels % 4 == 0 and channels % 2 == 0
         gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
@@ -99,7 +113,8 @@ class _Columns:
         conv = Conv.of(node, graph)
         gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
         pairs = math.ceil(conv.out_channels / conv.group / 2)
-        return conv.group * math.ceil(conv.pixels / 4) * (pairs * dot_cost(conv.depth) + 4 * gathering + 20)
+        tile = pairs * dot_cost(self._padded(conv), self._unroll(conv))
+        return conv.group * math.ceil(conv.pixels / 4) * (tile + 4 * gathering + 20)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -107,12 +122,13 @@ class _Columns:
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
-        weights = np.concatenate([pack(*part) for part in zip(*(np.split(d, conv.group) for d in parts), strict=True)])
+        groups = zip(*(np.split(data, conv.group) for data in parts), strict=True)
+        weights = np.concatenate([pack(rows, bias, scale, self._padded(conv)) for rows, bias, scale in groups])
         body = template(
             self.template,
             conv=conv,
-            padded=round_up(conv.depth, BLOCK),
-            unroll=best_unroll(conv.depth),
+            padded=self._padded(conv),
+            unroll=self._unroll(conv),
             by_vectors=_by_vectors(conv),
             stream=weights.size // conv.group,
             epilogue=epilogue,

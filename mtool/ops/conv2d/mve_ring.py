@@ -8,7 +8,7 @@ from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
 
 # Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
 LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
@@ -32,7 +32,7 @@ def pack(taps: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([weights, heads, tails], axis=1)
 
 
-class Ring:
+class Ring(BaseSchedule):
     """Depthwise 3x3: 16 channels at a time (or 8 of two pixels), each row of input is copied once into a ring of three.
 
     Rows are read before they are written: the output may take the input's storage.

@@ -11,7 +11,7 @@ from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.mve_ring import LANES
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
 
 
 def pack(taps: Array, bias: Array, scale: Array) -> Array:
@@ -31,7 +31,7 @@ def pack(taps: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([heads, weights, tails.view(np.int8)], axis=1)
 
 
-class Taps:
+class Taps(BaseSchedule):
     """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
 
     Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.

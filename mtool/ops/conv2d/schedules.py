@@ -8,7 +8,7 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
 from mtool.ops.ctext import element, needs_math, operand_arguments, operand_names
-from mtool.ops.schedule import Argument, Kernel, Schedule, Target, residual_operands, template
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Schedule, Target, residual_operands, template
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class EpilogueText:
         return Kernel(tuple(arguments), body, constants, needs_math(self.expr))
 
 
-class Patch:
+class Patch(BaseSchedule):
     """Gather the input patches of two pixels, then two pixels by two channels at a time.
 
     Works for every kernel, stride, dilation and group. A pixel's patch is `depth` elements of scratch.
@@ -152,7 +152,7 @@ class Patch:
         return epilogue.kernel(body, graph.constants[node.inputs[1]])
 
 
-class Plane:
+class Plane(BaseSchedule):
     """Depthwise: copy one channel with its padding into a contiguous plane, then slide over it.
 
     The copy makes the inner loops contiguous and lets the output take the input's storage.

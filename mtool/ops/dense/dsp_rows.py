@@ -1,23 +1,28 @@
 """Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp.h."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import HEADER, radix_pairs, round_up
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
+
+UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp.h has
 
 
-def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
+def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
     """Return the stream of mt_dsp_rows, uint32 [N/4, K + 8]; None: the pairs can't be proved exact.
 
     Args:
-        weights: int8 [N, K]; both are filled up to multiples of 4.
+        weights: int8 [N, K]; N is filled up to a multiple of 4, K to `depth`.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
+        depth: a multiple of 4.
     """
-    count, depth = (round_up(size, 4) for size in weights.shape)
+    count = round_up(weights.shape[0], 4)
     more = count - weights.shape[0]
     pairs = radix_pairs(np.pad(weights, ((0, more), (0, depth - weights.shape[1]))), np.pad(bias, (0, more)))
     if pairs is None:
@@ -32,13 +37,22 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array | None:
 
 def best_unroll(depth: int) -> int:
     """Return the largest unrolling of mt_dsp.h that divides the depth."""
-    return next(unroll for unroll in (16, 8, 4) if depth % unroll == 0)
+    return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 
-class Rows:
-    """Row by row of the input; four outputs share each widened word of it."""
+@dataclass(frozen=True)
+class Rows(BaseSchedule):
+    """Row by row of the input; four outputs share each widened word of it.
+
+    unroll: inputs an iteration; 0: the most that divide their number.
+    """
 
     name = "dsp_rows"
+
+    unroll: int = knob(0, *UNROLLS)
+
+    def _filled(self, depth: int) -> int:
+        return round_up(depth, self.unroll or 4)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8, provable weights."""
@@ -48,13 +62,15 @@ class Rows:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
-        packed = pack(weights, graph.constants[node.inputs[2]], epilogue.scale)
+        depth = self._filled(weights.shape[1])
+        packed = pack(weights, graph.constants[node.inputs[2]], epilogue.scale, depth)
         return None if packed is None else (epilogue, packed)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """What holds results aside, and a row of inputs that is not whole words."""
         depth = graph.types[node.inputs[0]].shape[1]
-        return self._results(node, graph) + (round_up(depth, 4) if depth % 4 else 0)
+        filled = self._filled(depth)
+        return self._results(node, graph) + (filled if filled > depth else 0)
 
     def _results(self, node: Node, graph: Graph) -> int:
         """A row of results, if an epilogue follows; the last four, if they are not all wanted."""
@@ -63,16 +79,12 @@ class Rows:
             return round_up(outputs, 4)
         return 4 if outputs % 4 else 0
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
-
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        depth = round_up(depth, 4)
+        depth = self._filled(depth)
         groups = round_up(graph.types[node.outputs[0]].shape[1], 4) // 4
-        return rows * groups * (4 * depth + 3 * depth / best_unroll(depth) + 42)
+        return rows * groups * (4 * depth + 3 * depth / (self.unroll or best_unroll(depth)) + 42)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -85,9 +97,9 @@ class Rows:
             rows=rows,
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
-            unroll=best_unroll(round_up(depth, 4)),
+            unroll=self.unroll or best_unroll(self._filled(depth)),
             epilogue=epilogue,
-            filled=round_up(depth, 4),
+            filled=self._filled(depth),
             results=self._results(node, graph),
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )

@@ -1,12 +1,14 @@
 """Schedule of dense for Cortex-M with a float32 FPU: eight outputs at a time. See crt/include/mt_f32.h."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
-from mtool.ops.float_epilogue import SLOW_FMA, FloatEpilogue, has_tiles
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 GROUP = 8  # outputs at a time
 
@@ -25,10 +27,16 @@ def pack(weights: Array, bias: Array) -> Array:
     return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, GROUP)], axis=1)
 
 
-class Rows:
-    """Row by row of the input; eight outputs share each input element."""
+@dataclass(frozen=True)
+class Rows(BaseSchedule):
+    """Row by row of the input; eight outputs share each input element.
+
+    product: how products are summed; "": as the core does it faster.
+    """
 
     name = "f32_rows"
+
+    product: str = knob("", *PRODUCTS)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """float32."""
@@ -46,15 +54,11 @@ class Rows:
             return round_up(outputs, GROUP)
         return GROUP if outputs % GROUP else 0
 
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
-
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output."""
         rows, depth = graph.types[node.inputs[0]].shape
         outputs = round_up(graph.types[node.outputs[0]].shape[1], GROUP)
-        return rows * outputs * (depth * (2.2 if target.cpu in SLOW_FMA else 1.2) + 2)
+        return rows * outputs * (depth * (2.2 if (self.product or best_product(target)) == "muladd" else 1.2) + 2)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -66,7 +70,7 @@ class Rows:
             rows=rows,
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
-            function=epilogue.function("mt_f32_rows", target),
+            function=epilogue.function("mt_f32_rows", self.product or best_product(target)),
             epilogue=epilogue,
             filled=round_up(depth, 4),
             results=self._results(node, graph),

@@ -7,7 +7,7 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Kernel, Target, residual_operands, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
 
 GROUP = 8  # outputs at a time
 
@@ -29,7 +29,7 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
 
 
-class Rows:
+class Rows(BaseSchedule):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve_rows"
@@ -50,10 +50,6 @@ class Rows:
         if epilogue is not None and epilogue.rest is not None:
             return round_up(outputs, GROUP)
         return GROUP if outputs % GROUP else 0
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """19 instructions for 16 inputs and eight outputs, 30 for eight outputs."""

@@ -2,10 +2,10 @@
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import EpilogueText, acc_type
-from mtool.ops.schedule import Kernel, Schedule, Target, residual_operands, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Schedule, Target, template
 
 
-class Rows:
+class Rows(BaseSchedule):
     """Row by row of the input; four outputs at a time share each input element."""
 
     name = "c99_rows"
@@ -13,14 +13,6 @@ class Rows:
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Everything."""
         return True
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.5 instructions a multiply-accumulate, 12 an output."""

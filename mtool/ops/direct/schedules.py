@@ -1,10 +1,10 @@
 """The schedule of kernels that are one C template."""
 
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import Argument, Kernel, Target, template
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target, template
 
 
-class Template:
+class Template(BaseSchedule):
     """The template as it is."""
 
     name = "c99_template"

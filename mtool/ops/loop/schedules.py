@@ -7,7 +7,7 @@ from mtool.ir.expr import Reduction
 from mtool.ir.scalar import FUNCTIONS, Text, literal
 from mtool.ir.types import DType
 from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
-from mtool.ops.schedule import Argument, Kernel, Target, identity_loads
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target, identity_loads
 
 INDENT = "    "
 NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
@@ -17,7 +17,7 @@ def _axis_name(number: int) -> str:
     return NAMES[number] if number < len(NAMES) else f"a{number}"
 
 
-class LoopNest:
+class LoopNest(BaseSchedule):
     """Axes in order, outermost first; a single flat loop where every operand has the output's shape."""
 
     name = "c99_loop"
@@ -25,10 +25,6 @@ class LoopNest:
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Every expression has this form."""
         return True
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Operands that are read only at the element that is written."""

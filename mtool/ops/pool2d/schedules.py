@@ -4,10 +4,10 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.scalar import literal
 from mtool.ops.conv2d.schedules import EpilogueText
 from mtool.ops.ctext import needs_math, operand_arguments
-from mtool.ops.schedule import Argument, Kernel, Schedule, Target, residual_operands, template
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Schedule, Target, template
 
 
-class Window:
+class Window(BaseSchedule):
     """One output at a time, over the part of its window that lies inside the input."""
 
     name = "c99_window"
@@ -15,14 +15,6 @@ class Window:
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Everything."""
         return True
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """5 instructions an input element of a window, 20 an output."""

@@ -3,12 +3,12 @@
 from mtool.ir import DType, Graph, Node
 from mtool.ops.conv2d.schedules import EpilogueText
 from mtool.ops.ctext import needs_math, operand_arguments
-from mtool.ops.schedule import Argument, Kernel, Target, residual_operands, template
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target, template
 
 MOST_COLUMNS = 255  # whose sum stays within 16 bits
 
 
-class _Window:
+class _Window(BaseSchedule):
     """One output pixel at a time, all of its channels, over the part of its window that lies inside the input."""
 
     name = ""
@@ -40,10 +40,6 @@ class _Window:
         """A pixel's maxima or sums, if an epilogue follows."""
         each = 1 if node.attrs["kind"] == "max" else 4
         return 0 if self._is_direct(node) else each * graph.types[node.inputs[0]].shape[3]
-
-    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """A residual operand that is not its input."""
-        return residual_operands(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """6 instructions a tap and 20 more for a vector of channels, 30 an output of an epilogue."""

@@ -3,10 +3,10 @@
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import EpilogueText
 from mtool.ops.ctext import needs_math, operand_arguments
-from mtool.ops.schedule import Argument, Kernel, Schedule, Target, template
+from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Schedule, Target, template
 
 
-class Rows:
+class Rows(BaseSchedule):
     """Row by row: the maximum, the sum of the exponentials, the quotients."""
 
     name = "c99_rows"
@@ -14,10 +14,6 @@ class Rows:
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Results of float32."""
         return not node.attrs.get("fixed")
-
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """None."""
-        return 0
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input: each element is read for the last time when its quotient is written."""
