@@ -149,31 +149,39 @@ def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
 
 
-def pool(rng: np.random.Generator) -> Made:
-    """A maximum or an average of int8, clipped by padding or not, perhaps with an activation that becomes a table."""
+def pool(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
+    """A maximum or an average, clipped by padding or not, perhaps with an activation: of int8 that is a table."""
     kernel, stride = rng.integers(1, 5, 2).tolist(), rng.integers(1, 4, 2).tolist()
     shape = (1, int(rng.choice([1, 3, 4, 8, 13, 16, 20])), *(int(rng.integers(k, 14)) for k in kernel))
-    pads = [int(rng.integers(0, k)) for k in kernel * 2]
     kind = str(rng.choice(["MaxPool", "MaxPool", "AveragePool", "GlobalAveragePool"]))
-    attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": pads}
-    if kind != "MaxPool":
-        attrs = {"kernel_shape": kernel, "strides": stride} if kind == "AveragePool" else {}
-    elif rng.random() < 0.3:
-        attrs["dilations"] = [
-            int(rng.integers(1, 3)) if n >= 2 * k else 1 for n, k in zip(shape[2:], kernel, strict=True)
-        ]
+    attrs: dict[str, Any] = {} if kind == "GlobalAveragePool" else {"kernel_shape": kernel, "strides": stride}
+    if kind == "MaxPool":
+        attrs["pads"] = [int(rng.integers(0, k)) for k in kernel * 2]
+        if rng.random() < 0.3:
+            wide = [n >= 2 * k for n, k in zip(shape[2:], kernel, strict=True)]
+            attrs["dilations"] = [int(rng.integers(1, 3)) if w else 1 for w in wide]
     act = rng.random() < 0.3
+    window = helper.make_node(kind, ["xf"], ["c"], **attrs)
+    activation = helper.make_node("Sigmoid" if act else "Identity", ["c"], ["a"])
+    if make is real:
+        feeds = {"xf": rng.normal(size=shape).astype(F)}
+        return model([window, replaced(activation, "y")], {"xf": (F, shape)}, ["y"]), feeds
+    scale = "ys" if act or kind != "MaxPool" else "xs"
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
-        helper.make_node(kind, ["xf"], ["c"], **attrs),
-        *([helper.make_node("Sigmoid", ["c"], ["a"])] if act else []),
-        helper.make_node(
-            "QuantizeLinear", ["a" if act else "c", "ys" if act or kind != "MaxPool" else "xs", "xz"], ["y"]
-        ),
+        window,
+        activation,
+        helper.make_node("QuantizeLinear", ["a", scale, "xz"], ["y"]),
     ]
     constants = {"xs": F(0.05), "xz": np.int8(rng.integers(-128, 128)), "ys": F(0.021)}
     x = rng.integers(-128, 128, shape).astype(np.int8)
     return model(nodes, {"x": (np.int8, shape)}, ["y"], constants), {"x": x}
+
+
+def replaced(node: Any, output: str) -> Any:
+    """A node with another output."""
+    node.output[0] = output
+    return node
 
 
 def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
@@ -205,10 +213,10 @@ def cases_of(
     for attempt in range(max(400, 40 * count)):
         if all(found[label] >= count for label in wanted):
             break
-        kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % (4 if prefix == "f32" else 5)]
+        kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % 5]
         make = real if prefix == "f32" else quantised
         proto, feeds = (
-            pool(rng) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
+            pool(rng, make) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
         )
         key = {"dense": "dense", "pool": "pool2d"}.get(kind, "conv2d")
         kernel = ops.KERNELS[key]

@@ -9,7 +9,7 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, call, const
 from mtool.ops import window
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering, moves_integers
-from mtool.ops.pool2d import simd_window
+from mtool.ops.pool2d import channels
 from mtool.ops.pool2d.schedules import SCHEDULES as PORTABLE
 from mtool.ops.schedule import KernelOp, Schedule
 
@@ -25,7 +25,7 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, simd_window.Dsp(), simd_window.Mve())
+SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, channels.Dsp(), channels.Mve(), channels.F32())
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 
