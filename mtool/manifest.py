@@ -53,11 +53,11 @@ class Source(Strict):
     """A tensor of the model, and the moves that make an operand of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left.
+    dimension that are left, "signed" what is taken off uint8 to make it int8.
     """
 
     tensor: str
-    moves: tuple[tuple[Literal["transpose", "reshape", "take"], tuple[int, ...]], ...]
+    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed"], tuple[int, ...]], ...]
 
 
 class Operand(Strict):

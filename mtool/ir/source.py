@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.ir.types import Array
 
-Move = tuple[Literal["transpose", "reshape", "take"], tuple[int, ...]]
+Move = tuple[Literal["transpose", "reshape", "take", "signed"], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Source:
     """A tensor of the model, by its name there, and the moves that make a value of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left.
+    dimension that are left, "signed" what is taken off uint8 to make it int8.
     """
 
     tensor: str
@@ -23,7 +23,7 @@ class Source:
 
     def then(self, move: Move) -> "Source":
         """Return the source of a value that is made by one more move."""
-        if self.moves and self.moves[-1][0] == move[0]:
+        if self.moves and self.moves[-1][0] == move[0] != "signed":
             before, (what, numbers) = self.moves[:-1], move
             last = self.moves[-1][1]
             if what == "reshape":
@@ -42,6 +42,8 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
             data = data.transpose(numbers)
         elif what == "reshape":
             data = data.reshape(numbers)
-        else:
+        elif what == "take":
             data = data[..., list(numbers)]
+        else:
+            data = (data.astype(np.int16) - numbers[0]).astype(np.int8)
     return np.ascontiguousarray(data)

@@ -25,6 +25,9 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}
     rewriter = Rewriter(graph)
     inner = {value: rewriter.value(f"{value}.signed", DType.INT8, graph.types[value].shape) for value in sorted(moved)}
+    for value, signed in inner.items():
+        if value in rewriter.sources:
+            rewriter.sources[signed] = rewriter.sources[value].then(("signed", (OFFSET,)))
     for value in graph.inputs:
         if value in moved:
             _requantise(rewriter, consumers[value][0], value, inner[value], inwards=True)

@@ -178,10 +178,8 @@ def _expected(operand: Operand, known: Sample) -> Array | None:
     """Return the reference's values for an operand, as it lies in memory; None: the model has no such tensor."""
     if operand.source is None or operand.source.tensor not in known:
         return None
-    array = known[operand.source.tensor]
-    if str(array.dtype) != operand.dtype:
-        return None
-    return moved(array, operand.source.moves).reshape(operand.shape)
+    array = moved(known[operand.source.tensor], operand.source.moves)
+    return array.reshape(operand.shape) if str(array.dtype) == operand.dtype else None
 
 
 @dataclass(slots=True)

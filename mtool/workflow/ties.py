@@ -53,6 +53,7 @@ class Ties:
         own = next((scale for _, output, scale in nodes if output == operand.source.tensor), None)
         if own is None:
             return None
+        placing = tuple(move for move in operand.source.moves if move[0] != "signed")
         steps = np.zeros(operand.shape)
         for tensor, _, scale in nodes:
             whole = known[operand.source.tensor].shape
@@ -61,9 +62,7 @@ class Ties:
             places = known[tensor].astype(np.float64) / scale
             off = np.abs(places - np.floor(places) - 0.5)
             tied = off <= _NOISE * np.maximum(1.0, np.abs(places))
-            steps += moved(tied.reshape(whole), operand.source.moves).reshape(operand.shape) * math.ceil(
-                scale / own - 1e-6
-            )
+            steps += moved(tied.reshape(whole), placing).reshape(operand.shape) * math.ceil(scale / own - 1e-6)
         return steps
 
 

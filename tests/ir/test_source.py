@@ -27,3 +27,9 @@ def test_moves_compose(moves: list[Move]) -> None:
         source = source.then(move)
         step_by_step = moved(step_by_step, (move,))
     np.testing.assert_array_equal(moved(DATA, source.moves), step_by_step)
+
+
+def test_uint8_becomes_int8() -> None:
+    data = np.array([0, 127, 128, 255], np.uint8)
+    signed = moved(data, Source("x").then(("signed", (128,))).moves)
+    assert signed.dtype == np.int8 and signed.tolist() == [-128, -1, 0, 127]
