@@ -9,6 +9,7 @@ from typing import Literal
 
 from mtool import codegen, frontend, passes
 from mtool.boards import Board
+from mtool.codegen import Conventions
 from mtool.filetree import FileTree
 from mtool.frontend import Rounding
 from mtool.frontend.onnx_file import file_hash
@@ -46,6 +47,7 @@ def compile_model(
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
     maxima: Mapping[str, int] | None = None,
+    conventions: Conventions | None = None,
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -59,6 +61,7 @@ def compile_model(
         rounding: of integers: "onnx", or for a TFLite model "tflite".
         maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
             each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
+        conventions: how the model and its operators are called; default: as typed C functions.
 
     Raises:
         UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
@@ -68,7 +71,7 @@ def compile_model(
     graph = frontend.load(path, dims, constants, rounding, maxima)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
-    files, manifest = codegen.generate(plan, path.name, file_hash(path))
+    files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest, seconds)

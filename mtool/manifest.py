@@ -13,6 +13,11 @@ from mtool.boards import Board
 from mtool.errors import UsageError
 
 FILE_NAME = "mtool.json"
+_BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+
+InterfaceApi = Literal["c", "packed", "step"]
+OperatorsApi = Literal["typed", "pointers", "values", "packed"]
+Executor = Literal["aot", "graph", "graph-host"]
 
 
 class Strict(BaseModel):
@@ -46,7 +51,7 @@ class Tensor(Strict):
     @property
     def stored(self) -> str:
         """The type that an element is stored as: an integer of 2 or 4 bits takes a byte."""
-        return {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}.get(self.dtype, self.dtype)
+        return _BYTE_WIDE.get(self.dtype, self.dtype)
 
 
 class Source(Strict):
@@ -76,6 +81,11 @@ class Operand(Strict):
     index: int
     offset: int
     source: Source | None = None
+
+    @property
+    def stored(self) -> str:
+        """The type that an element is stored as, as a Tensor's."""
+        return _BYTE_WIDE.get(self.dtype, self.dtype)
 
 
 class Operator(Strict):
@@ -107,7 +117,8 @@ class Project(Strict):
     """How the project folder is built and driven.
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
-    to its ELF (or host executable), relative to the project folder.
+    to its ELF (or host executable), relative to the project folder. `model` is the folder of the model's own files,
+    relative likewise.
     """
 
     template: str
@@ -117,6 +128,7 @@ class Project(Strict):
     build_hash: str
     options: dict[str, str]
     firmware: dict[str, str]
+    model: str = "model"
 
 
 class Manifest(Strict):
@@ -124,7 +136,9 @@ class Manifest(Strict):
 
     `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `symbols` maps roles ("run", "arena") to C symbols.
+    takes); `symbols` maps roles ("run", "arena") to C symbols. `interface_api`, `operators_api` and `executor` are
+    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
+    order, and the entry point. `graph` is the file with the graph's JSON, empty if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -143,6 +157,11 @@ class Manifest(Strict):
     constants: tuple[str, ...]
     symbols: dict[str, str]
     operators: tuple[Operator, ...]
+    interface_api: InterfaceApi = "c"
+    operators_api: OperatorsApi = "typed"
+    executor: Executor = "aot"
+    functions: tuple[str, ...] = ()
+    graph: str = ""
     project: Project | None = None
 
     def to_json(self) -> bytes:

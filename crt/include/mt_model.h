@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+struct mt_functions; /* mt_functions.h */
+
 struct mt_tensor {
     void *data;
     uint32_t bytes;
@@ -23,8 +25,15 @@ struct mt_model {
     int32_t (*run)(void);               /* one inference: reads the inputs, writes the outputs; 0 on success.
                                          * It may overwrite the inputs. */
     int32_t (*step)(uint16_t number);   /* the same in steps: runs one operator, from 0 in order */
+    const struct mt_functions *functions;   /* what a host can call by name; NULL: nothing */
 };
 
 extern const struct mt_model mt_model;
+
+/* Find `length` bytes, `offset` bytes from the start of an input, an output or the arena: the `index`-th of `kind`, as
+ * in mt_protocol.h. An empty piece may be nowhere: then *bytes stays as it is. MT_BAD_INDEX: there is no such tensor.
+ * MT_BAD_RANGE: it has not so many bytes. */
+int32_t mt_model_find(const struct mt_model *model, uint8_t kind, uint8_t index, uint32_t offset, uint32_t length,
+                      uint8_t **bytes);
 
 #endif

@@ -14,13 +14,15 @@
     X(MT_READ,     0x04, "read bytes from a tensor")                                   \
     X(MT_CALL,     0x05, "run the model once")                                         \
     X(MT_TIME,     0x06, "run the model or an operator several times, under the timer") \
-    X(MT_STACK,    0x07, "tell how much stack the last CALL or TIME used")             \
+    X(MT_STACK,    0x07, "tell how much stack the last CALL, TIME or INVOKE used")     \
     X(MT_RESET,    0x08, "leave the server")                                           \
     X(MT_PING,     0x09, "answer, to tell that the device is there")                   \
     X(MT_BYE,      0x0A, "end the session")                                            \
     X(MT_TIMER,    0x0B, "start or stop the timer")                                    \
+    X(MT_LOOKUP,   0x0C, "find a function by its name")                                \
+    X(MT_INVOKE,   0x0D, "call a function")                                            \
     X(MT_RESEND,   0xF0, "a frame was lost, or belongs to no session")                 \
-    X(MT_RUNNING,  0xF1, "an MT_CALL or MT_TIME has begun")                            \
+    X(MT_RUNNING,  0xF1, "an MT_CALL, MT_TIME or MT_INVOKE has begun")                 \
     X(MT_LOG,      0xF2, "text for a person")                                          \
     X(MT_FAULT,    0xF3, "the processor stopped at a fault; nothing more will come")
 /* clang-format on */

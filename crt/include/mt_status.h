@@ -23,7 +23,12 @@
     X(MT_IO,                12, "the platform could not read or write")                \
     X(MT_MODEL,             13, "the model failed")                                    \
     X(MT_STACK_OVERFLOW,    14, "the stack went over its end")                         \
-    X(MT_BUSY,              15, "another host has a session open")
+    X(MT_BUSY,              15, "another host has a session open")                     \
+    X(MT_UNKNOWN_FUNCTION,  16, "there is no function of that name")                   \
+    X(MT_BAD_COUNT,         17, "a function takes another number of arguments")        \
+    X(MT_BAD_TYPE,          18, "an argument is of another type")                      \
+    X(MT_BAD_SHAPE,         19, "a tensor has another shape")                          \
+    X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or of another model")
 /* clang-format on */
 
 enum {

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "mt_functions.h"
 #include "mt_model.h"
 
 /* In place of an operator's number: none of them, the model as a whole. */
@@ -30,6 +31,10 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
  * MT_TIMER_OVERFLOW and other statuses of the timer. */
 int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t count, uint8_t *stack_low,
                      struct mt_work *work);
+
+/* Call one of the model's functions, of which it has some, as mt_functions_invoke does. */
+int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,
+                       struct mt_work *work, struct mt_returned *returned);
 
 /* Return the operator that is running, or ran when a fault came; MT_NO_OPERATOR if that is not known. */
 uint16_t mt_work_operator(void);

@@ -3,23 +3,24 @@
 #include <string.h>
 
 #include "mt_bytes.h"
+#include "mt_functions.h"
 #include "mt_link.h"
 #include "mt_port.h"
 #include "mt_protocol.h"
 #include "mt_status.h"
 #include "mt_work.h"
 
-#define WORK_BYTES 12u /* the longest reply to CALL, TIME or TIMER, without its status */
+#define WORK_BYTES 13u /* the longest reply to CALL, TIME, TIMER or INVOKE, without its status */
 
 static struct {
     const struct mt_server_config *config;
     struct mt_link link;
     uint32_t nonce;                     /* the host's, which names the session */
     uint32_t host;                      /* the computer it is open with; 0: not known */
-    struct mt_work last;                /* what the last CALL or TIME found */
+    struct mt_work last;                /* what the last CALL, TIME or INVOKE found */
     uint16_t session;                   /* the lower half of `nonce`, in every frame */
     uint16_t expected;                  /* sequence number of the next frame to execute */
-    uint16_t work_sequence;             /* of the last CALL, TIME or TIMER */
+    uint16_t work_sequence;             /* of the last CALL, TIME, TIMER or INVOKE */
     uint8_t work[WORK_BYTES];           /* its reply */
     uint8_t work_count;
     uint8_t statuses[MT_WINDOW_FRAMES]; /* of the frames before `expected`, by sequence number */
@@ -115,28 +116,11 @@ static int32_t on_info(const struct mt_frame *request, uint8_t *reply, size_t *c
     return MT_OK;
 }
 
-/* Find the `length` bytes that the tensor's kind, its index and the offset at the start of a WRITE or READ name. */
+/* Find the `length` bytes that the start of a WRITE or READ names. */
 static int32_t find_bytes(const struct mt_frame *request, uint32_t length, uint8_t **bytes)
 {
-    const struct mt_model *const model = server.config->model;
-    const uint8_t kind = request->payload[0];
-    const uint8_t index = request->payload[1];
-    const uint32_t offset = mt_get_u32(request->payload + 2);
-    struct mt_tensor tensor = {model->arena, model->arena_bytes};
-    if (kind == MT_INPUTS && index < model->input_count) {
-        tensor = model->inputs[index];
-    } else if (kind == MT_OUTPUTS && index < model->output_count) {
-        tensor = model->outputs[index];
-    } else if (kind != MT_ARENA_BYTES || index != 0 || model->arena == NULL) {
-        return MT_BAD_INDEX;
-    }
-    if (offset > tensor.bytes || length > tensor.bytes - offset) {
-        return MT_BAD_RANGE;
-    }
-    if (length > 0) { /* an empty tensor may be nowhere */
-        *bytes = (uint8_t *)tensor.data + (size_t)offset;
-    }
-    return MT_OK;
+    const uint8_t *const payload = request->payload;
+    return mt_model_find(server.config->model, payload[0], payload[1], mt_get_u32(payload + 2), length, bytes);
 }
 
 static int32_t on_write(const struct mt_frame *request, uint8_t *reply, size_t *count)
@@ -254,6 +238,39 @@ static int32_t on_timer(const struct mt_frame *request, uint8_t *reply, size_t *
     return status;
 }
 
+static int32_t on_lookup(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    const struct mt_functions *const functions = server.config->model->functions;
+    uint16_t index = 0;
+    if (functions == NULL) {
+        return MT_NOT_SUPPORTED;
+    }
+    const int32_t status = functions->find(functions, request->payload, request->count, &index);
+    mt_put_u16(reply, index);
+    *count = 2;
+    return status;
+}
+
+static int32_t on_invoke(const struct mt_frame *request, uint8_t *reply, size_t *count)
+{
+    struct mt_returned returned;
+    if (server.config->model->functions == NULL) {
+        return MT_NOT_SUPPORTED;
+    }
+    int32_t status = begin_work(request);
+    if (status != MT_OK) {
+        return status;
+    }
+    status = mt_work_invoke(server.config->model, request->payload, request->count, server.config->stack_low,
+                            &server.last, &returned);
+    mt_put_u32(reply, (uint32_t)server.last.result);
+    reply[4] = (uint8_t)returned.type_code;
+    mt_put_u64(reply + 5, (uint64_t)returned.value.v_int64); /* a float: its bits */
+    *count = 13;
+    keep_work(reply, *count);
+    return status;
+}
+
 static int32_t on_stack(const struct mt_frame *request, uint8_t *reply, size_t *count)
 {
     (void)request;
@@ -311,6 +328,10 @@ static handler *handler_of(uint8_t type)
         return on_bye;
     case MT_TIMER:
         return on_timer;
+    case MT_LOOKUP:
+        return on_lookup;
+    case MT_INVOKE:
+        return on_invoke;
     default:
         return NULL;
     }
@@ -335,10 +356,12 @@ static int32_t repeat(const struct mt_frame *request, uint8_t *reply, size_t *co
     case MT_INFO:
     case MT_READ:
     case MT_STACK:
+    case MT_LOOKUP:
         return handler_of(request->type)(request, reply, count);
     case MT_CALL:
     case MT_TIME:
     case MT_TIMER:
+    case MT_INVOKE:
         if (request->sequence == server.work_sequence) {
             memcpy(reply, server.work, server.work_count);
             *count = server.work_count;

@@ -1,6 +1,7 @@
 /* A file of its own, so that no compiler merges these frames with the server's: the stack is measured from here. */
 #include "mt_work.h"
 
+#include "mt_bytes.h"
 #include "mt_port.h"
 #include "mt_stack.h"
 #include "mt_status.h"
@@ -69,6 +70,20 @@ int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t cou
         work->elapsed_ns = 0;
         work->where = number;
     }
+    return status;
+}
+
+int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, size_t count, uint8_t *stack_low,
+                       struct mt_work *work, struct mt_returned *returned)
+{
+    const volatile uint8_t top = 0;
+    begin(work, stack_low);
+    const uint16_t number = count < 2 ? MT_NO_OPERATOR : mt_get_u16(request);
+    running = number < model->operator_count ? number : MT_NO_OPERATOR; /* the operators are the first functions */
+    work->where = running;
+    const int32_t status = model->functions->invoke(model, request, count, &work->result, returned);
+    running = MT_NO_OPERATOR;
+    work->stack_bytes = mt_stack_used(stack_low, &top);
     return status;
 }
 

@@ -32,6 +32,9 @@ def bench(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -54,7 +57,9 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    chosen = parameters.options(io, dim, template, option, const, rounding, maxima)
+    chosen = parameters.options(
+        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+    )
     if layers:
         profile = workflow.bench_layers(
             model, board=board, repeat=repeat, folder=output_dir, options=chosen, port=port, probe=probe

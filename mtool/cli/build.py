@@ -15,13 +15,20 @@ def build(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
     compiled = workflow.compile(
-        model, board=board, options=parameters.options(io, dim, template, option, const, rounding, maxima)
+        model,
+        board=board,
+        options=parameters.options(
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+        ),
     )
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)

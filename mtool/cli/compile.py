@@ -21,11 +21,16 @@ def compile(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""
     compiled = workflow.compile(
-        model, board=board, options=parameters.options(io, dim, "", None, const, rounding, maxima)
+        model,
+        board=board,
+        options=parameters.options(io, dim, "", None, const, rounding, maxima, interface_api, operators_api, executor),
     )
     folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest

@@ -28,6 +28,9 @@ def flash(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
 ) -> None:
@@ -36,7 +39,9 @@ def flash(
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    options = parameters.options(io, dim, template, option, const, rounding, maxima)
+    options = parameters.options(
+        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+    )
     if dry_run:
         lines = workflow.flash_plan(
             model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options

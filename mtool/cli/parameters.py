@@ -8,8 +8,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.frontend import Rounding
+from mtool.manifest import Executor, InterfaceApi, OperatorsApi
 from mtool.plan import plan
 from mtool.workflow import Options
 from mtool.workflow.samples import Array
@@ -58,6 +60,24 @@ RoundingMode = Annotated[
     Rounding,
     typer.Option("--rounding", help="Of integers: ONNX's, or of a .tflite model that of TFLite's reference kernels."),
 ]
+Interface = Annotated[
+    InterfaceApi,
+    typer.Option(
+        "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
+    ),
+]
+Operators = Annotated[
+    OperatorsApi | None,
+    typer.Option(
+        "--operators-api",
+        help="How the operators are called: typed, or by wrappers; default: as the executor wants.",
+        show_default=False,
+    ),
+]
+ExecutorName = Annotated[
+    Executor,
+    typer.Option("--executor", help="What calls the operators: C, the graph executor on the device, or the host."),
+]
 TemplateName = Annotated[
     str,
     typer.Option(
@@ -102,11 +122,15 @@ def options(
     constants: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
     maxima: Sequence[str] | None = None,
+    interface_api: InterfaceApi = "c",
+    operators_api: OperatorsApi | None = None,
+    executor: Executor = "aot",
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
     Raises:
-        UsageError: a pair is not NAME=VALUE, or a size is not a positive number.
+        UsageError: a pair is not NAME=VALUE, a size is not a positive number, or the conventions do not go
+            together.
     """
     return Options(
         io=io,
@@ -116,6 +140,7 @@ def options(
         maxima=largest_sizes(maxima),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
+        conventions=conventions(interface_api, operators_api, executor),
     )
 
 

@@ -38,6 +38,9 @@ def run(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -51,7 +54,9 @@ def run(
         board=board,
         inputs=input,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding, maxima),
+        options=parameters.options(
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+        ),
         port=port,
         probe=probe,
         seed=seed,

@@ -52,6 +52,9 @@ def verify(
     const: parameters.Constants = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
+    interface_api: parameters.Interface = "c",
+    operators_api: parameters.Operators = None,
+    executor: parameters.ExecutorName = "aot",
     template: parameters.TemplateName = "",
     option: parameters.TemplateOptions = None,
     port: parameters.Port = "",
@@ -73,7 +76,9 @@ def verify(
         samples=samples,
         seed=seed,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding, maxima),
+        options=parameters.options(
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+        ),
         port=port,
         probe=probe,
     )

@@ -1,11 +1,14 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
-from mtool.ir import DType
+from mtool.codegen.tensor_types import type_name
+from mtool.ir import DType, Node
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
@@ -29,16 +32,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """C statements: the pointers that the operators share, and the call of each operator, in order.
+    """C statements: the pointers that the operators share, and the lines that call each operator, in order.
 
-    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`.
+    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. A call that can fail
+    returns the status from the function that it stands in.
     """
 
     pointers: tuple[str, ...]
-    operators: tuple[str, ...]
+    operators: tuple[tuple[str, ...], ...]
+
+    def uses(self, name: str) -> bool:
+        """Whether the calls read the structure `inputs` or `outputs`."""
+        return any(f"{name}->" in line for lines in self.operators for line in lines)
 
 
-def calls_of(plan: Plan, functions: Functions, interface: Interface) -> Calls:
+def calls_of(plan: Plan, functions: Functions, interface: Interface, conventions: Conventions) -> Calls:
     """Return the calls of all steps."""
     graph, model = plan.graph, plan.graph.name
     pointers: dict[str, str] = {}
@@ -58,8 +66,14 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface) -> Calls:
             declared[place] = names(value)
             made.append((declared[place], dtype.c, cast(model, dtype, place[1])))
         pointers[value] = declared[place]
-    operators = [_call(plan, number, call, pointers) for number, call in enumerate(functions.calls)]
-    used = set(re.findall(r"\w+", "\n".join(operators)))  # a function may have no use for an operand
+    operators = []
+    for number, call in enumerate(functions.calls):
+        operators.append(
+            (_typed(plan, number, call, pointers),)
+            if conventions.operators == "typed"
+            else _wrapped(plan, number, conventions.operators, pointers)
+        )
+    used = set(re.findall(r"\w+", "\n".join(line for lines in operators for line in lines)))  # some operands are not
     declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
     return Calls(tuple(declarations), tuple(operators))
 
@@ -68,6 +82,13 @@ def cast(model: str, dtype: DType, offset: int) -> str:
     """Return a C expression for a place in the arena, as a pointer to `dtype`."""
     place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
     return place if dtype.c == "uint8_t" else f"({dtype.c} *)(void *)({place})"
+
+
+def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what an operator reads and what it writes, each value once and without its constants."""
+    constants = plan.graph.constants
+    reads = tuple(value for value in dict.fromkeys(node.inputs) if value and value not in constants)
+    return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
 
 
 def place_of(plan: Plan, value: str) -> Place:
@@ -110,7 +131,14 @@ class _PointerNames:
         return f"act{self.count - 1}"
 
 
-def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
+def _typed(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> str:
+    node = plan.steps[number].node
+    text = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers))});"
+    return text if call.function.name == f"{plan.graph.name}_{node.name}" else f"{text} /* {node.name} */"
+
+
+def arguments_of(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> list[str]:
+    """Return the arguments of a step's function, in C, where `pointers` has the expression of each value."""
     node = plan.steps[number].node
     model = plan.graph.name
     arguments = []
@@ -129,5 +157,33 @@ def _call(plan: Plan, number: int, call: Call, pointers: dict[str, str]) -> str:
                 arguments.append(pointers[node.outputs[int(which)]])
                 continue
             arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
-    text = f"{call.function.name}({', '.join(arguments)});"
-    return text if call.function.name == f"{model}_{node.name}" else f"{text} /* {node.name} */"
+    return arguments
+
+
+def _wrapped(plan: Plan, number: int, form: str, pointers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
+    model, node = plan.graph.name, plan.steps[number].node
+    function = f"{model}_{node.name}_{form}"
+    values = [value for operands in operands_of(plan, node) for value in operands]
+    count = len(values)
+    if form == "pointers":
+        places = ", ".join(f"(void *){pointers[v]}" if "->" in pointers[v] else pointers[v] for v in values)
+        return ("{", f"    void *const arguments[] = {{{places}}};", f"    {function}(arguments);", "}")
+    if form == "values":
+        places = ", ".join(f"mt_pointer_value({pointers[value]})" for value in values)
+        codes = ", ".join(["MT_ARG_HANDLE"] * count)
+        declared = [f"union mt_value values[] = {{{places}}};", f"int32_t codes[] = {{{codes}}};"]
+        call = f"{function}(values, codes, {count}, 0, 0, 0)"
+    else:
+        types = [type_name(model, plan.graph.types[value]) for value in values]
+        tensors = [f"mt_tensor_of({pointers[value]}, &{name})" for value, name in zip(values, types, strict=True)]
+        declared = [
+            "DLTensor tensors[] = {",
+            *(f"    {tensor}," for tensor in tensors),
+            "};",
+            f"union mt_value values[{count}];",
+            f"int32_t codes[{count}];",
+        ]
+        call = f"mt_packed_call({function}, tensors, values, codes, {count})"
+    lines = [*declared, f"const int32_t status = {call};", "if (status != 0)", "    return status;"]
+    return ("{", *(f"    {line}" for line in lines), "}")

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 
 from mtool import __version__
 from mtool.codegen import weights
-from mtool.codegen.calls import Interface, calls_of, place_of
+from mtool.codegen.calls import Interface, calls_of, operands_of, place_of
+from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
+from mtool.codegen.graph import graph_header, graph_source
+from mtool.codegen.graph_json import graph_json
 from mtool.codegen.header import header
 from mtool.codegen.names import c_names
 from mtool.codegen.operators import operators_header
+from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
 from mtool.filetree import FileTree
@@ -16,8 +20,11 @@ from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
 
 
-def generate(plan: Plan, model_file: str, model_hash: str) -> tuple[FileTree, Manifest]:
-    """Return the model's files and its manifest; the same bytes for the same plan."""
+def generate(
+    plan: Plan, model_file: str, model_hash: str, conventions: Conventions | None = None
+) -> tuple[FileTree, Manifest]:
+    """Return the model's files and its manifest; the same bytes for the same plan and conventions."""
+    chosen = conventions or Conventions()
     graph = plan.graph
     model = graph.name
     functions = emit_functions(plan)
@@ -30,21 +37,29 @@ def generate(plan: Plan, model_file: str, model_hash: str) -> tuple[FileTree, Ma
         )
     ]
     interface = Interface(tuple(tensors[: len(graph.inputs)]), tuple(tensors[len(graph.inputs) :]))
-    calls = calls_of(plan, functions, interface)
+    calls = calls_of(plan, functions, interface, chosen)
     files = {
-        f"{model}.h": header(plan, interface, banner),
-        f"{model}.c": source(plan, functions, calls, interface, banner),
+        f"{model}.h": header(plan, interface, chosen, banner),
+        f"{model}.c": source(plan, functions, calls, interface, chosen, banner),
         f"{model}_operators.h": operators_header(banner, model, functions),
         f"{model}_weights.h": weights.weights_header(
             banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
         ),
         f"{model}_weights.c": weights.weights_source(banner, model, functions.constants),
-        f"{model}_rpc.c": descriptor(plan, calls, interface, banner, model_hash),
+        f"{model}_rpc.c": descriptor(plan, calls, interface, chosen, banner, model_hash),
     }
+    if chosen.forms:
+        files[f"{model}_packed.h"] = packed_header(plan, chosen, banner)
+        files[f"{model}_packed.c"] = packed_source(plan, functions, interface, chosen, banner)
+    if chosen.has_functions:
+        files[f"{model}.json"] = graph_json(plan)
+    if chosen.executor == "graph":
+        files[f"{model}_graph.h"] = graph_header(plan, banner)
+        files[f"{model}_graph.c"] = graph_source(plan, interface, chosen, banner, files[f"{model}.json"])
     if not plan.target.flash_is_apart:
         files = {name: _without_flash_qualifiers(text) for name, text in files.items()}
     tree = FileTree({name: text.encode() for name, text in files.items()})
-    return tree, _manifest(plan, functions, interface, model_file, model_hash)
+    return tree, _manifest(plan, functions, interface, chosen, model_file, model_hash)
 
 
 def _without_flash_qualifiers(text: str) -> str:
@@ -71,7 +86,14 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
     )
 
 
-def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file: str, model_hash: str) -> Manifest:
+def _manifest(
+    plan: Plan,
+    functions: Functions,
+    interface: Interface,
+    conventions: Conventions,
+    model_file: str,
+    model_hash: str,
+) -> Manifest:
     graph = plan.graph
     operators = tuple(
         Operator(
@@ -83,8 +105,8 @@ def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),
-            reads=_operands(plan, step.node.inputs),
-            writes=_operands(plan, step.node.outputs),
+            reads=_operands(plan, operands_of(plan, step.node)[0]),
+            writes=_operands(plan, operands_of(plan, step.node)[1]),
             constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.scratch[number] or 0,
             scratch_bytes=step.schedule.scratch_bytes(step.node, graph),
@@ -107,26 +129,30 @@ def _manifest(plan: Plan, functions: Functions, interface: Interface, model_file
         constants=tuple(functions.constants),
         symbols={"run": f"{graph.name}_run", "arena": f"{graph.name}_arena"},
         operators=operators,
+        interface_api=conventions.interface,
+        operators_api=conventions.operators,
+        executor=conventions.executor,
+        functions=function_names(plan, conventions),
+        graph=f"{graph.name}.json" if conventions.has_functions else "",
     )
 
 
 def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     graph = plan.graph
     found = []
-    for value in dict.fromkeys(filter(None, values)):
-        if value not in graph.constants:
-            kind, place, source = graph.types[value], place_of(plan, value), graph.sources.get(value)
-            operand = Operand(
-                value=value,
-                dtype=kind.dtype.label,
-                shape=kind.shape,
-                bytes=kind.bytes,
-                memory=place.memory,
-                index=place.index,
-                offset=place.offset,
-                source=Source(tensor=source.tensor, moves=source.moves) if source else None,
-            )
-            found.append(operand)
+    for value in values:
+        kind, place, source = graph.types[value], place_of(plan, value), graph.sources.get(value)
+        operand = Operand(
+            value=value,
+            dtype=kind.dtype.label,
+            shape=kind.shape,
+            bytes=kind.bytes,
+            memory=place.memory,
+            index=place.index,
+            offset=place.offset,
+            source=Source(tensor=source.tensor, moves=source.moves) if source else None,
+        )
+        found.append(operand)
     return tuple(found)
 
 

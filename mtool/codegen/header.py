@@ -1,17 +1,19 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.codegen.calls import Interface
+from mtool.codegen.conventions import Conventions
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-def header(plan: Plan, interface: Interface, banner: str) -> str:
+def header(plan: Plan, interface: Interface, conventions: Conventions, banner: str) -> str:
     """Return the header: sizes, shapes and scales as macros, the structs, the entry point."""
     model = plan.graph.name
     upper = model.upper()
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
+    lines += [f'#include "{model}_packed.h"', ""] if conventions.interface == "packed" else []
     lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]
@@ -27,16 +29,59 @@ def header(plan: Plan, interface: Interface, banner: str) -> str:
             f"extern const struct {model}_outputs {model}_arena_outputs;",
             "",
         ]
-        notes = [
-            "/* One inference. Pointers to other places than the arena's are copied from and to.",
-            " * Returns 0. Not re-entrant: there is one arena. */",
-        ]
-    else:
-        notes = ["/* One inference; leaves the inputs as they are. Returns 0. Not re-entrant: there is one arena. */"]
-    lines += notes
-    lines += [f"int32_t {model}_run(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs);", ""]
+    lines += [*_prototypes(plan, interface, conventions), ""]
     lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
     return "\n".join(lines)
+
+
+def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+    """Return the entry point's declarations, with what a caller has to know."""
+    model = plan.graph.name
+    structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
+    copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
+    once = "Not re-entrant: there is one arena."
+    if conventions.interface == "step":
+        return [
+            f"#define {model.upper()}_STEPS {len(plan.steps)}",
+            "",
+            "/* One inference, an operator a call, so that the rest of a program need not wait for all of it:",
+            " *",
+            f" *     {model}_begin(&inputs, &outputs);",
+            f" *     while (!{model}_done()) {{",
+            f" *         {model}_step();",
+            " *         ... what can't wait longer than one operator ...",
+            " *     }",
+            " *",
+            f" * {model}_begin starts an inference and forgets one that is under way; it returns 0. The structures",
+            f" * stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
+            f" * there is none left. {model}_done is 1 when all have run, and the outputs are there.",
+            f" * {once}",
+            *([f" * {copies} The inputs are copied at the beginning."] if copies else []),
+            " */",
+            f"int32_t {model}_begin{structures};",
+            f"int32_t {model}_step(void);",
+            f"int32_t {model}_done(void);",
+        ]
+    if conventions.interface == "packed":
+        tensors = (*interface.inputs, *interface.outputs)
+        described = ", ".join(f"{tensor.c_name} ({tensor.dtype}[{_shape(tensor)}])" for tensor in tensors)
+        return [
+            "/* One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
+            f" * {described}.",
+            *([f" * {copies}"] if copies else []),
+            " * Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor",
+            f" * or of another element type; MT_BAD_SHAPE, one has another shape. {once} */",
+            f"mt_packed {model}_run;",
+        ]
+    if plan.io == "arena":
+        notes = [f"/* One inference. {copies}", f" * Returns 0. {once} */"]
+    else:
+        notes = [f"/* One inference; leaves the inputs as they are. Returns 0. {once} */"]
+    return [*notes, f"int32_t {model}_run{structures};"]
+
+
+def _shape(tensor: Tensor) -> str:
+    return ",".join(map(str, tensor.shape))
 
 
 def _macros(upper: str, tensor: Tensor) -> list[str]:
@@ -54,8 +99,7 @@ def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
     const = "const " if kind == "inputs" and plan.io == "external" else ""
     lines = [f"struct {plan.graph.name}_{kind} {{"]
     for tensor in tensors:
-        shape = ",".join(map(str, tensor.shape))
-        note = f"{tensor.dtype}[{shape}]"
+        note = f"{tensor.dtype}[{_shape(tensor)}]"
         if tensor.count is not None:
             count = next(other.c_name for other in tensors if other.name == tensor.count)
             note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"

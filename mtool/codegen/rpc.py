@@ -1,19 +1,27 @@
 """`<model>_rpc.c`: the model as the runtime's RPC server sees it."""
 
-from mtool.codegen.calls import Calls, Interface
+from mtool.codegen.calls import Calls, Interface, operands_of
+from mtool.codegen.conventions import Conventions
+from mtool.codegen.packed import packed_call
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-def descriptor(plan: Plan, calls: Calls, interface: Interface, banner: str, model_hash: str) -> str:
+def descriptor(
+    plan: Plan, calls: Calls, interface: Interface, conventions: Conventions, banner: str, model_hash: str
+) -> str:
     """Return the definition of `mt_model`; with `--io external` it also has buffers for the tensors."""
     model = plan.graph.name
+    is_graph = conventions.executor == "graph"
+    parts = ["", *(["_graph"] if is_graph else []), "_operators", *(["_packed"] if conventions.forms else [])]
     lines = [
         banner,
+        *(['#include "mt_functions.h"'] if conventions.has_functions else []),
         '#include "mt_model.h"',
-        *(f'#include "{model}{part}.h"' for part in ("", "_operators", "_weights")),
+        *(['#include "mt_status.h"'] if is_graph else []),
+        *(f'#include "{model}{part}.h"' for part in [*parts, "_weights"]),
         "",
     ]
     if plan.io == "external":
@@ -28,16 +36,18 @@ def descriptor(plan: Plan, calls: Calls, interface: Interface, banner: str, mode
     lines += [
         "static int32_t run(void)",
         "{",
-        f"    return {model}_run(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
+        *_run(plan, interface, conventions),
         "}",
         "",
-        *_step(plan, calls),
+        *(_graph_step(plan) if is_graph else _step(plan, calls)),
         "",
     ]
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
         lines += [f"    {{{_place(plan, tensor)}, {tensor.bytes}}}," for tensor in tensors] or ["    {0, 0},"]
         lines += ["};"]
+    if conventions.has_functions:
+        lines += ["", *_functions(plan, interface)]
     lines += [
         "",
         "const struct mt_model mt_model = {",
@@ -52,22 +62,77 @@ def descriptor(plan: Plan, calls: Calls, interface: Interface, banner: str, mode
         f"    {plan.arena_bytes},",
         "    run,",
         "    step,",
+        f"    {'&functions' if conventions.has_functions else 0},",
         "};",
         "",
     ]
     return wrapped("\n".join(lines))
 
 
+def _run(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+    """Return the body of a function that runs the model through its entry point."""
+    model = plan.graph.name
+    inputs, outputs = f"{model}_{plan.io}_inputs", f"{model}_{plan.io}_outputs"
+    if conventions.interface == "packed":
+        return packed_call(plan, interface, f"{model}_run", f"{inputs}.", f"{outputs}.")
+    if conventions.interface == "step":
+        return [
+            f"    int32_t status = {model}_begin(&{inputs}, &{outputs});",
+            f"    while (status == 0 && !{model}_done())",
+            f"        status = {model}_step();",
+            "    return status;",
+        ]
+    return [f"    return {model}_run(&{inputs}, &{outputs});"]
+
+
+def _graph_step(plan: Plan) -> list[str]:
+    model = plan.graph.name
+    return [
+        "static int32_t step(uint16_t number)",
+        "{",
+        f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
+        f"    return status == MT_OK ? {model}_graph_step(number) : status;",
+        "}",
+    ]
+
+
+def _functions(plan: Plan, interface: Interface) -> list[str]:
+    """Return what the server needs to call the packed functions: the list, and room for the arguments of one call."""
+    model = plan.graph.name
+    types = plan.graph.types
+    calls = [[types[v].shape for operands in operands_of(plan, step.node) for v in operands] for step in plan.steps]
+    calls.append([tensor.shape for tensor in (*interface.inputs, *interface.outputs)])
+    arguments = max(map(len, calls))
+    dims = max(1, *(sum(map(len, shapes)) for shapes in calls))
+    return [
+        f"static DLTensor tensors[{arguments}];",
+        f"static union mt_value values[{arguments}];",
+        f"static int32_t codes[{arguments}];",
+        f"static int64_t dims[{dims}];",
+        "",
+        "static const struct mt_functions functions = {",
+        f"    {model}_functions,",
+        f"    {model.upper()}_FUNCTIONS,",
+        f"    {arguments},",
+        f"    {dims},",
+        *(
+            f"    {name},"
+            for name in ("tensors", "values", "codes", "dims", "mt_functions_find", "mt_functions_invoke")
+        ),
+        "};",
+    ]
+
+
 def _step(plan: Plan, calls: Calls) -> list[str]:
     model = plan.graph.name
     lines = ["static int32_t step(uint16_t number)", "{"]
     for kind in ("inputs", "outputs"):
-        if any(f"{kind}->" in call for call in calls.operators):
+        if calls.uses(kind):
             lines.append(f"    const struct {model}_{kind} *const {kind} = &{model}_external_{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
     lines += ["    switch (number) {"]
     for number, call in enumerate(calls.operators):
-        lines += [f"    case {number}:", f"        {call}", "        return 0;"]
+        lines += [f"    case {number}:", *(f"        {line}" for line in call), "        return 0;"]
     return [*lines, "    default:", "        return -1;", "    }", "}"]
 
 

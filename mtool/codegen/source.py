@@ -3,17 +3,20 @@
 import re
 
 from mtool.codegen.calls import Calls, Interface, cast
+from mtool.codegen.conventions import Conventions
+from mtool.codegen.entry import entry_point
 from mtool.codegen.functions import Function, Functions
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
-from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
 
 
-def source(plan: Plan, functions: Functions, calls: Calls, interface: Interface, banner: str) -> str:
-    """Return the C of the model."""
+def source(
+    plan: Plan, functions: Functions, calls: Calls, interface: Interface, conventions: Conventions, banner: str
+) -> str:
+    """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
     headers = {name for function in functions.functions for name in function.kernel.headers}
@@ -28,12 +31,15 @@ def source(plan: Plan, functions: Functions, calls: Calls, interface: Interface,
         "",
         *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)]),
         f'#include "{model}_operators.h"',
+        *([f'#include "{model}_packed.h"'] if conventions.forms and conventions.executor != "graph" else []),
         f'#include "{model}_weights.h"',
         "",
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface), _entry_point(plan, calls, interface)]
+    lines += [*body, *_places(plan, interface)]
+    if conventions.executor != "graph":
+        lines.append(entry_point(plan, calls, interface, conventions))
     return wrapped("\n".join(lines))
 
 
@@ -136,28 +142,3 @@ def _places(plan: Plan, interface: Interface) -> list[str]:
         lines += [f"    {cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
         lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines
-
-
-def _entry_point(plan: Plan, calls: Calls, interface: Interface) -> str:
-    model = plan.graph.name
-    lines = [f"int32_t {model}_run(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
-    if plan.io == "arena":
-        for tensor in interface.inputs:
-            lines += _copied(model, f"inputs->{tensor.c_name}", tensor, into_arena=True)
-    lines += [f"    {line}" for line in (*calls.pointers, "", *calls.operators, "")]
-    if plan.io == "arena":
-        for tensor in interface.outputs:
-            lines += _copied(model, f"outputs->{tensor.c_name}", tensor, into_arena=False)
-    unused = [kind for kind in ("inputs", "outputs") if not any(f"{kind}->" in line for line in lines)]
-    lines[2:2] = [f"    (void){kind};" for kind in unused]
-    return "\n".join([*lines, "    return 0;", "}", ""]).replace("\n    \n", "\n\n")
-
-
-def _copied(model: str, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
-    offset = tensor.arena_offset or 0
-    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
-    pair = (place, pointer) if into_arena else (pointer, place)
-    return [
-        f"    if ((const void *){pointer} != (const void *)({place}))",
-        f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});",
-    ]

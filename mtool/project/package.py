@@ -12,7 +12,8 @@ from mtool.manifest import FILE_NAME, Manifest
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
-_FOLDER = "project_templates/packages"
+_SHARED = "project_templates"
+_FOLDER = f"{_SHARED}/packages"
 
 # Where the sources and the headers go; what stands beside them is in `_FOLDER`.
 _PLACES: dict[str, tuple[str, str]] = {
@@ -38,11 +39,13 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
     if form == "c":
         return sources
     source_place, header_place = _PLACES[form]
-    names = [name for name in sources if name != FILE_NAME]
+    names = [name for name in sources if name not in (FILE_NAME, manifest.graph)]
     files = {f"{header_place if name.endswith('.h') else source_place}/{name}": sources[name] for name in names}
     if form == "mlf":
         files["metadata.json"] = (json.dumps(_mlf_metadata(manifest), indent=2) + "\n").encode()
         files[f"src/{manifest.model_file}"] = model
+        if manifest.graph:
+            files[f"executor-config/graph/{manifest.model}.graph"] = sources[manifest.graph]
         return FileTree(files)
     values = {
         "model": manifest.model,
@@ -56,7 +59,7 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
     root = resources.path(_FOLDER) / form
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(root),
+        loader=jinja2.FileSystemLoader([root, resources.path(_SHARED)]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -97,7 +100,7 @@ def _mlf_metadata(manifest: Manifest) -> dict[str, Any]:
         "export_datetime": "1970-01-01 00:00:00Z",
         "memory": {"functions": {"main": [main], "operator_functions": operators}},
         "target": [{"kind": "c", "tag": "", "keys": ["cpu"]}],
-        "executors": ["aot"],
+        "executors": ["graph" if manifest.executor == "graph" else "aot"],
         "style": "full-model",
         "external_dependencies": [],
     }

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder
 from mtool.manifest import FILE_NAME, Manifest, Project
 from mtool.project.template import Template, load
+
+_INCLUDE = re.compile(r'^#include "(\w+)\.h"', re.MULTILINE)
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ def render(
         build_hash=build_hash,
         options={name: _text(value) for name, value in values.items()},
         firmware=context["firmware"],
+        model=folders.model,
     )
     complete = FileTree(
         {
@@ -76,11 +80,28 @@ def _first_template(board: Board) -> str:
     return next(iter(board.templates))
 
 
+def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
+    """Return the sources of the runtime that a model itself needs: those whose header one of its files includes.
+
+    Args:
+        files: what codegen made. `<model>_rpc.c` does not count: where it is built, the whole runtime is.
+        runtime: the runtime's sources.
+    """
+    included = {
+        name
+        for path in files
+        if path.endswith(".c") and not path.endswith("_rpc.c")
+        for name in _INCLUDE.findall(files.text(path))
+    }
+    return sorted(path for path in runtime if Path(path).stem in included)
+
+
 def _context(
     manifest: Manifest, board: Board, options: Mapping[str, str | int | bool], model: FileTree, crt: FileTree
 ) -> dict[str, Any]:
     """Return what a template can use, below the name `cookiecutter`; docs/add-a-template.md lists it."""
     sources = [path for path in model if path.endswith((".c", ".S"))]
+    needed = runtime_sources(model, crt)
     return {
         "folder": "project",
         "model": manifest.model,
@@ -89,9 +110,9 @@ def _context(
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
         "sources": {
-            "model": [path for path in sources if not path.endswith("_rpc.c")],
+            "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
-            "crt": [path for path in crt if path.endswith(".c")],
+            "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },
     }
 

@@ -9,7 +9,7 @@ from mtool.errors import CommunicationError, DeviceError, MtoolError
 from mtool.rpc import protocol
 from mtool.rpc.fault import Fault, FaultKind, device_error
 from mtool.rpc.handshake import Expected, shake_hands
-from mtool.rpc.protocol import Hello, Info, Message, Reply, Request
+from mtool.rpc.protocol import Hello, Info, Message, Placed, Reply, Request
 from mtool.rpc.status import Status, describe
 from mtool.rpc.window import Window, data_frames
 from mtool.transport import Transport
@@ -158,6 +158,27 @@ class Client:
         """
         self._window.ping(timeout_s)
 
+    def lookup(self, name: str) -> int:
+        """Return the number of a function.
+
+        Raises:
+            DeviceError: the firmware has no functions, or none of that name.
+        """
+        return protocol.read_lookup(self._one(protocol.lookup(name)))
+
+    def invoke(self, index: int, arguments: Sequence[int | float | Placed], *, work_s: float) -> int | float | None:
+        """Call a function by its number and return what it returned besides its status, if anything.
+
+        Args:
+            index: what `lookup` returned.
+            arguments: numbers, and tensors that lie on the device already.
+            work_s: seconds that it may take.
+
+        Raises:
+            DeviceError: the function returned another status than MT_OK, or the device refused an argument.
+        """
+        return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
+
     def reset(self) -> None:
         """Let the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
@@ -193,6 +214,9 @@ class Client:
         if reply.status == Status.MT_OK:
             return
         request = reply.request.type.name.removeprefix("MT_")
+        if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
+            code = struct.unpack_from("<i", reply.payload)[0]
+            raise DeviceError(f"the function failed on the device with {describe(code)}")
         is_call = reply.request.type == Message.MT_CALL
         has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
         if has_failed and len(reply.payload) >= 6 and (is_call or reply.request.type == Message.MT_TIME):

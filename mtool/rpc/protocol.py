@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -25,6 +26,27 @@ _STACK_REPLY = struct.Struct("<I")
 _TIMER_REPLY = struct.Struct("<Q")
 _LEAST_PACKET_BYTES = 64
 _MOST_LIMIT_MS = (1 << 32) - 1
+
+_LOOKUP_REPLY = struct.Struct("<H")
+_INVOKE = struct.Struct("<HB")
+_INVOKE_REPLY = struct.Struct("<iB8s")
+_TENSOR = struct.Struct("<BBBIBBB")
+
+# Type codes of arguments and results, as in crt/include/mt_packed.h.
+ARG_INT = 0
+ARG_FLOAT = 2
+ARG_NULL = 4
+ARG_TENSOR = 7
+
+# DLPack's code and bits of an element; a 4-bit integer takes a byte.
+_ELEMENTS = {
+    **{f"{kind}{bits}": (code, bits) for kind, code in (("int", 0), ("uint", 1)) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    "int4": (0, 8),
+    "uint4": (1, 8),
+    "bfloat16": (4, 16),
+    "bool": (6, 8),
+}
 
 NO_OPERATOR = 0xFFFF
 """In place of an operator's number: the model as a whole, or not known."""
@@ -51,6 +73,8 @@ class Message(IntEnum):
     MT_PING = 0x09
     MT_BYE = 0x0A
     MT_TIMER = 0x0B
+    MT_LOOKUP = 0x0C
+    MT_INVOKE = 0x0D
     MT_RESEND = 0xF0
     MT_RUNNING = 0xF1
     MT_LOG = 0xF2
@@ -114,6 +138,20 @@ class Info:
     inputs: int
     outputs: int
     tensor_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor on the device: its type (NumPy's name), its shape, and its place.
+
+    That is `offset` bytes from the start of the `index`-th of INPUTS or OUTPUTS, or of the ARENA (index 0).
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    kind: int
+    index: int
+    offset: int
 
 
 def hello(nonce: int, *, take_over: bool, host: int) -> bytes:
@@ -214,6 +252,46 @@ def time(number: int, work_s: float, *, operator: int | None = None) -> Request:
 def timer(*, begin: bool) -> Request:
     """Start or stop the timer."""
     return Request(Message.MT_TIMER, bytes([0 if begin else 1]), reply_bytes=9)
+
+
+def lookup(name: str) -> Request:
+    """Find a function by its name."""
+    return Request(Message.MT_LOOKUP, name.encode(), reply_bytes=1 + _LOOKUP_REPLY.size)
+
+
+def read_lookup(payload: bytes) -> int:
+    """Read the reply to LOOKUP: the function's number.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    return int(_unpack(_LOOKUP_REPLY, payload, Message.MT_LOOKUP)[0])
+
+
+def invoke(index: int, arguments: Sequence[int | float | Placed], work_s: float) -> Request:
+    """Call the function of that number, which may take `work_s` seconds."""
+    parts = [_INVOKE.pack(index, len(arguments)), *map(_argument, arguments)]
+    return Request(Message.MT_INVOKE, b"".join(parts), reply_bytes=1 + _INVOKE_REPLY.size, work_s=work_s)
+
+
+def _argument(value: int | float | Placed) -> bytes:
+    if isinstance(value, Placed):
+        code, bits = _ELEMENTS[value.dtype]
+        dims = struct.pack(f"<{len(value.shape)}I", *value.shape)
+        return _TENSOR.pack(ARG_TENSOR, value.kind, value.index, value.offset, code, bits, len(value.shape)) + dims
+    return struct.pack("<Bd", ARG_FLOAT, value) if isinstance(value, float) else struct.pack("<Bq", ARG_INT, value)
+
+
+def read_invoke(payload: bytes) -> int | float | None:
+    """Read the reply to INVOKE: what the function returned besides its status, if anything.
+
+    Raises:
+        CommunicationError: it is too short.
+    """
+    _, code, value = _unpack(_INVOKE_REPLY, payload, Message.MT_INVOKE)
+    if code == ARG_FLOAT:
+        return float(struct.unpack("<d", value)[0])
+    return int(struct.unpack("<q", value)[0]) if code == ARG_INT else None
 
 
 def _unpack(layout: struct.Struct, payload: bytes, message: Message) -> tuple[Any, ...]:

@@ -22,6 +22,11 @@ class Status(IntEnum):
     MT_MODEL = 13
     MT_STACK_OVERFLOW = 14
     MT_BUSY = 15
+    MT_UNKNOWN_FUNCTION = 16
+    MT_BAD_COUNT = 17
+    MT_BAD_TYPE = 18
+    MT_BAD_SHAPE = 19
+    MT_BAD_GRAPH = 20
 
 
 MEANINGS = {
@@ -41,6 +46,11 @@ MEANINGS = {
     Status.MT_MODEL: "the model failed",
     Status.MT_STACK_OVERFLOW: "the stack went over its end",
     Status.MT_BUSY: "another host has a session open",
+    Status.MT_UNKNOWN_FUNCTION: "there is no function of that name",
+    Status.MT_BAD_COUNT: "a function takes another number of arguments",
+    Status.MT_BAD_TYPE: "an argument is of another type",
+    Status.MT_BAD_SHAPE: "a tensor has another shape",
+    Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
 }
 
 

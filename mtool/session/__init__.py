@@ -1,7 +1,8 @@
 """Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
 
 from mtool.session.device import Device, DeviceInfo
+from mtool.session.graph import GraphExecutor
 from mtool.session.opening import open, open_transport
 from mtool.session.timing import Timing
 
-__all__ = ["Device", "DeviceInfo", "Timing", "open", "open_transport"]
+__all__ = ["Device", "DeviceInfo", "GraphExecutor", "Timing", "open", "open_transport"]

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected
-from mtool.session import calibration, faults
+from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
+from mtool.session.graph import GraphExecutor
 from mtool.session.layers import Profile, profile
 from mtool.session.tensors import Array, from_bytes, to_bytes
 from mtool.session.timing import Timing
@@ -233,6 +234,41 @@ class Device:
                 f"the timer of {self.identity} counts {self.unit}, not time: there is nothing to calibrate"
             )
         return calibration.measure(self.client, seconds)
+
+    def graph_executor(self, folder: Path) -> GraphExecutor:
+        """Return the graph executor on this side, of the graph in the project's folder; its `run` is like this one's.
+
+        Raises:
+            UsageError: the project was built without a graph.
+        """
+        return GraphExecutor.read(self._client, self.manifest, folder, work_s=self._work_s)
+
+    def functions(self) -> tuple[str, ...]:
+        """Return the names that `call` takes: each operator in order, then the model; empty if it has none."""
+        return self.manifest.functions
+
+    def call(self, name: str, *arguments: ArrayLike, timeout_s: float | None = None) -> Array | tuple[Array, ...]:
+        """Call a function of the device by its name: the whole model, or one operator of it.
+
+        It takes what it reads and returns what it writes, in the model's order or, of an operator, that of `reads` and
+        `writes` in the manifest. They lie where the model keeps them in its arena: calling an operator overwrites
+        what stood there.
+
+        Args:
+            name: one of `functions`.
+            arguments: an array for each input, of its shape and type.
+            timeout_s: how long it may take; default: generously, as for `run`.
+
+        Returns:
+            The output, or a tuple of them if there are several.
+
+        Raises:
+            UsageError: there is no such function, or an argument is missing or has another shape or type.
+            DeviceError: the function failed on the device.
+            CommunicationError: the device stopped answering.
+        """
+        found = functions.find(self.manifest, name)
+        return functions.call(self._client, found, arguments, work_s=timeout_s or self._work_s)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""

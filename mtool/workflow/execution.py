@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from mtool import session
 from mtool.boards import Board
+from mtool.session import Device
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
 from mtool.workflow.samples import Array, Sample
@@ -71,7 +72,8 @@ def run(
     prepared = build_model(model, folder, kinds=ALL_KINDS)
     start = time.monotonic()
     with session.open(prepared.folder, port=port, probe=probe) as device:
-        outputs = [device.run(sample) for sample in drawn]
+        infer = executor_of(device, prepared.folder)
+        outputs = [infer(sample) for sample in drawn]
         cost = cost_of(prepared, device, drawn[-1])
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
     return Ran(prepared, tuple(drawn), tuple(outputs), cost)
@@ -80,7 +82,13 @@ def run(
 def run_samples(prepared: Prepared, inputs: Sequence[Sample], *, port: str = "", probe: str = "") -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
     with session.open(prepared.folder, port=port, probe=probe) as device:
-        return [device.run(sample) for sample in inputs]
+        infer = executor_of(device, prepared.folder)
+        return [infer(sample) for sample in inputs]
+
+
+def executor_of(device: Device, folder: Path) -> Callable[[Sample], Sample]:
+    """Return what runs an inference: the device by itself, or the graph executor on this side."""
+    return device.graph_executor(folder).run if device.manifest.executor == "graph-host" else device.run
 
 
 def _where(board: Board) -> str:

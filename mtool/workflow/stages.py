@@ -12,6 +12,7 @@ from mtool import boards, filetree, manifest, project, resources, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.build import Built
+from mtool.codegen import Conventions
 from mtool.compiler import compile_model
 from mtool.filetree import FileTree
 from mtool.frontend import Rounding
@@ -38,6 +39,7 @@ class Options:
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
+    conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     """
 
     io: Io = "arena"
@@ -47,6 +49,7 @@ class Options:
     maxima: Mapping[str, int] = field(default_factory=dict)
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
+    conventions: Conventions = field(default_factory=Conventions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,11 @@ class Model:
         )
 
     def sources(self) -> FileTree:
-        """Return what another build needs: the model's C, the headers of the runtime that it includes, `mtool.json`."""
+        """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
         files = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
         headers = filetree.from_folder(resources.path("crt") / "include")
+        runtime = filetree.from_folder(resources.path("crt") / "src")
+        files |= {name: runtime[name] for name in project.runtime_sources(self.files, runtime)}
         texts = list(files.values())
         while texts:
             for match in _INCLUDE.findall(texts.pop()):
@@ -121,6 +126,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         constants=chosen.constants,
         rounding=chosen.rounding,
         maxima=chosen.maxima,
+        conventions=chosen.conventions,
     )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))

@@ -19,6 +19,8 @@ static const struct {{ cookiecutter.model }}_{{ role }} {{ role }} = {
 {% set external = cookiecutter.manifest.io == "external" %}
 {% set inputs = "inputs" if external else name ~ "_arena_inputs" %}
 {% set outputs = "outputs" if external else name ~ "_arena_outputs" %}
+{% set described = cookiecutter.manifest %}
+{% set inference = name ~ "_run(&" ~ inputs ~ ", &" ~ outputs ~ ")" if described.interface_api == "c" else "infer()" %}
 {% if report is defined and report %}
 {% for tensor in cookiecutter.manifest.outputs %}
 {% set type = {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") %}
@@ -36,6 +38,10 @@ static void report_{{ tensor.c_name }}(void)
 {% endfor %}
 {% endif %}
 
+{% if inference == "infer()" %}
+{% include "shared/infer.c" %}
+
+{% endif %}
 int main(void)
 {
     /* Put the sensor's data into the inputs here:
@@ -45,7 +51,7 @@ int main(void)
 {% endfor %}
      */
 {% if report is defined and report %}
-    const int32_t status = {{ name }}_run(&{{ inputs }}, &{{ outputs }});
+    const int32_t status = {{ inference }};
     if (status != 0) {
         report("failed with status", status, 0);
         return 0;
@@ -55,6 +61,6 @@ int main(void)
 {% endfor %}
     return 0;
 {% else %}
-    return (int){{ name }}_run(&{{ inputs }}, &{{ outputs }});
+    return (int){{ inference }};
 {% endif %}
 }

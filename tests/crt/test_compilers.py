@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,17 @@ CORES = {
     "rv32imc": ["riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "--specs=picolibc.specs", "-Os"],
     "avr": ["avr-gcc", "-mmcu=atmega2560", "-Os"],
 }
+OPTIONAL = {"mt_functions": 2 * 1024, "mt_graph": 8 * 1024}  # bytes of flash at most
 MOST_FLASH_BYTES = 6 * 1024
 MOST_RAM_BYTES = 1024
 
 
-def compiled(core: str, folder: Path) -> tuple[int, int]:
-    """Compile the runtime; bytes of text and data, of data and bss."""
+def compiled(core: str, folder: Path, stems: Collection[str]) -> tuple[int, int]:
+    """Compile parts of the runtime; bytes of text and data, of data and bss."""
     compiler, *flags = CORES[core]
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    sources = [str(path) for path in firmware.SOURCES]
+    sources = [str(path) for path in firmware.SOURCES if path.stem in stems]
     subprocess.run([compiler, *firmware.STRICT, *flags, "-c", *sources], cwd=folder, check=True)
     size = shutil.which(compiler.replace("gcc", "size")) or "size"
     objects = sorted(str(path) for path in folder.glob("*.o"))
@@ -38,9 +40,17 @@ def compiled(core: str, folder: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("core", CORES)
 def test_the_server_compiles_and_is_small(core: str, tmp_path: Path) -> None:
-    flash_bytes, ram_bytes = compiled(core, tmp_path)
+    flash_bytes, ram_bytes = compiled(core, tmp_path, {path.stem for path in firmware.SOURCES} - set(OPTIONAL))
     assert 1000 < flash_bytes <= MOST_FLASH_BYTES
     assert 50 < ram_bytes <= MOST_RAM_BYTES
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(("part", "most_bytes"), OPTIONAL.items())
+def test_what_a_firmware_need_not_link_is_small_too(core: str, part: str, most_bytes: int, tmp_path: Path) -> None:
+    flash_bytes, ram_bytes = compiled(core, tmp_path, {part})
+    assert 300 < flash_bytes <= most_bytes
+    assert ram_bytes <= 300  # all memory is the model's; x86 relocates the names of element types
 
 
 @pytest.mark.parametrize("path", sorted((firmware.CRT / "include").glob("*.h")), ids=lambda path: path.name)

@@ -58,4 +58,5 @@ const struct mt_model mt_model = {
     252,
     run,
     step,
+    0,
 };

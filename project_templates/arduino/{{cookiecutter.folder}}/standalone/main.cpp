@@ -2,6 +2,8 @@
 {% set external = cookiecutter.manifest.io == "external" %}
 {% set inputs = "inputs" if external else name ~ "_arena_inputs" %}
 {% set outputs = "outputs" if external else name ~ "_arena_outputs" %}
+{% set described = cookiecutter.manifest %}
+{% set inference = name ~ "_run(&" ~ inputs ~ ", &" ~ outputs ~ ")" if described.interface_api == "c" else "infer()" %}
 /* Standalone sketch: runs the model again and again, and prints its outputs. */
 #include <Arduino.h>
 
@@ -36,6 +38,10 @@ template <typename T> static void print(const __FlashStringHelper *name, const T
     Serial.println((long)largest);
 }
 
+{% if inference == "infer()" %}
+{% include "shared/infer.c" %}
+
+{% endif %}
 void setup()
 {
     Serial.begin(BAUD);
@@ -49,7 +55,7 @@ void loop()
 
 {% endfor %}
      */
-    const int32_t status = {{ name }}_run(&{{ inputs }}, &{{ outputs }});
+    const int32_t status = {{ inference }};
     if (status != 0) {
         Serial.print(F("failed with status "));
         Serial.println((long)status);

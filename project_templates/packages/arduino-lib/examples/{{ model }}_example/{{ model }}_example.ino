@@ -1,3 +1,5 @@
+{% set name, inputs, outputs, described = model, "inputs", "outputs", manifest %}
+{% set inference = model ~ "_run(&inputs, &outputs)" if manifest.interface_api == "c" else "infer()" %}
 #include <{{ model }}.h>
 
 {% if manifest.io == "external" %}
@@ -13,6 +15,10 @@ static const {{ model }}_inputs &inputs = {{ model }}_arena_inputs;
 static const {{ model }}_outputs &outputs = {{ model }}_arena_outputs;
 {% endif %}
 
+{% if inference == "infer()" %}
+{% include "shared/infer.c" %}
+
+{% endif %}
 void setup()
 {
     Serial.begin(115200);
@@ -24,7 +30,7 @@ void loop()
 {% for tensor in manifest.inputs %}
     //   inputs.{{ tensor.c_name }}   {{ tensor.dtype }}[{{ tensor.shape | join(",") }}]
 {% endfor %}
-    Serial.println({{ model }}_run(&inputs, &outputs) == 0 ? F("ok") : F("failed"));
+    Serial.println({{ inference }} == 0 ? F("ok") : F("failed"));
 {% for tensor in manifest.outputs %}
     for (int32_t i = 0; i < {{ model | upper }}_{{ tensor.c_name | upper }}_COUNT; ++i) {
         Serial.println(outputs.{{ tensor.c_name }}[i] + 0);

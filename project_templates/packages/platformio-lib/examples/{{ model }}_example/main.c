@@ -11,11 +11,15 @@ static const struct {{ model }}_outputs outputs = {
 {%- for tensor in manifest.outputs %}{{ ", " if not loop.first }}{{ tensor.c_name }}{% endfor %}};
 {% endif %}
 
+{% set name, described, external = model, manifest, manifest.io == "external" %}
+{% set inputs = "inputs" if external else model ~ "_arena_inputs" %}
+{% set outputs = "outputs" if external else model ~ "_arena_outputs" %}
+{% set inference = model ~ "_run(&" ~ inputs ~ ", &" ~ outputs ~ ")" if manifest.interface_api == "c" else "infer()" %}
+{% if inference == "infer()" %}
+{% include "shared/infer.c" %}
+
+{% endif %}
 int main(void)
 {
-{% if manifest.io == "external" %}
-    return (int){{ model }}_run(&inputs, &outputs);
-{% else %}
-    return (int){{ model }}_run(&{{ model }}_arena_inputs, &{{ model }}_arena_outputs);
-{% endif %}
+    return (int){{ inference }};
 }

@@ -1,0 +1,129 @@
+/* Packed functions: one signature for all, that of TVM's TVMBackendPackedCFunc. The arguments are values with a type
+ * code each, tensors among them as pointers to DLTensor. Header only: a model that uses none of it links none of it. */
+#ifndef MT_PACKED_H
+#define MT_PACKED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mt_dlpack.h"
+#include "mt_status.h"
+
+/* TVMValue. */
+union mt_value {
+    int64_t v_int64;
+    double v_float64;
+    void *v_handle;
+    const char *v_str;
+};
+
+/* Type codes, with TVM's numbers (kDLInt, kDLFloat, kTVMOpaqueHandle, kTVMNullptr, kTVMDLTensorHandle). */
+enum { MT_ARG_INT = 0, MT_ARG_FLOAT = 2, MT_ARG_HANDLE = 3, MT_ARG_NULL = 4, MT_ARG_TENSOR = 7 };
+
+/* `count` arguments and as many type codes. A function that returns something writes *result and its type code to
+ * *result_code; one that does not leaves them alone. `resource` is the caller's. Returns MT_OK or another status. */
+typedef int32_t mt_packed(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
+                          int32_t *result_code, void *resource);
+
+/* What a tensor has to be: its element type by DLPack's code and bits, its shape. */
+struct mt_tensor_type {
+    const int64_t *shape;
+    uint8_t ndim;
+    uint8_t code;
+    uint8_t bits;
+};
+
+/* Return a tensor of that type at `data`. */
+static inline DLTensor mt_tensor_of(const void *data, const struct mt_tensor_type *type)
+{
+    DLTensor tensor;
+    tensor.data = (void *)data;
+    tensor.device.device_type = kDLCPU;
+    tensor.device.device_id = 0;
+    tensor.ndim = type->ndim;
+    tensor.dtype.code = type->code;
+    tensor.dtype.bits = type->bits;
+    tensor.dtype.lanes = 1;
+    tensor.shape = (int64_t *)type->shape;
+    tensor.strides = NULL;
+    tensor.byte_offset = 0;
+    return tensor;
+}
+
+/* Return a value that is a pointer to raw data. */
+static inline union mt_value mt_pointer_value(const void *data)
+{
+    union mt_value value;
+    value.v_handle = (void *)data;
+    return value;
+}
+
+/* MT_BAD_TYPE: another element type or device, or with gaps. MT_BAD_SHAPE: another shape. */
+static inline int32_t mt_packed_check_tensor(const DLTensor *tensor, const struct mt_tensor_type *type)
+{
+    int64_t stride = 1;
+    if (tensor == NULL || tensor->device.device_type != kDLCPU || tensor->dtype.code != type->code ||
+        tensor->dtype.bits != type->bits || tensor->dtype.lanes != 1) {
+        return MT_BAD_TYPE;
+    }
+    if (tensor->ndim != type->ndim) {
+        return MT_BAD_SHAPE;
+    }
+    for (int32_t i = type->ndim - 1; i >= 0; --i) {
+        if (tensor->shape[i] != type->shape[i]) {
+            return MT_BAD_SHAPE;
+        }
+        if (tensor->strides != NULL && tensor->strides[i] != stride && type->shape[i] > 1) {
+            return MT_BAD_TYPE;
+        }
+        stride *= type->shape[i];
+    }
+    return MT_OK;
+}
+
+/* Check that the arguments are tensors of these types. MT_BAD_COUNT: there are more or fewer. MT_BAD_TYPE: one is no
+ * tensor, or of another element type. MT_BAD_SHAPE: one has another shape. */
+static inline int32_t mt_packed_check(const union mt_value *arguments, const int32_t *type_codes, int32_t count,
+                                      const struct mt_tensor_type *const *types, int32_t expected)
+{
+    int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;
+    for (int32_t i = 0; i < expected && status == MT_OK; ++i) {
+        status = type_codes[i] == MT_ARG_TENSOR
+                     ? mt_packed_check_tensor((const DLTensor *)arguments[i].v_handle, types[i])
+                     : MT_BAD_TYPE;
+    }
+    return status;
+}
+
+/* The same for a function that takes pointers to raw data, whose types nobody can check. */
+static inline int32_t mt_packed_check_pointers(const int32_t *type_codes, int32_t count, int32_t expected)
+{
+    int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;
+    for (int32_t i = 0; i < expected && status == MT_OK; ++i) {
+        status = type_codes[i] == MT_ARG_HANDLE ? MT_OK : MT_BAD_TYPE;
+    }
+    return status;
+}
+
+/* Return the first element of an argument that is a tensor. */
+static inline void *mt_packed_data(const union mt_value *argument)
+{
+    const DLTensor *const tensor = (const DLTensor *)argument->v_handle;
+    return (uint8_t *)tensor->data + (size_t)tensor->byte_offset;
+}
+
+/* Call a function with tensors alone; `values` and `codes` are room for `count` of them. */
+static inline int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, union mt_value *values, int32_t *codes,
+                                     int32_t count)
+{
+    union mt_value result;
+    int32_t result_code = MT_ARG_NULL;
+    result.v_int64 = 0;
+    for (int32_t i = 0; i < count; ++i) {
+        values[i].v_handle = &tensors[i];
+        codes[i] = MT_ARG_TENSOR;
+    }
+    return function(values, codes, count, &result, &result_code, NULL);
+}
+
+#endif

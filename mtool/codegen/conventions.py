@@ -1,0 +1,59 @@
+"""The calling conventions of the AOT RFC, and what runs the operators; docs/executors.md describes them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mtool.errors import UsageError
+from mtool.manifest import Executor, InterfaceApi, OperatorsApi
+
+Form = Literal["pointers", "values", "packed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """How a model is called, and how it calls its operators.
+
+    Attributes:
+        interface: the entry point: a typed C function, a packed function, or one call an operator.
+        operators: how the entry point calls the operators: typed C functions; or wrappers of them that take an array
+            of pointers, values with pointers to the data, or values with pointers to DLTensors.
+        executor: "aot" calls them from C, "graph" lets the graph executor on the device do it, "graph-host" leaves the
+            firmware as with "aot" and lets the host call them one by one.
+    """
+
+    interface: InterfaceApi = "c"
+    operators: OperatorsApi = "typed"
+    executor: Executor = "aot"
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether the model has packed functions that can be called by name."""
+        return self.interface == "packed" or self.operators == "packed"
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The wrappers of operators that are needed."""
+        forms: list[Form] = [] if self.operators == "typed" else [self.operators]
+        return (*forms, "packed") if self.has_functions and "packed" not in forms else tuple(forms)
+
+
+def conventions(
+    interface: InterfaceApi = "c", operators: OperatorsApi | None = None, executor: Executor = "aot"
+) -> Conventions:
+    """Return the conventions that were asked for; operators are typed unless the executor wants them packed.
+
+    Raises:
+        UsageError: they do not go together.
+    """
+    if executor != "aot" and operators not in (None, "packed"):
+        raise UsageError(
+            f"--executor {executor} calls the operators as packed functions",
+            details=["expected  --operators-api packed", f"found     --operators-api {operators}"],
+            hint="leave --operators-api out",
+        )
+    if executor == "graph" and interface == "step":
+        raise UsageError(
+            "--interface-api step runs the operators from C, --executor graph from the graph's JSON",
+            hint="choose one of them",
+        )
+    return Conventions(interface, operators or ("typed" if executor == "aot" else "packed"), executor)

@@ -1,0 +1,99 @@
+"""The entry point of a model: one typed function, one packed function, or one call an operator."""
+
+from collections.abc import Sequence
+
+from mtool.codegen.calls import Calls, Interface
+from mtool.codegen.conventions import Conventions
+from mtool.codegen.packed import packed_entry_point
+from mtool.manifest import Tensor
+from mtool.plan import Plan
+
+
+def entry_point(plan: Plan, calls: Calls, interface: Interface, conventions: Conventions) -> str:
+    """Return the C of the entry point that calls the operators."""
+    if conventions.interface == "step":
+        return _in_steps(plan, calls, interface)
+    work = [f"    {line}" for line in (*calls.pointers, "", *(line for lines in calls.operators for line in lines), "")]
+    return whole(plan, interface, conventions, work)
+
+
+def whole(plan: Plan, interface: Interface, conventions: Conventions, work: Sequence[str]) -> str:
+    """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out."""
+    model = plan.graph.name
+    is_packed = conventions.interface == "packed"
+    name = "static int32_t run" if is_packed else f"int32_t {model}_run"
+    lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
+    lines += [*_copies_in(plan, interface), *work, *_copies_out(plan, interface)]
+    unused = [kind for kind in ("inputs", "outputs") if not any(_reads(line, kind) for line in lines[2:])]
+    lines[2:2] = [f"    (void){kind};" for kind in unused]
+    lines += ["    return 0;", "}", ""]
+    if is_packed:
+        lines += packed_entry_point(plan, interface, conventions)
+    return "\n".join(lines).replace("\n    \n", "\n\n")
+
+
+def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
+    """Return begin, step and done, and what they keep from one call to the next."""
+    model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
+    lines = [
+        "/* The inference that is under way. */",
+        "static struct {",
+        f"    const struct {model}_inputs *inputs;",
+        f"    const struct {model}_outputs *outputs;",
+        "    uint16_t next; /* operator to run */",
+        f"}} inference = {{0, 0, {steps}}};",
+        "",
+        f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
+        "{",
+        *_copies_in(plan, interface),
+        "    inference.inputs = inputs;",
+        "    inference.outputs = outputs;",
+        "    inference.next = 0;",
+        "    return 0;",
+        "}",
+        "",
+        f"int32_t {model}_step(void)",
+        "{",
+    ]
+    copies = _copies_out(plan, interface)
+    for kind in ("inputs", "outputs"):
+        if calls.uses(kind) or any(_reads(line, kind) for line in copies):
+            lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
+    lines += [f"    {pointer}" for pointer in calls.pointers]
+    lines += ["    switch (inference.next) {"]
+    for number, call in enumerate(calls.operators):
+        lines += [f"    case {number}:", *(f"        {line}" for line in call), "        break;"]
+    lines += ["    default:", "        return -1;", "    }", "    ++inference.next;"]
+    if copies:
+        lines += [f"    if (inference.next == {steps}) {{", *(f"    {line}" for line in copies), "    }"]
+    lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
+    return "\n".join([*lines, f"    return inference.next >= {steps};", "}", ""])
+
+
+def _reads(line: str, kind: str) -> bool:
+    return f"{kind}->" in line or f"({kind}, " in line or f", {kind})" in line
+
+
+def _copies_in(plan: Plan, interface: Interface) -> list[str]:
+    if plan.io != "arena":
+        return []
+    pairs = [(f"inputs->{tensor.c_name}", tensor) for tensor in interface.inputs]
+    return [line for pointer, tensor in pairs for line in _copied(plan, pointer, tensor, into_arena=True)]
+
+
+def _copies_out(plan: Plan, interface: Interface) -> list[str]:
+    if plan.io != "arena":
+        return []
+    pairs = [(f"outputs->{tensor.c_name}", tensor) for tensor in interface.outputs]
+    return [line for pointer, tensor in pairs for line in _copied(plan, pointer, tensor, into_arena=False)]
+
+
+def _copied(plan: Plan, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
+    model = plan.graph.name
+    offset = tensor.arena_offset or 0
+    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    pair = (place, pointer) if into_arena else (pointer, place)
+    return [
+        f"    if ((const void *){pointer} != (const void *)({place}))",
+        f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});",
+    ]

@@ -1,0 +1,186 @@
+"""`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
+
+from mtool.codegen import tensor_types
+from mtool.codegen.calls import Interface, arguments_of, operands_of
+from mtool.codegen.conventions import Conventions, Form
+from mtool.codegen.functions import Functions
+from mtool.codegen.tensor_types import type_name
+from mtool.codegen.wrap import wrapped
+from mtool.ir import DType, TensorType
+from mtool.manifest import Tensor
+from mtool.plan import Plan
+
+PARAMETERS = (
+    "union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result, int32_t *result_code, "
+    "void *resource"
+)
+UNUSED = ("(void)result;", "(void)result_code;", "(void)resource;")
+
+_NOTES: dict[Form, str] = {
+    "pointers": "The operators, each with an array of pointers: what it reads, what it writes.",
+    "values": "The operators as packed functions of pointers to the data of what they read and write.",
+    "packed": "The operators as packed functions of tensors: what they read, what they write.",
+}
+
+
+def tensor_type(tensor: Tensor) -> TensorType:
+    """Return the type of an input or output."""
+    return TensorType(DType.of(tensor.dtype), tensor.shape)
+
+
+def entry_name(plan: Plan, conventions: Conventions) -> str:
+    """Return the C name of the model as a packed function."""
+    return f"{plan.graph.name}_run" + ("" if conventions.interface == "packed" else "_packed")
+
+
+def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
+    """Return the declarations of all wrappers and, for those with tensors, of their types and the list of them."""
+    model = plan.graph.name
+    guard = f"{model.upper()}_PACKED_H"
+    includes = ["mt_packed.h", *(["mt_functions.h"] if conventions.has_functions else [])]
+    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", *(f'#include "{name}"' for name in sorted(includes))]
+    lines += ["", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    if conventions.has_functions:
+        lines += [*tensor_types.declarations(model, _kinds(plan)), ""]
+    for form in conventions.forms:
+        lines += [f"/* {_NOTES[form]} */"]
+        lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
+    if conventions.has_functions:
+        if conventions.interface != "packed":
+            lines += ["/* The same for the whole model: its inputs, its outputs. */"]
+            lines += [f"mt_packed {entry_name(plan, conventions)};", ""]
+        lines += [
+            "/* What can be called by name: the operators, in order, and the model. */",
+            f"#define {model.upper()}_FUNCTIONS {len(plan.steps) + 1}",
+            f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS];",
+            "",
+        ]
+    lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
+    return wrapped("\n".join(lines))
+
+
+def packed_source(plan: Plan, functions: Functions, interface: Interface, conventions: Conventions, banner: str) -> str:
+    """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
+    model = plan.graph.name
+    lines = [banner, f'#include "{model}_packed.h"', "", '#include "mt_status.h"']
+    lines += [f'#include "{model}{part}.h"' for part in ("", "_operators", "_weights")] + [""]
+    if conventions.has_functions:
+        lines += tensor_types.definitions(model, _kinds(plan))
+    for form in conventions.forms:
+        for number in range(len(plan.steps)):
+            lines += _wrapper(plan, functions, number, form)
+    if conventions.has_functions:
+        if conventions.interface != "packed":
+            lines += packed_entry_point(plan, interface, conventions)
+        lines += [f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS] = {{"]
+        lines += [f'    {{"{model}_{s.node.name}", {model}_{s.node.name}_packed}},' for s in plan.steps]
+        lines += [f'    {{"{model}_run", {entry_name(plan, conventions)}}},', "};", ""]
+    return wrapped("\n".join(lines))
+
+
+def function_names(plan: Plan, conventions: Conventions) -> tuple[str, ...]:
+    """Return what can be called by name, in the order of the list."""
+    model = plan.graph.name
+    names = (*(f"{model}_{step.node.name}" for step in plan.steps), f"{model}_run")
+    return names if conventions.has_functions else ()
+
+
+def packed_entry_point(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:
+    """Return the model as a packed function, on top of its C interface (or of `run`, its body)."""
+    model = plan.graph.name
+    tensors = (*interface.inputs, *interface.outputs)
+    structures = []
+    for kind, members, first in (
+        ("inputs", interface.inputs, 0),
+        ("outputs", interface.outputs, len(interface.inputs)),
+    ):
+        places = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
+        structures.append(f"    const struct {model}_{kind} {kind} = {{{places}}};")
+    if conventions.interface == "step":
+        run = [
+            f"    status = {model}_begin(&inputs, &outputs);",
+            f"    while (status == MT_OK && !{model}_done())",
+            f"        status = {model}_step();",
+            "    return status;",
+        ]
+    else:
+        run = [f"    return {'run' if conventions.interface == 'packed' else f'{model}_run'}(&inputs, &outputs);"]
+    names = ", ".join(f"&{type_name(model, tensor_type(tensor))}" for tensor in tensors)
+    check = f"mt_packed_check(arguments, type_codes, count, types, {len(tensors)})"
+    return [
+        f"int32_t {entry_name(plan, conventions)}({PARAMETERS})",
+        "{",
+        f"    static const struct mt_tensor_type *const types[] = {{{names}}};",
+        f"    {'' if conventions.interface == 'step' else 'const '}int32_t status = {check};",
+        *(f"    {line}" for line in UNUSED),
+        "    if (status != MT_OK)",
+        "        return status;",
+        *structures,
+        *run,
+        "}",
+        "",
+    ]
+
+
+def packed_call(plan: Plan, interface: Interface, function: str, inputs: str, outputs: str) -> list[str]:
+    """Return the body of a function that calls the model's packed entry point with tensors of two structures."""
+    model = plan.graph.name
+    pairs = [(inputs, tensor) for tensor in interface.inputs] + [(outputs, tensor) for tensor in interface.outputs]
+    return [
+        "    DLTensor tensors[] = {",
+        *(f"        mt_tensor_of({s}{t.c_name}, &{type_name(model, tensor_type(t))})," for s, t in pairs),
+        "    };",
+        f"    union mt_value values[{len(pairs)}];",
+        f"    int32_t codes[{len(pairs)}];",
+        f"    return mt_packed_call({function}, tensors, values, codes, {len(pairs)});",
+    ]
+
+
+def _kinds(plan: Plan) -> list[TensorType]:
+    """Return every tensor type that a wrapper checks, each once, in the order of the steps."""
+    graph = plan.graph
+    values = [*graph.inputs, *graph.outputs]
+    values += [value for step in plan.steps for operands in operands_of(plan, step.node) for value in operands]
+    return list(dict.fromkeys(graph.types[value] for value in values))
+
+
+def _declaration(plan: Plan, number: int, form: Form) -> str:
+    prototype = _prototype(plan, number, form)
+    return (
+        f"mt_packed {plan.graph.name}_{plan.steps[number].node.name}_{form};" if form != "pointers" else f"{prototype};"
+    )
+
+
+def _prototype(plan: Plan, number: int, form: Form) -> str:
+    name = f"{plan.graph.name}_{plan.steps[number].node.name}_{form}"
+    return f"void {name}(void *const *arguments)" if form == "pointers" else f"int32_t {name}({PARAMETERS})"
+
+
+def _wrapper(plan: Plan, functions: Functions, number: int, form: Form) -> list[str]:
+    model, node = plan.graph.name, plan.steps[number].node
+    reads, writes = operands_of(plan, node)
+    values = (*reads, *writes)
+    place = {
+        "pointers": "arguments[{}]",
+        "values": "arguments[{}].v_handle",
+        "packed": "mt_packed_data(&arguments[{}])",
+    }[form]
+    pointers = {value: place.format(position) for position, value in enumerate(values)}
+    call = functions.calls[number]
+    called = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers))});"
+    head = [_prototype(plan, number, form), "{"]
+    if form == "pointers":
+        unused = [] if "arguments[" in called else ["    (void)arguments;"]
+        return [*head, *unused, f"    {called}", "}", ""]
+    if form == "values":
+        unused = ["(void)arguments;"] * ("arguments[" not in called)
+        check = [f"const int32_t status = mt_packed_check_pointers(type_codes, count, {len(values)});"]
+    else:
+        unused = []
+        names = ", ".join(f"&{type_name(model, plan.graph.types[value])}" for value in values)
+        check = [
+            f"static const struct mt_tensor_type *const types[] = {{{names}}};",
+            f"const int32_t status = mt_packed_check(arguments, type_codes, count, types, {len(values)});",
+        ]
+    body = [*check, *unused, *UNUSED, "if (status == MT_OK)", f"    {called}", "return status;"]
+    return [*head, *(f"    {line}" for line in body), "}", ""]

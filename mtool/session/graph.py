@@ -1,0 +1,156 @@
+"""The graph executor on the host: reads the graph's JSON and calls the operators on the device one by one.
+
+The tensors stay on the device. docs/executors.md describes the JSON, mtool/codegen/graph_json.py writes it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mtool.errors import UsageError
+from mtool.manifest import Manifest
+from mtool.rpc import Client, protocol
+from mtool.rpc.protocol import Placed
+from mtool.session.tensors import Array, from_bytes, to_bytes
+
+_NOTHING = "__nop"  # TVM's name for a reshape
+
+Number = Annotated[int, Field(ge=0)]
+Reference = tuple[Number, Number, Number]
+Numbers = tuple[Literal["list_int"], tuple[Number, ...]]
+
+
+class _Part(BaseModel):
+    """A part of the JSON; keys that this executor has no use for are left alone."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _NodeAttributes(_Part):
+    func_name: str
+    num_outputs: Number
+
+
+class _Node(_Part):
+    op: Literal["null", "tvm_op"]
+    name: str
+    inputs: tuple[Reference, ...]
+    attrs: _NodeAttributes | None = None
+
+
+class _Attributes(_Part):
+    dltype: tuple[Literal["list_str"], tuple[str, ...]]
+    shape: tuple[Literal["list_shape"], tuple[tuple[Number, ...], ...]]
+    storage_memory: Numbers
+    storage_place: Numbers
+
+
+class _Graph(_Part):
+    nodes: tuple[_Node, ...]
+    arg_nodes: tuple[Number, ...]
+    heads: tuple[Reference, ...]
+    node_row_ptr: tuple[Number, ...]
+    attrs: _Attributes
+
+    def placed(self, reference: Reference) -> Placed:
+        """Return the tensor that is a node's output, by [node, index, version]."""
+        node, index, _ = reference
+        number = self.node_row_ptr[node] + index
+        if number >= self.node_row_ptr[node + 1]:
+            raise IndexError(number)
+        memory, place = self.attrs.storage_memory[1][number], self.attrs.storage_place[1][number]
+        index, offset = (0, place) if memory == protocol.ARENA else (place, 0)
+        return Placed(self.attrs.dltype[1][number], self.attrs.shape[1][number], memory, index, offset)
+
+
+class GraphExecutor:
+    """A graph whose operators are functions of a device.
+
+    Args:
+        client: the session with the device.
+        manifest: of the project.
+        text: the graph's JSON.
+        work_s: seconds that an operator may take.
+
+    Raises:
+        UsageError: the JSON is malformed, or of another model.
+        DeviceError: the device has no such functions.
+    """
+
+    def __init__(self, client: Client, manifest: Manifest, text: str | bytes, *, work_s: float) -> None:
+        self._client = client
+        self._manifest = manifest
+        self._work_s = work_s
+        try:
+            graph = _Graph.model_validate_json(text)
+            self._inputs = [graph.placed((node, 0, 0)) for node in graph.arg_nodes]
+            self._outputs = [graph.placed(head) for head in graph.heads]
+            self._calls = list(self._read_calls(graph))
+        except (ValidationError, IndexError) as invalid:
+            details = [str(invalid)]
+            if isinstance(invalid, ValidationError):
+                details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+            raise UsageError(
+                f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
+            ) from None
+        expected = [tensor.shape for tensor in (*manifest.inputs, *manifest.outputs)]
+        found = [placed.shape for placed in (*self._inputs, *self._outputs)]
+        if expected != found:
+            raise UsageError(
+                f"the graph is not that of {manifest.model}",
+                details=[f"expected inputs and outputs of the shapes {expected}", f"found {found}"],
+            )
+
+    @classmethod
+    def read(cls, client: Client, manifest: Manifest, folder: Path, *, work_s: float) -> Self:
+        """Return the executor of a project folder's graph.
+
+        Raises:
+            UsageError: the project was built without one, or its JSON is malformed.
+        """
+        if not manifest.graph or manifest.project is None:
+            raise UsageError(
+                f"{folder} has no graph", details=["its operators are no packed functions"],
+                hint="build it with: --executor graph-host",
+            )  # fmt: skip
+        path = folder / manifest.project.model / manifest.graph
+        try:
+            text = path.read_bytes()
+        except OSError as missing:
+            raise UsageError(f"{path} can't be read", details=[str(missing)], hint="build it again") from None
+        return cls(client, manifest, text, work_s=work_s)
+
+    def run(self, inputs: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        """Write the inputs, call every operator, read the outputs.
+
+        Args:
+            inputs: an array for each input, of the model's own shape and type.
+
+        Raises:
+            UsageError: an input is missing or unknown, or has another shape or type.
+            DeviceError: an operator failed.
+            CommunicationError: the device stopped answering.
+        """
+        for placed, data in zip(self._inputs, to_bytes(self._manifest.inputs, inputs), strict=True):
+            self._client.write_at(placed.kind, placed.index, placed.offset, data)
+        for number, arguments in self._calls:
+            self._client.invoke(number, arguments, work_s=self._work_s)
+        outputs = self._manifest.outputs
+        pieces = [
+            self._client.read_at(placed.kind, placed.index, placed.offset, tensor.bytes)
+            for placed, tensor in zip(self._outputs, outputs, strict=True)
+        ]
+        return from_bytes(outputs, pieces)
+
+    def _read_calls(self, graph: _Graph) -> list[tuple[int, list[Placed]]]:
+        """Return each operator's function on the device, and what it is called with."""
+        calls = []
+        for number, node in enumerate(graph.nodes):
+            if node.attrs is not None and node.attrs.func_name != _NOTHING:
+                writes = [graph.placed((number, index, 0)) for index in range(node.attrs.num_outputs)]
+                arguments = [*map(graph.placed, node.inputs), *writes]
+                calls.append((self._client.lookup(node.attrs.func_name), arguments))
+        return calls
