@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test lint bench golden fuzz soak
+.PHONY: check test lint bench aot-table golden fuzz soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -16,6 +16,10 @@ lint:           ## format, style, types, layers
 bench:          ## every model on every emulated board, beside what others need: docs/benchmarks.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench.py
+
+aot-table:      ## what each calling convention costs: docs/aot-table.md
+	scripts/setup --dev
+	.venv/bin/python scripts/aot_table.py
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

@@ -9,6 +9,13 @@
 #include "mt_dlpack.h"
 #include "mt_status.h"
 
+/* Once in a file, not once in every wrapper. */
+#if defined(__GNUC__)
+#define MT_PACKED_ONCE static __attribute__((noinline, unused))
+#else
+#define MT_PACKED_ONCE static inline
+#endif
+
 /* TVMValue. */
 union mt_value {
     int64_t v_int64;
@@ -83,8 +90,8 @@ static inline int32_t mt_packed_check_tensor(const DLTensor *tensor, const struc
 
 /* Check that the arguments are tensors of these types. MT_BAD_COUNT: there are more or fewer. MT_BAD_TYPE: one is no
  * tensor, or of another element type. MT_BAD_SHAPE: one has another shape. */
-static inline int32_t mt_packed_check(const union mt_value *arguments, const int32_t *type_codes, int32_t count,
-                                      const struct mt_tensor_type *const *types, int32_t expected)
+MT_PACKED_ONCE int32_t mt_packed_check(const union mt_value *arguments, const int32_t *type_codes, int32_t count,
+                                       const struct mt_tensor_type *const *types, int32_t expected)
 {
     int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;
     for (int32_t i = 0; i < expected && status == MT_OK; ++i) {
@@ -96,7 +103,7 @@ static inline int32_t mt_packed_check(const union mt_value *arguments, const int
 }
 
 /* The same for a function that takes pointers to raw data, whose types nobody can check. */
-static inline int32_t mt_packed_check_pointers(const int32_t *type_codes, int32_t count, int32_t expected)
+MT_PACKED_ONCE int32_t mt_packed_check_pointers(const int32_t *type_codes, int32_t count, int32_t expected)
 {
     int32_t status = count == expected ? MT_OK : MT_BAD_COUNT;
     for (int32_t i = 0; i < expected && status == MT_OK; ++i) {
@@ -113,8 +120,8 @@ static inline void *mt_packed_data(const union mt_value *argument)
 }
 
 /* Call a function with tensors alone; `values` and `codes` are room for `count` of them. */
-static inline int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, union mt_value *values, int32_t *codes,
-                                     int32_t count)
+MT_PACKED_ONCE int32_t mt_packed_call(mt_packed *function, DLTensor *tensors, union mt_value *values, int32_t *codes,
+                                      int32_t count)
 {
     union mt_value result;
     int32_t result_code = MT_ARG_NULL;

@@ -40,15 +40,15 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         "static struct {",
         f"    const struct {model}_inputs *inputs;",
         f"    const struct {model}_outputs *outputs;",
-        "    uint16_t next; /* operator to run */",
-        f"}} inference = {{0, 0, {steps}}};",
+        "    uint16_t left; /* operators that have not run */",
+        "} inference;",
         "",
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         "{",
         *_copies_in(plan, interface),
         "    inference.inputs = inputs;",
         "    inference.outputs = outputs;",
-        "    inference.next = 0;",
+        f"    inference.left = {steps};",
         "    return 0;",
         "}",
         "",
@@ -60,14 +60,14 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         if calls.uses(kind) or any(_reads(line, kind) for line in copies):
             lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
-    lines += ["    switch (inference.next) {"]
+    lines += [f"    switch ({steps} - inference.left) {{"]
     for number, call in enumerate(calls.operators):
         lines += [f"    case {number}:", *(f"        {line}" for line in call), "        break;"]
-    lines += ["    default:", "        return -1;", "    }", "    ++inference.next;"]
+    lines += ["    default:", "        return -1;", "    }", "    --inference.left;"]
     if copies:
-        lines += [f"    if (inference.next == {steps}) {{", *(f"    {line}" for line in copies), "    }"]
+        lines += ["    if (inference.left == 0) {", *(f"    {line}" for line in copies), "    }"]
     lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
-    return "\n".join([*lines, f"    return inference.next >= {steps};", "}", ""])
+    return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
 
 
 def _reads(line: str, kind: str) -> bool:

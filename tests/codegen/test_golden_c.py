@@ -77,6 +77,31 @@ def test_generated_c_is_what_was_reviewed(target: object, folder: str) -> None:
         assert files.text(name) == (place / name).read_text(), f"{name} has changed: read the diff, then `make golden`"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "folder"),
+    [
+        (codegen.conventions("packed", "packed"), "small_packed"),
+        (codegen.conventions("c", "values"), "small_values"),
+        (codegen.conventions("step", "pointers"), "small_step"),
+        (codegen.conventions(executor="graph"), "small_graph"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_other_conventions_change_is_what_was_reviewed(chosen: codegen.Conventions, folder: str) -> None:
+    plan = compiled(small_model(), HOST, "small")  # type: ignore[arg-type]
+    plain, _ = codegen.generate(plan, "small.onnx", "ab" * 32)
+    files, _ = codegen.generate(plan, "small.onnx", "ab" * 32, chosen)
+    changed = {name: files.text(name) for name in files if name not in plain.files or plain[name] != files[name]}
+    place = GOLDEN / folder
+    if os.environ.get("MTOOL_UPDATE_GOLDEN"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in changed.items():
+            (place / name).write_text(text)
+    assert sorted(path.name for path in place.iterdir()) == sorted(changed)
+    for name, text in changed.items():
+        assert text == (place / name).read_text(), f"{name} has changed: read the diff, then `make golden`"
+
+
 def test_the_same_model_gives_the_same_bytes_in_another_process() -> None:
     script = (
         "import sys; sys.path[:0] = ['tests', 'tests/codegen']\n"

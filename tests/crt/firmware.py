@@ -14,6 +14,13 @@ SOURCES = sorted((CRT / "src").glob("*.c"))
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", f"-I{CRT / 'include'}"]
 SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
+# What of the runtime a test program needs; those that are not here need all of it.
+PARTS = {
+    "mt_test_framing.c": ("mt_cobs", "mt_crc32", "mt_link"),
+    "mt_test_graph.c": ("mt_graph",),
+    "mt_test_packed.c": (),
+}
+
 MODEL_HASH = "00112233445566778899aabbccddeeff" * 2
 BUILD_HASH = "feed" * 16
 HANG, LEAVE, GO_DEEP, LOG, FAIL = 123, 124, 125, 126, 127
@@ -29,7 +36,8 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     """Build the runtime with files of crt/tests, under the sanitizers; by default the server and its model."""
     names = sources or ("mt_test_main.c", "mt_test_model.c")
     target = Path(_folder().name) / f"firmware{abs(hash((names, defines)))}"
-    runtime = [path for path in SOURCES if not sources or path.stem in ("mt_cobs", "mt_crc32", "mt_link")]
+    parts = PARTS.get(names[0])
+    runtime = [path for path in SOURCES if parts is None or path.stem in parts]
     files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
     subprocess.run(["gcc", *STRICT, *SANITIZED, *(f"-D{name}" for name in defines), *files, "-o", target], check=True)
     return target

@@ -1,0 +1,192 @@
+"""Measure the table of TVM's AOT RFC, text, data, bss and stack by calling convention, and write docs/aot-table.md.
+
+    scripts/aot_table.py [--models DIR] [--board BOARD]
+
+The models are one of micro_speech's shape, which this script makes (its weights are drawn: they change no size), and
+KWS int8 from DIR (default: ../shared/models), or the example where that is not there.
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from onnx import TensorProto, helper, numpy_helper
+
+from mtool import session, workflow
+from mtool.build.size import STACK_SECTION
+from mtool.codegen import Conventions, conventions
+from mtool.workflow.samples import seeded
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "docs" / "aot-table.md"
+
+# The RFC's rows, and what TVM measured for micro_speech on a Cortex-M: text, data, bss, most stack.
+RFC = {
+    "packed": (41108, 672, 44, 664),
+    "no DLTensor": (40852, 672, 36, 216),
+    "+ no TVMValue": (40756, 672, 36, 144),
+    "+ unpacked": (40556, 672, 36, 48),
+}
+ROWS: dict[str, tuple[str, Conventions]] = {
+    "packed": ("--interface-api packed --operators-api packed", conventions("packed", "packed")),
+    "no DLTensor": ("--operators-api values", conventions("c", "values")),
+    "+ no TVMValue": ("--operators-api pointers", conventions("c", "pointers")),
+    "+ unpacked": ("(the default)", conventions()),
+    "step": ("--interface-api step", conventions("step")),
+    "graph": ("--executor graph", conventions("c", None, "graph")),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Bytes of the standalone image, the arena and the place for the stack apart, and of the deepest stack."""
+
+    text: int
+    data: int
+    bss: int
+    stack: int
+    arena: int
+
+
+def micro_speech() -> onnx.ModelProto:
+    """Return a model of micro_speech's shape: int8[1,49,40,1], a depthwise convolution, 4 classes."""
+    rng = np.random.default_rng(0)
+    constants: dict[str, np.ndarray] = {
+        "filter": rng.integers(-127, 128, (8, 1, 10, 8)).astype(np.int8),
+        "filter_zero": np.zeros(8, np.int8),
+        "filter_scale": np.full(8, 0.004, np.float32),
+        "conv_bias": rng.integers(-500, 500, 8).astype(np.int32),
+        "conv_bias_scale": np.full(8, 0.1 * 0.004, np.float32),
+        "conv_bias_zero": np.zeros(8, np.int32),
+        "matrix": rng.integers(-127, 128, (4000, 4)).astype(np.int8),
+        "matrix_zero": np.int8(0),
+        "matrix_scale": np.float32(0.002),
+        "shape": np.array([1, 4000], np.int64),
+    }
+    for name, scale, zero in (("x", 0.1, -128), ("c", 0.05, -128), ("d", 0.1, 0), ("y", 1 / 256, -128)):
+        constants |= {f"{name}_scale": np.float32(scale), f"{name}_zero": np.int8(zero)}
+
+    def dequantised(source: str, scale: str, zero: str, **attributes: int) -> onnx.NodeProto:
+        return helper.make_node("DequantizeLinear", [source, scale, zero], [f"{source}_f"], **attributes)
+
+    def requantised(source: str, name: str) -> list[onnx.NodeProto]:
+        quantised = helper.make_node("QuantizeLinear", [source, f"{name}_scale", f"{name}_zero"], [name])
+        return [quantised, dequantised(name, f"{name}_scale", f"{name}_zero")]
+
+    nodes = [
+        dequantised("x", "x_scale", "x_zero"),
+        helper.make_node("Transpose", ["x_f"], ["plane"], perm=[0, 3, 1, 2]),
+        dequantised("filter", "filter_scale", "filter_zero", axis=0),
+        dequantised("conv_bias", "conv_bias_scale", "conv_bias_zero", axis=0),
+        helper.make_node(
+            "Conv", ["plane", "filter_f", "conv_bias_f"], ["conv"], strides=[2, 2], pads=[4, 3, 5, 3], name="conv"
+        ),
+        helper.make_node("Relu", ["conv"], ["relu"], name="relu"),
+        *requantised("relu", "c"),
+        helper.make_node("Transpose", ["c_f"], ["pixels"], perm=[0, 2, 3, 1]),
+        helper.make_node("Reshape", ["pixels", "shape"], ["flat"]),
+        dequantised("matrix", "matrix_scale", "matrix_zero"),
+        helper.make_node("MatMul", ["flat", "matrix_f"], ["logits"], name="dense"),
+        *requantised("logits", "d"),
+        helper.make_node("Softmax", ["d_f"], ["classes"], name="softmax"),
+        helper.make_node("QuantizeLinear", ["classes", "y_scale", "y_zero"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "micro_speech",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 49, 40, 1])],
+        [helper.make_tensor_value_info("y", TensorProto.INT8, [1, 4])],
+        [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def measure(path: Path, board: str, chosen: Conventions) -> Row:
+    """Build a model with these conventions, run it, and return its row."""
+    with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
+        prepared = workflow.prepare(
+            path,
+            board=board,
+            folder=Path(folder) / "project",
+            options=workflow.Options(conventions=chosen),
+            kinds=workflow.ALL_KINDS,
+        )
+        with session.open(prepared.folder) as device:
+            (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+            device.run(inputs, in_steps=False)
+            stack = device.stack_bytes()
+        assert stack is not None, f"{board} does not measure its stack"
+        text, data, bss = sections(prepared.built.firmware["standalone"])
+    arena = prepared.manifest.arena_bytes
+    return Row(text, data, bss - arena, stack, arena)
+
+
+def sections(elf: Path) -> tuple[int, int, int]:
+    """Return text (all that is only read), data and bss, as `size` counts them, but for the place for the stack."""
+    sizes = [0, 0, 0]
+    with elf.open("rb") as file:
+        for section in ELFFile(file).iter_sections():
+            flags = section["sh_flags"]
+            if flags & SH_FLAGS.SHF_ALLOC and section.name != STACK_SECTION:
+                is_empty = section["sh_type"] == "SHT_NOBITS"
+                sizes[2 if is_empty else 1 if flags & SH_FLAGS.SHF_WRITE else 0] += section["sh_size"]
+    return sizes[0], sizes[1], sizes[2]
+
+
+def markdown(tables: dict[str, dict[str, Row]], board: str) -> str:
+    """Return the page."""
+    lines = [
+        "# What a calling convention costs",
+        "",
+        "The table of TVM's AOT RFC, for mtool: the standalone image of one model by how it is called and how it calls",
+        f"its operators ([executors.md](executors.md) has the options). Measured on `{board}`; `make aot-table` writes",
+        "this page. *text* is all of the image that is only read, weights included; *bss* leaves out the arena, which",
+        "is the same in all rows, and the place set aside for the stack. *stack* is the deepest stack of an inference,",
+        "by painting, with what the caller lays out for the call.",
+    ]
+    for title, rows in tables.items():
+        first = next(iter(rows.values()))
+        lines += ["", f"## {title}, arena {first.arena:,} B", ""]
+        lines += ["| row | options | text | data | bss | stack |", "|---|---|--:|--:|--:|--:|"]
+        for name, row in rows.items():
+            figures = " | ".join(f"{figure:,}" for figure in (row.text, row.data, row.bss, row.stack))
+            option = ROWS[name][0] if ROWS[name][0].startswith("(") else f"`{ROWS[name][0]}`"
+            lines.append(f"| {name} | {option} | {figures} |")
+    lines += ["", "## TVM's own, micro_speech on a Cortex-M, from the RFC", ""]
+    lines += ["| row | text | data | bss | stack |", "|---|--:|--:|--:|--:|"]
+    lines += [f"| {name} | {' | '.join(f'{figure:,}' for figure in figures)} |" for name, figures in RFC.items()]
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models", help="folder of the models")
+    parser.add_argument("--board", default="mps2_an386", help="an emulated board that measures its stack")
+    arguments = parser.parse_args()
+    logging.disable(logging.INFO)
+    with tempfile.TemporaryDirectory(prefix="mtool-aot-") as folder:
+        speech = Path(folder) / "micro_speech.onnx"
+        onnx.save(micro_speech(), speech)
+        kws = arguments.models / "kws" / "kws_int8_qdq.onnx"
+        digits = ROOT / "examples" / "digits" / "digits_int8.onnx"
+        paths = {"micro_speech's shape": speech, **({"KWS int8": kws} if kws.is_file() else {"digits": digits})}
+        tables = {
+            title: {name: measure(path, arguments.board, chosen) for name, (_, chosen) in ROWS.items()}
+            for title, path in paths.items()
+        }
+    page = markdown(tables, arguments.board)
+    RESULT.write_text(page)
+    print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
