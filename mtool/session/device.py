@@ -241,7 +241,7 @@ class Device:
         Raises:
             UsageError: the project was built without a graph.
         """
-        return GraphExecutor.read(self._client, self.manifest, folder, work_s=self._work_s)
+        return GraphExecutor.read(self.client, self.manifest, folder, work_s=self.work_s)
 
     def functions(self) -> tuple[str, ...]:
         """Return the names that `call` takes: each operator in order, then the model; empty if it has none."""
@@ -268,7 +268,7 @@ class Device:
             CommunicationError: the device stopped answering.
         """
         found = functions.find(self.manifest, name)
-        return functions.call(self._client, found, arguments, work_s=timeout_s or self._work_s)
+        return functions.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""

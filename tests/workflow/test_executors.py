@@ -201,10 +201,10 @@ def test_arguments_that_are_wrong(device: Device) -> None:
 
 
 def test_what_does_not_fit_the_arena(device: Device) -> None:
-    number = device._client.lookup("several_run")
+    number = device.client.lookup("several_run")
     beyond = Placed("float32", (2, 6), ARENA, 0, device.manifest.arena_bytes - 4)
     with pytest.raises(DeviceError, match="MT_BAD_RANGE"):
-        device._client.invoke(number, [beyond], work_s=5)
+        device.client.invoke(number, [beyond], work_s=5)
 
 
 def test_a_firmware_without_functions(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_graph_that_is_wrong(before: str, after: str, device: Device, project:
     text = (project / "model" / "several.json").read_text()
     assert before in text
     with pytest.raises(UsageError, match="the graph"):
-        GraphExecutor(device._client, device.manifest, text.replace(before, after, 1), work_s=5)
+        GraphExecutor(device.client, device.manifest, text.replace(before, after, 1), work_s=5)
 
 
 def test_what_does_not_go_together() -> None:
