@@ -39,6 +39,25 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
     return save(name, helper.make_node("Relu", ["x"], ["y"], "relu"), shape=shape)
 
 
+@pytest.mark.parametrize("command", ["compile", "build", "run", "verify", "bench", "flash"])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--executor graph --operators-api typed", "calls the operators as packed functions"),
+        ("--executor graph-host --operators-api values", "calls the operators as packed functions"),
+        ("--executor graph --interface-api step", "runs the operators from C"),
+        ("--executor tree", "tree"),
+        ("--interface-api cpp", "cpp"),
+    ],
+)
+def test_conventions_that_do_not_go_together(command: str, arguments: str, told: str, capsys: Captured) -> None:
+    board = ["--board", "host"] if command != "flash" else ["--board", "stm32f746g_disco", "--dry-run"]
+    assert app.invoke([command, str(DIGITS), *board, *arguments.split()]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err and "Traceback" not in captured.err
+    assert list(Path().iterdir()) == []
+
+
 def with_weights_in(location: str) -> str:
     """Write a model whose weights lie in another file."""
     name = save("external.onnx", helper.make_node("Add", ["x", "w"], ["y"], "add"), w=np.ones((1, 4), np.float32))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from mtool import filetree, project, resources, workflow
+from mtool.codegen import Conventions, conventions
 from mtool.workflow import Options
 from tests.arduino import simavr
 
@@ -18,7 +19,12 @@ KWS = Path(__file__).parents[3] / "shared" / "models" / "kws" / "kws_int8_qdq.on
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
 
 
-def write(form: project.Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: str) -> Path:
+CONVENTIONS = [conventions(), conventions("packed", "packed"), conventions("step"), conventions(executor="graph")]
+
+each_convention = pytest.mark.parametrize("chosen", CONVENTIONS, ids=["c", "packed", "step", "graph"])
+
+
+def write(form: project.Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: object) -> Path:
     compiled = workflow.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
     return workflow.write_sources(compiled, folder, form=form)
 
@@ -60,10 +66,11 @@ def test_a_cmake_project_takes_the_package(tmp_path: Path) -> None:
     assert (tmp_path / "installed/lib/cmake/digits_int8/digits_int8-config.cmake").is_file()
 
 
+@each_convention
 @pytest.mark.parametrize("io", ["arena", "external"])
-def test_an_arduino_sketch_takes_the_package(io: str, tmp_path: Path) -> None:
+def test_an_arduino_sketch_takes_the_package(io: str, chosen: Conventions, tmp_path: Path) -> None:
     simavr.need_the_core()
-    folder = write("arduino-lib", tmp_path / "digits_int8", board="arduino_mega2560", io=io)
+    folder = write("arduino-lib", tmp_path / "digits_int8", board="arduino_mega2560", io=io, conventions=chosen)
     properties = dict(line.split("=", 1) for line in (folder / "library.properties").read_text().splitlines())
     assert properties["name"] == "digits_int8" and properties["includes"] == "digits_int8.h"
     core = simavr.CORE
@@ -93,10 +100,11 @@ def test_keyword_spotting_compiles_for_an_arm_core_as_an_arduino_library(tmp_pat
     subprocess.run(["arm-none-eabi-gcc", "-std=gnu11", *cpu, "-Os", "-Wall", "-c", *sources], cwd=tmp_path, check=True)
 
 
+@each_convention
 @pytest.mark.parametrize("io", ["arena", "external"])
-def test_a_platformio_library_is_described_and_compiles(io: str, tmp_path: Path) -> None:
+def test_a_platformio_library_is_described_and_compiles(io: str, chosen: Conventions, tmp_path: Path) -> None:
     need("cc")
-    folder = write("platformio-lib", tmp_path / "lib", io=io)
+    folder = write("platformio-lib", tmp_path / "lib", io=io, conventions=chosen)
     described = json.loads((folder / "library.json").read_text())
     assert described["name"] == "digits_int8" and (folder / "src" / described["headers"]).is_file()
     sources = [*sorted((folder / "src").glob("*.c")), folder / "examples/digits_int8_example/main.c"]
@@ -155,3 +163,16 @@ def test_the_model_library_format_has_its_layout(tmp_path: Path) -> None:
     sources = sorted((folder / "codegen/host/src").glob("*.c"))
     argv = ["cc", *STRICT, f"-I{folder / 'codegen/host/include'}", "-c", *sources]
     subprocess.run(argv, cwd=tmp_path, check=True)
+
+
+def test_the_model_library_format_holds_the_graph(tmp_path: Path) -> None:
+    plain = write("mlf", tmp_path / "plain")
+    assert not (plain / "executor-config").exists()
+    folder = write("mlf", tmp_path / "graph", conventions=conventions(executor="graph"))
+    graph = json.loads((folder / "executor-config/graph/digits_int8.graph").read_text())
+    assert [node["op"] for node in graph["nodes"]].count("null") == len(graph["arg_nodes"]) == 1
+    assert len(graph["attrs"]["shape"][1]) == graph["node_row_ptr"][-1]
+    metadata = json.loads((folder / "metadata.json").read_text())
+    assert metadata["modules"]["digits_int8"]["executors"] == ["graph"]
+    assert (folder / "codegen/host/src/mt_graph.c").is_file()
+    assert not [path for path in folder.rglob("*.json") if path.name != "metadata.json"]
