@@ -1,15 +1,19 @@
 """Packed functions: their checks, DLTensor's layout on every core, and functions that are called over the wire."""
 
+import random
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mtool.errors import DeviceError
-from mtool.rpc import Client
-from mtool.rpc.protocol import ARENA, INPUTS, Placed
+from mtool.rpc import Client, protocol
+from mtool.rpc.framing import Decoder, Frame, encode
+from mtool.rpc.protocol import ARENA, INPUTS, Message, Placed, Request
+from mtool.rpc.status import Status
 from mtool.transport import ProcessTransport
 from tests.crt import firmware
 from tests.crt.test_compilers import CORES
@@ -63,8 +67,6 @@ def vector(offset: int, *shape: int, dtype: str = "float32", kind: int = ARENA, 
 
 
 def test_a_function_of_tensors(client: Client) -> None:
-    import numpy as np
-
     data = np.array([1, -2, 0.5, 4], np.float32)
     client.write_at(ARENA, 0, 8, data.tobytes())
     number = client.lookup("test_double")
@@ -122,3 +124,34 @@ def test_a_model_without_functions_says_so() -> None:
         with pytest.raises(DeviceError, match="MT_NOT_SUPPORTED"):
             ask()
     transport.close()
+
+
+def test_a_call_is_not_done_twice_when_its_frame_is_repeated(client: Client) -> None:
+    client.write_at(ARENA, 0, 0, np.ones(4, np.float32).tobytes())
+    request = protocol.invoke(client.lookup("test_double"), [vector(0), vector(0)], 1.0)
+    window = client._window
+    (first,) = window.exchange([request])
+    again = encode(Frame(request.type, window._session, (window._next - 1) & 0xFFFF, request.payload))
+    window._transport.write(again, timeout_s=5)
+    frames = [frame for frame in Decoder().feed(window._transport.read(timeout_s=5)) if frame is not None]
+    assert [frame.payload for frame in frames] == [bytes([first.status]) + first.payload]
+    assert client.read_at(ARENA, 0, 0, 16) == np.full(4, 2, np.float32).tobytes()
+
+
+def test_no_message_leaves_the_memory(client: Client) -> None:
+    """Thousands of calls made up and edited, to a server under the sanitizers."""
+    random_ = random.Random(3)
+    good = protocol.invoke(0, [vector(8), vector(40)], 1.0).payload
+    seen = set()
+    for _ in range(300):
+        requests = []
+        for _ in range(8):
+            data = bytearray(good)
+            for _ in range(random_.choice((0, 1, 2, 5))):
+                data[random_.randrange(len(data))] = random_.choice((0, 1, 2, 4, 7, 8, 32, 127, 128, 255))
+            data = data[: random_.choice((len(data), len(data), random_.randrange(len(data))))]
+            requests.append(Request(Message.MT_INVOKE, bytes(data), reply_bytes=14, work_s=1.0))
+        for request in requests:
+            seen |= {reply.status for reply in client._window.exchange([request])}
+    assert {Status.MT_OK, Status.MT_MODEL, Status.MT_BAD_MESSAGE, Status.MT_BAD_RANGE, Status.MT_BAD_INDEX} <= seen
+    assert client.lookup("test_sum") == 1
