@@ -3,186 +3,33 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "mt_json.h"
 #include "mt_protocol.h"
 #include "mt_status.h"
 
-/* Most levels of lists and objects in one another. The schema needs 5; a level is a bit here, so that what closes can
- * be held against what opened without recursion. */
-#define MOST_LEVELS 16u
-
-/* A piece of the JSON that is being read. A failed read leaves `failed` set, and all later ones do nothing. */
-struct reader {
-    const char *at;
-    const char *end;
-    uint8_t failed;
-};
-
-struct text {
-    const char *begin;
-    size_t count;
-};
-
-static char peek(struct reader *json)
-{
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t')) {
-        ++json->at;
-    }
-    return json->at < json->end && !json->failed ? *json->at : '\0';
-}
-
-/* Take a character if it is the next one. */
-static int take(struct reader *json, char wanted)
-{
-    if (peek(json) != wanted || wanted == '\0') {
-        return 0;
-    }
-    ++json->at;
-    return 1;
-}
-
-static void expect(struct reader *json, char wanted)
-{
-    if (!take(json, wanted)) {
-        json->failed = 1;
-    }
-}
-
-/* Read a string as it stands; escapes are not resolved, as no name of ours has one. */
-static struct text read_text(struct reader *json)
-{
-    struct text text = {json->at, 0};
-    expect(json, '"');
-    text.begin = json->at;
-    while (!json->failed && json->at < json->end && *json->at != '"') {
-        json->at += *json->at == '\\' && json->end - json->at > 1 ? 2 : 1;
-    }
-    text.count = (size_t)(json->at - text.begin);
-    expect(json, '"');
-    return text;
-}
-
-static int is(struct text text, const char *word)
-{
-    return strlen(word) == text.count && memcmp(text.begin, word, text.count) == 0;
-}
-
-/* Read a number of digits alone, up to 2^32 - 1. */
-static uint32_t read_number(struct reader *json)
-{
-    uint64_t number = 0;
-    if (peek(json) < '0' || peek(json) > '9') {
-        json->failed = 1;
-    }
-    while (!json->failed && json->at < json->end && *json->at >= '0' && *json->at <= '9') {
-        number = number * 10u + (uint64_t)(*json->at++ - '0');
-        if (number > UINT32_MAX) {
-            json->failed = 1;
-        }
-    }
-    return json->failed ? 0 : (uint32_t)number;
-}
-
-/* The same in quotation marks, as TVM writes attributes. */
-static uint32_t read_quoted_number(struct reader *json)
-{
-    expect(json, '"');
-    const uint32_t number = read_number(json);
-    expect(json, '"');
-    return number;
-}
-
-static void skip_word(struct reader *json)
-{
-    const char *const begin = json->at;
-    while (json->at < json->end && strchr(",]}: \n\r\t", *json->at) == NULL) {
-        ++json->at;
-    }
-    if (json->at == begin) {
-        json->failed = 1;
-    }
-}
-
-/* Skip a value of any kind. */
-static void skip(struct reader *json)
-{
-    uint32_t objects = 0; /* a bit a level: whether it is an object */
-    uint32_t level = 0;
-    do {
-        const char next = peek(json);
-        if (next == '{' || next == '[') {
-            ++json->at;
-            objects = objects << 1 | (next == '{' ? 1u : 0u);
-            if (++level > MOST_LEVELS) {
-                json->failed = 1;
-            }
-        } else if (level > 0 && next == ((objects & 1u) ? '}' : ']')) {
-            ++json->at;
-            objects >>= 1;
-            --level;
-        } else if (next == '"') {
-            (void)read_text(json);
-        } else if (level > 0 && (next == ',' || (next == ':' && (objects & 1u)))) {
-            ++json->at;
-        } else if (next == '\0') {
-            json->failed = 1;
-        } else {
-            skip_word(json);
-        }
-    } while (level > 0 && !json->failed);
-}
-
-/* Step to the next element of a list or an object, whose opening bracket has been taken; 0 at its end. */
-static int next_element(struct reader *json, int is_first, char closing)
-{
-    if (take(json, closing)) {
-        return 0;
-    }
-    if (!is_first) {
-        expect(json, ',');
-    }
-    return !json->failed;
-}
-
-/* Find the value of a key in the object at which the reader stands. */
-static struct reader find(struct reader object, const char *key)
-{
-    struct reader found = object;
-    found.failed = 1;
-    expect(&object, '{');
-    for (int is_first = 1; next_element(&object, is_first, '}'); is_first = 0) {
-        const struct text name = read_text(&object);
-        expect(&object, ':');
-        if (!object.failed && is(name, key)) {
-            return object;
-        }
-        skip(&object);
-    }
-    return found;
-}
-
 /* Find the list that TVM writes as ["list_int", [...]] or the like, and step into it. */
-static struct reader find_list(struct reader attributes, const char *key, const char *kind)
+static struct mt_json find_list(struct mt_json attributes, const char *key, const char *kind)
 {
-    struct reader json = find(attributes, key);
-    expect(&json, '[');
-    if (!is(read_text(&json), kind)) {
+    struct mt_json json = mt_json_find(attributes, key);
+    mt_json_expect(&json, '[');
+    if (!mt_json_is(mt_json_read_text(&json), kind)) {
         json.failed = 1;
     }
-    expect(&json, ',');
-    expect(&json, '[');
+    mt_json_expect(&json, ',');
+    mt_json_expect(&json, '[');
     return json;
 }
 
 /* Read [node, index, version] and return the tensor's number, of a node before `nodes`. */
-static uint16_t read_reference(struct reader *json, const struct mt_graph *graph, uint16_t nodes)
+static uint16_t read_reference(struct mt_json *json, const struct mt_graph *graph, uint16_t nodes)
 {
-    expect(json, '[');
-    const uint32_t node = read_number(json);
-    expect(json, ',');
-    const uint32_t index = read_number(json);
-    expect(json, ',');
-    (void)read_number(json);
-    expect(json, ']');
+    mt_json_expect(json, '[');
+    const uint32_t node = mt_json_read_number(json);
+    mt_json_expect(json, ',');
+    const uint32_t index = mt_json_read_number(json);
+    mt_json_expect(json, ',');
+    (void)mt_json_read_number(json);
+    mt_json_expect(json, ']');
     if (json->failed || node >= nodes || index >= graph->config->nodes[node].tensors) {
         json->failed = 1;
         return 0;
@@ -199,10 +46,10 @@ static int32_t add_argument(struct mt_graph *graph, uint16_t tensor)
     return MT_OK;
 }
 
-static mt_packed *function_of(const struct mt_graph_config *config, struct text name)
+static mt_packed *function_of(const struct mt_graph_config *config, struct mt_json_text name)
 {
     for (uint16_t i = 0; i < config->function_count; ++i) {
-        if (is(name, config->functions[i].name)) {
+        if (mt_json_is(name, config->functions[i].name)) {
             return config->functions[i].function;
         }
     }
@@ -210,39 +57,39 @@ static mt_packed *function_of(const struct mt_graph_config *config, struct text 
 }
 
 /* Read what a node computes and how many tensors that gives. */
-static int32_t read_operator(struct reader object, const struct mt_graph_config *config, struct mt_graph_node *node)
+static int32_t read_operator(struct mt_json object, const struct mt_graph_config *config, struct mt_graph_node *node)
 {
-    struct reader op = find(object, "op");
-    const struct text kind = read_text(&op);
+    struct mt_json op = mt_json_find(object, "op");
+    const struct mt_json_text kind = mt_json_read_text(&op);
     node->function = NULL;
     node->tensors = 1;
-    if (op.failed || is(kind, "null")) {
+    if (op.failed || mt_json_is(kind, "null")) {
         return op.failed ? MT_BAD_GRAPH : MT_OK;
     }
-    const struct reader attributes = find(object, "attrs");
-    struct reader outputs = find(attributes, "num_outputs");
-    struct reader name = find(attributes, "func_name");
-    const uint32_t count = read_quoted_number(&outputs);
-    const struct text function = read_text(&name);
-    if (!is(kind, "tvm_op") || outputs.failed || name.failed || count > config->most_tensors) {
+    const struct mt_json attributes = mt_json_find(object, "attrs");
+    struct mt_json outputs = mt_json_find(attributes, "num_outputs");
+    struct mt_json name = mt_json_find(attributes, "func_name");
+    const uint32_t count = mt_json_read_quoted_number(&outputs);
+    const struct mt_json_text function = mt_json_read_text(&name);
+    if (!mt_json_is(kind, "tvm_op") || outputs.failed || name.failed || count > config->most_tensors) {
         return MT_BAD_GRAPH;
     }
     node->tensors = (uint16_t)count;
     node->function = function_of(config, function);
-    return node->function != NULL || is(function, "__nop") ? MT_OK : MT_UNKNOWN_FUNCTION;
+    return node->function != NULL || mt_json_is(function, "__nop") ? MT_OK : MT_UNKNOWN_FUNCTION;
 }
 
 /* Read a node: its function, what it reads, what it writes. */
-static int32_t read_node(struct reader object, struct mt_graph *graph)
+static int32_t read_node(struct mt_json object, struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
     struct mt_graph_node *const node = &config->nodes[graph->nodes];
     int32_t status = read_operator(object, config, node);
-    struct reader inputs = find(object, "inputs");
+    struct mt_json inputs = mt_json_find(object, "inputs");
     node->first_tensor = graph->tensors;
     node->first_argument = graph->arguments;
-    expect(&inputs, '[');
-    for (int is_first = 1; status == MT_OK && next_element(&inputs, is_first, ']'); is_first = 0) {
+    mt_json_expect(&inputs, '[');
+    for (int is_first = 1; status == MT_OK && mt_json_next(&inputs, is_first, ']'); is_first = 0) {
         const uint16_t tensor = read_reference(&inputs, graph, graph->nodes);
         status = inputs.failed ? MT_BAD_GRAPH : add_argument(graph, tensor);
     }
@@ -259,10 +106,10 @@ static int32_t read_node(struct reader object, struct mt_graph *graph)
     return status == MT_OK && inputs.failed ? MT_BAD_GRAPH : status;
 }
 
-static int32_t read_nodes(struct reader json, struct mt_graph *graph)
+static int32_t read_nodes(struct mt_json json, struct mt_graph *graph)
 {
-    expect(&json, '[');
-    for (int is_first = 1; next_element(&json, is_first, ']'); is_first = 0) {
+    mt_json_expect(&json, '[');
+    for (int is_first = 1; mt_json_next(&json, is_first, ']'); is_first = 0) {
         if (graph->nodes >= graph->config->most_nodes) {
             return MT_TOO_LARGE;
         }
@@ -271,13 +118,13 @@ static int32_t read_nodes(struct reader json, struct mt_graph *graph)
             return status;
         }
         ++graph->nodes;
-        skip(&json);
+        mt_json_skip(&json);
     }
     return json.failed ? MT_BAD_GRAPH : MT_OK;
 }
 
 /* Read an element type by its name in NumPy. A 4-bit integer takes a byte. */
-static int read_dtype(struct text name, DLDataType *dtype)
+static int read_dtype(struct mt_json_text name, DLDataType *dtype)
 {
     static const struct {
         const char *name;
@@ -290,7 +137,7 @@ static int read_dtype(struct text name, DLDataType *dtype)
         {"float32", kDLFloat, 32}, {"float64", kDLFloat, 64}, {"bool", kDLBool, 8},
     };
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; ++i) {
-        if (is(name, dtypes[i].name)) {
+        if (mt_json_is(name, dtypes[i].name)) {
             dtype->code = dtypes[i].code;
             dtype->bits = dtypes[i].bits;
             dtype->lanes = 1;
@@ -301,13 +148,13 @@ static int read_dtype(struct text name, DLDataType *dtype)
 }
 
 /* Read a tensor's shape, and say in *bytes what it takes. */
-static int32_t read_shape(struct reader *json, struct mt_graph *graph, DLTensor *tensor, uint64_t *bytes)
+static int32_t read_shape(struct mt_json *json, struct mt_graph *graph, DLTensor *tensor, uint64_t *bytes)
 {
     tensor->shape = graph->config->dims + graph->dims;
     *bytes = tensor->dtype.bits / 8u;
-    expect(json, '[');
-    for (int is_first = 1; next_element(json, is_first, ']'); is_first = 0) {
-        const uint32_t dim = read_number(json);
+    mt_json_expect(json, '[');
+    for (int is_first = 1; mt_json_next(json, is_first, ']'); is_first = 0) {
+        const uint32_t dim = mt_json_read_number(json);
         if (graph->dims >= graph->config->most_dims) {
             return MT_TOO_LARGE;
         }
@@ -347,14 +194,14 @@ static uint64_t bytes_of(const DLTensor *tensor)
 }
 
 /* Read the type, the shape and the place of every tensor. */
-static int32_t read_tensors(struct reader attributes, struct mt_graph *graph)
+static int32_t read_tensors(struct mt_json attributes, struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
-    struct reader dtypes = find_list(attributes, "dltype", "list_str");
-    struct reader shapes = find_list(attributes, "shape", "list_shape");
-    struct reader memories = find_list(attributes, "storage_memory", "list_int");
-    struct reader places = find_list(attributes, "storage_place", "list_int");
-    struct reader *const lists[] = {&dtypes, &shapes, &memories, &places};
+    struct mt_json dtypes = find_list(attributes, "dltype", "list_str");
+    struct mt_json shapes = find_list(attributes, "shape", "list_shape");
+    struct mt_json memories = find_list(attributes, "storage_memory", "list_int");
+    struct mt_json places = find_list(attributes, "storage_place", "list_int");
+    struct mt_json *const lists[] = {&dtypes, &shapes, &memories, &places};
     for (uint16_t i = 0; i < graph->tensors; ++i) {
         DLTensor *const tensor = &config->tensors[i];
         uint64_t bytes = 0;
@@ -362,15 +209,15 @@ static int32_t read_tensors(struct reader attributes, struct mt_graph *graph)
         tensor->device.device_type = kDLCPU;
         for (size_t list = 0; list < sizeof lists / sizeof *lists; ++list) {
             if (i > 0) {
-                expect(lists[list], ',');
+                mt_json_expect(lists[list], ',');
             }
         }
-        if (!read_dtype(read_text(&dtypes), &tensor->dtype)) {
+        if (!read_dtype(mt_json_read_text(&dtypes), &tensor->dtype)) {
             return MT_BAD_GRAPH;
         }
         const int32_t status = read_shape(&shapes, graph, tensor, &bytes);
-        const uint32_t memory = read_number(&memories);
-        config->places[i].place = read_number(&places);
+        const uint32_t memory = mt_json_read_number(&memories);
+        config->places[i].place = mt_json_read_number(&places);
         config->places[i].memory = (uint8_t)memory;
         if (status != MT_OK || dtypes.failed || memories.failed || places.failed || memory > MT_ARENA_BYTES) {
             return status != MT_OK ? status : MT_BAD_GRAPH;
@@ -381,7 +228,7 @@ static int32_t read_tensors(struct reader attributes, struct mt_graph *graph)
         }
     }
     for (size_t list = 0; list < sizeof lists / sizeof *lists; ++list) {
-        expect(lists[list], ']');
+        mt_json_expect(lists[list], ']');
         if (lists[list]->failed) {
             return MT_BAD_GRAPH;
         }
@@ -390,12 +237,12 @@ static int32_t read_tensors(struct reader attributes, struct mt_graph *graph)
 }
 
 /* Check that the outputs are where the model has them. */
-static int32_t check_heads(struct reader json, const struct mt_graph *graph)
+static int32_t check_heads(struct mt_json json, const struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
     uint32_t count = 0;
-    expect(&json, '[');
-    for (int is_first = 1; next_element(&json, is_first, ']'); is_first = 0, ++count) {
+    mt_json_expect(&json, '[');
+    for (int is_first = 1; mt_json_next(&json, is_first, ']'); is_first = 0, ++count) {
         const DLTensor *const tensor = &config->tensors[read_reference(&json, graph, graph->nodes)];
         if (json.failed || count >= config->output_count || tensor->data != config->outputs[count].data ||
             bytes_of(tensor) != config->outputs[count].bytes) {
@@ -406,13 +253,13 @@ static int32_t check_heads(struct reader json, const struct mt_graph *graph)
 }
 
 /* The same for the inputs: the nodes that `arg_nodes` lists. */
-static int32_t check_arguments(struct reader json, const struct mt_graph *graph)
+static int32_t check_arguments(struct mt_json json, const struct mt_graph *graph)
 {
     const struct mt_graph_config *const config = graph->config;
     uint32_t count = 0;
-    expect(&json, '[');
-    for (int is_first = 1; next_element(&json, is_first, ']'); is_first = 0, ++count) {
-        const uint32_t node = read_number(&json);
+    mt_json_expect(&json, '[');
+    for (int is_first = 1; mt_json_next(&json, is_first, ']'); is_first = 0, ++count) {
+        const uint32_t node = mt_json_read_number(&json);
         if (json.failed || node >= graph->nodes || count >= config->input_count || config->nodes[node].tensors != 1) {
             return MT_BAD_GRAPH;
         }
@@ -426,18 +273,18 @@ static int32_t check_arguments(struct reader json, const struct mt_graph *graph)
 
 int32_t mt_graph_open(struct mt_graph *graph, const struct mt_graph_config *config)
 {
-    const struct reader json = {config->json, config->json + config->json_bytes, 0};
+    const struct mt_json json = {config->json, config->json + config->json_bytes, 0};
     memset(graph, 0, sizeof *graph);
     graph->config = config;
-    int32_t status = read_nodes(find(json, "nodes"), graph);
+    int32_t status = read_nodes(mt_json_find(json, "nodes"), graph);
     if (status == MT_OK) {
-        status = read_tensors(find(json, "attrs"), graph);
+        status = read_tensors(mt_json_find(json, "attrs"), graph);
     }
     if (status == MT_OK) {
-        status = check_heads(find(json, "heads"), graph);
+        status = check_heads(mt_json_find(json, "heads"), graph);
     }
     if (status == MT_OK) {
-        status = check_arguments(find(json, "arg_nodes"), graph);
+        status = check_arguments(mt_json_find(json, "arg_nodes"), graph);
     }
     if (status != MT_OK) {
         graph->nodes = 0; /* nothing of it is run */

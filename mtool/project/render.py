@@ -81,19 +81,21 @@ def _first_template(board: Board) -> str:
 
 
 def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
-    """Return the sources of the runtime that a model itself needs: those whose header one of its files includes.
+    """Return the sources of the runtime that a model itself needs: those whose header it or one of them includes.
 
     Args:
         files: what codegen made. `<model>_rpc.c` does not count: where it is built, the whole runtime is.
         runtime: the runtime's sources.
     """
-    included = {
-        name
-        for path in files
-        if path.endswith(".c") and not path.endswith("_rpc.c")
-        for name in _INCLUDE.findall(files.text(path))
-    }
-    return sorted(path for path in runtime if Path(path).stem in included)
+    by_header = {Path(path).stem: path for path in runtime if path.endswith(".c")}
+    texts = [files.text(path) for path in files if path.endswith(".c") and not path.endswith("_rpc.c")]
+    needed: set[str] = set()
+    while texts:
+        for name in _INCLUDE.findall(texts.pop()):
+            if name in by_header and by_header[name] not in needed:
+                needed.add(by_header[name])
+                texts.append(runtime.text(by_header[name]))
+    return sorted(needed)
 
 
 def _context(

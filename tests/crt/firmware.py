@@ -17,7 +17,7 @@ SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover
 # What of the runtime a test program needs; those that are not here need all of it.
 PARTS = {
     "mt_test_framing.c": ("mt_cobs", "mt_crc32", "mt_link"),
-    "mt_test_graph.c": ("mt_graph",),
+    "mt_test_graph.c": ("mt_graph", "mt_json"),
     "mt_test_packed.c": (),
 }
 
