@@ -19,6 +19,7 @@ CORES = {
 }
 OPTIONAL = {("mt_functions",): 2 * 1024, ("mt_graph", "mt_json"): 8 * 1024}  # bytes of flash at most
 MOST_FLASH_BYTES = 6 * 1024
+WIDER = {"x86-64": 7 * 1024, "avr": 7 * 1024}  # unwind tables; 8-bit instructions
 MOST_RAM_BYTES = 1024
 
 
@@ -42,7 +43,7 @@ def compiled(core: str, folder: Path, stems: Collection[str]) -> tuple[int, int]
 def test_the_server_compiles_and_is_small(core: str, tmp_path: Path) -> None:
     optional = {part for parts in OPTIONAL for part in parts}
     flash_bytes, ram_bytes = compiled(core, tmp_path, {path.stem for path in firmware.SOURCES} - optional)
-    assert 1000 < flash_bytes <= MOST_FLASH_BYTES
+    assert 1000 < flash_bytes <= WIDER.get(core, MOST_FLASH_BYTES)
     assert 50 < ram_bytes <= MOST_RAM_BYTES
 
 
