@@ -59,7 +59,7 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
 
 def array_of(tensor: Tensor | Operand, data: bytes) -> Array:
     """Return the array that a tensor's bytes are; it owns its memory and can be written to."""
-    return np.frombuffer(data, _wire_dtype(tensor)).astype(tensor.stored).reshape(tensor.shape)
+    return np.frombuffer(data, _wire_dtype(tensor)).astype(tensor.dtype).reshape(tensor.shape)
 
 
 def _wire_dtype(tensor: Tensor | Operand) -> np.dtype[Any]:
