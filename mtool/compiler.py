@@ -13,6 +13,7 @@ from mtool.codegen import Conventions
 from mtool.filetree import FileTree
 from mtool.frontend import Rounding
 from mtool.frontend.onnx_file import file_hash
+from mtool.frontend.states import Pairs
 from mtool.ir.types import Array
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
@@ -48,6 +49,7 @@ def compile_model(
     rounding: Rounding = "onnx",
     maxima: Mapping[str, int] | None = None,
     conventions: Conventions | None = None,
+    states: Pairs = (),
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -62,13 +64,15 @@ def compile_model(
         maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
             each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
         conventions: how the model and its operators are called; default: as typed C functions.
+        states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run,
+            with either `io`, and are neither inputs nor outputs of what is compiled.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, dims, constants, rounding, maxima)
+    graph = frontend.load(path, dims, constants, rounding, maxima, states)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
     files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
@@ -132,6 +136,7 @@ def check_model(
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
     maxima: Mapping[str, int] | None = None,
+    states: Pairs = (),
 ) -> Report:
     """Compile a model for each board and compare what it needs with what they have; builds nothing.
 
@@ -139,7 +144,7 @@ def check_model(
         UsageError: the file is missing.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    graph = frontend.load(path, dims, constants, rounding, maxima)
+    graph = frontend.load(path, dims, constants, rounding, maxima, states)
     manifests: dict[Target, Manifest] = {}
     fits = []
     for board in boards:

@@ -54,6 +54,26 @@ class Tensor(Strict):
         return _BYTE_WIDE.get(self.dtype, self.dtype)
 
 
+class StateTensor(Strict):
+    """A state: an output of the model that feeds an input of its next call, in the arena for the firmware's life.
+
+    `output` and `input` are their names in the model. `dtype` and `shape` are those in memory, where a state may lie
+    transposed, or quantised where the model has it as float. `initial` is base64 of the bytes that it begins with;
+    "": zeros.
+    """
+
+    output: str
+    input: str
+    c_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    arena_offset: int
+    initial: str = ""
+    scale: tuple[float, ...] | None = None
+    zero_point: tuple[int, ...] | None = None
+
+
 class Source(Strict):
     """A tensor of the model, and the moves that make an operand of it, in order.
 
@@ -136,7 +156,7 @@ class Manifest(Strict):
 
     `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `symbols` maps roles ("run", "arena") to C symbols. `interface_api`, `operators_api` and `executor` are
+    takes); `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are
     the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
     order, and the entry point. `graph` is the file with the graph's JSON, empty if there is none.
     """
@@ -149,6 +169,7 @@ class Manifest(Strict):
     io: Literal["arena", "external"]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    states: tuple[StateTensor, ...] = ()
     macs: int
     parameters: int
     arena_bytes: int

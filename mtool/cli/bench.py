@@ -30,6 +30,7 @@ def bench(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -58,7 +59,7 @@ def bench(
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
     chosen = parameters.options(
-        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
     )
     if layers:
         profile = workflow.bench_layers(

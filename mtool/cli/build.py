@@ -13,6 +13,7 @@ def build(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -27,7 +28,7 @@ def build(
         model,
         board=board,
         options=parameters.options(
-            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
         ),
     )
     if dry_run:

@@ -24,6 +24,7 @@ def check(
     ] = None,
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
 ) -> None:
@@ -40,6 +41,7 @@ def check(
         parameters.constant_values(const),
         rounding,
         parameters.largest_sizes(maxima),
+        parameters.state_pairs(state),
     )
     out.result(
         {

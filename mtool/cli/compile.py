@@ -19,6 +19,7 @@ def compile(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -30,7 +31,9 @@ def compile(
     compiled = workflow.compile(
         model,
         board=board,
-        options=parameters.options(io, dim, "", None, const, rounding, maxima, interface_api, operators_api, executor),
+        options=parameters.options(
+            io, dim, "", None, const, rounding, maxima, interface_api, operators_api, executor, state
+        ),
     )
     folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest

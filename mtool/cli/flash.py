@@ -26,6 +26,7 @@ def flash(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -40,7 +41,7 @@ def flash(
     outputs differ from onnxruntime's.
     """
     options = parameters.options(
-        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
     )
     if dry_run:
         lines = workflow.flash_plan(

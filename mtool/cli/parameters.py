@@ -56,6 +56,15 @@ Constants = Annotated[
         show_default=False,
     ),
 ]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        metavar="OUT:IN",
+        help="Keep an output on the device, as this input of the next run; may be repeated.",
+        show_default=False,
+    ),
+]
 RoundingMode = Annotated[
     Rounding,
     typer.Option("--rounding", help="Of integers: ONNX's, or of a .tflite model that of TFLite's reference kernels."),
@@ -125,17 +134,19 @@ def options(
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
+    states: Sequence[str] | None = None,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
     Raises:
-        UsageError: a pair is not NAME=VALUE, a size is not a positive number, or the conventions do not go
+        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, or the conventions do not go
             together.
     """
     return Options(
         io=io,
         dims=dimensions(dims),
         constants=constant_values(constants),
+        states=state_pairs(states),
         rounding=rounding,
         maxima=largest_sizes(maxima),
         template=template,
@@ -163,6 +174,25 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
                 hint="for instance: --const axes=[1]",
             )
     return values
+
+
+def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of an output and an input, from OUT:IN; where names have colons too, the middle one counts.
+
+    Raises:
+        UsageError: one is not OUT:IN.
+    """
+    pairs = []
+    for text in states or ():
+        parts = text.split(":")
+        half = len(parts) // 2
+        output, value = ":".join(parts[:half]), ":".join(parts[half:])
+        if len(parts) % 2 or not output or not value:
+            raise UsageError(
+                f"--state {text}: that is not OUT:IN", hint="an output and the input that it feeds: --state hn:h0"
+            )
+        pairs.append((output, value))
+    return tuple(pairs)
 
 
 def dimensions(dims: Sequence[str] | None) -> dict[str, int]:

@@ -25,6 +25,7 @@ def report(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     template: parameters.TemplateName = "",
@@ -43,7 +44,7 @@ def report(
         seed=seed,
         repeat=repeat,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding, maxima),
+        options=parameters.options(io, dim, template, option, const, rounding, maxima, states=state),
         port=port,
         probe=probe,
     )

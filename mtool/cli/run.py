@@ -36,6 +36,7 @@ def run(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -55,7 +56,7 @@ def run(
         inputs=input,
         folder=output_dir,
         options=parameters.options(
-            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
         ),
         port=port,
         probe=probe,

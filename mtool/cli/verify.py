@@ -9,9 +9,10 @@ import typer
 from mtool import boards, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.session.verify import Difference
+from mtool.session.verify import Difference, Report
 from mtool.workflow.layers import Layer, Layers
 from mtool.workflow.wording import count, share
+from mtool.workflow.wording import samples as samples_of
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -50,6 +51,7 @@ def verify(
     io: parameters.Io = "arena",
     dim: parameters.Dims = None,
     const: parameters.Constants = None,
+    state: parameters.States = None,
     rounding: parameters.RoundingMode = "onnx",
     maxima: parameters.Maxima = None,
     interface_api: parameters.Interface = "c",
@@ -77,7 +79,7 @@ def verify(
         seed=seed,
         folder=output_dir,
         options=parameters.options(
-            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor
+            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
         ),
         port=port,
         probe=probe,
@@ -90,7 +92,11 @@ def verify(
         out.text(f"{output.name}   {'equal' if output.differing == 0 else 'within' if output.within else 'DIFFERS'}")
         _print(out, output)
     report.check()
-    out.text(f"{model.name} on {board} matches {report.reference} over {report.samples} samples")
+    out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}")
+
+
+def _samples(report: Report) -> str:
+    return samples_of(report.samples, sequence=report.sequence)
 
 
 def _print_layers(out: Output, report: Layers, board: str) -> None:

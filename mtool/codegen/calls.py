@@ -9,16 +9,17 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.ir import DType, Node
-from mtool.manifest import Tensor
+from mtool.manifest import StateTensor, Tensor
 from mtool.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The model's inputs and outputs."""
+    """The model's inputs and outputs, and what it keeps from call to call."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    states: tuple[StateTensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,9 @@ class _PointerNames:
     def __init__(self, plan: Plan, interface: Interface) -> None:
         graph = plan.graph
         self.own = {
-            **{value: f"in_{t.c_name}" for value, t in zip(graph.inputs, interface.inputs, strict=True)},
-            **{value: f"out_{t.c_name}" for value, t in zip(graph.outputs, interface.outputs, strict=True)},
+            **{value: f"in_{t.c_name}" for value, t in zip(graph.given, interface.inputs, strict=True)},
+            **{value: f"out_{t.c_name}" for value, t in zip(graph.returned, interface.outputs, strict=True)},
+            **{kept[1]: f"state_{t.c_name}" for kept, t in zip(graph.kept, interface.states, strict=True)},
         }
         self.count = 0
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mtool.codegen.calls import Calls, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_entry_point
+from mtool.codegen.states import start_call
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
@@ -23,7 +24,8 @@ def whole(plan: Plan, interface: Interface, conventions: Conventions, work: Sequ
     is_packed = conventions.interface == "packed"
     name = "static int32_t run" if is_packed else f"int32_t {model}_run"
     lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
-    lines += [*_copies_in(plan, interface), *work, *_copies_out(plan, interface)]
+    start = [f"    {call}" for call in start_call(plan)]
+    lines += [*start, *_copies_in(plan, interface), *work, *_copies_out(plan, interface)]
     unused = [kind for kind in ("inputs", "outputs") if not any(_reads(line, kind) for line in lines[2:])]
     lines[2:2] = [f"    (void){kind};" for kind in unused]
     lines += ["    return 0;", "}", ""]
@@ -45,6 +47,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         "",
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         "{",
+        *(f"    {call}" for call in start_call(plan)),
         *_copies_in(plan, interface),
         "    inference.inputs = inputs;",
         "    inference.outputs = outputs;",

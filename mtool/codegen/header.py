@@ -2,6 +2,7 @@
 
 from mtool.codegen.calls import Interface
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.states import declared
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor
@@ -30,6 +31,7 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
             "",
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
+    lines += declared(plan, interface)
     lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
     return "\n".join(lines)
 

@@ -3,6 +3,7 @@
 from mtool.codegen.calls import Calls, Interface, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_call
+from mtool.codegen.states import start_call
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
@@ -130,6 +131,8 @@ def _step(plan: Plan, calls: Calls) -> list[str]:
         if calls.uses(kind):
             lines.append(f"    const struct {model}_{kind} *const {kind} = &{model}_external_{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
+    for call in start_call(plan):
+        lines += ["    if (number == 0)", f"        {call}"]
     lines += ["    switch (number) {"]
     for number, call in enumerate(calls.operators):
         lines += [f"    case {number}:", *(f"        {line}" for line in call), "        return 0;"]

@@ -6,6 +6,7 @@ from mtool.codegen.calls import Calls, Interface, cast
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
 from mtool.codegen.functions import Function, Functions
+from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.plan import Plan
@@ -37,7 +38,7 @@ def source(
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface)]
+    lines += [*body, *_places(plan, interface), *reset_function(plan, interface)]
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, conventions))
     return wrapped("\n".join(lines))
@@ -50,10 +51,14 @@ def _arena_map(plan: Plan) -> str:
     def at(number: int) -> str:
         return "the caller" if number < 0 or number >= len(names) else names[number]
 
+    lifelong = {value for _, value, _ in plan.graph.kept}
+
     rows: list[tuple[str, str, str, str, str]] = []
     for piece, offset in plan.storages:
         values = [value for value in piece.values if value in plan.graph.types]
-        if values:
+        if lifelong & {*values}:
+            rows.append((f"{offset:,}", f"{piece.bytes:,}", _what(plan, values), "run", "to run"))
+        elif values:
             rows.append((f"{offset:,}", f"{piece.bytes:,}", _what(plan, values), at(piece.first), at(piece.last)))
     used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
     for offset in sorted({offset for offset, _ in used}):
@@ -73,9 +78,12 @@ def _what(plan: Plan, values: list[str]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
     makers = {value: step.node.name for step in plan.steps for value in step.node.outputs}
+    kept = [f"state {state.input}" for state, value, _ in graph.kept if value in values]
+    if kept:
+        return ", ".join(kept)
     inputs = [f"input {value}" for value in values if value in graph.inputs]
     outputs = [
-        f"output {name}" for name, value in zip(graph.output_names, graph.outputs, strict=True) if value in values
+        f"output {name}" for name, value in zip(graph.output_names, graph.returned, strict=False) if value in values
     ]
     between = [makers[value] for value in values if value in makers and value not in graph.outputs]
     if len(between) > 2:

@@ -1,7 +1,7 @@
 """Read an ONNX file safely: parse, check, external data, symbolic dimensions, inputs that are made constants."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend.importer import import_graph
+from mtool.frontend.states import Pairs, bind_states
 from mtool.ir import Graph
 from mtool.ir.types import Array
 
@@ -23,6 +24,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
     maxima: Mapping[str, int] | None = None,
+    states: Pairs = (),
 ) -> Graph:
     """Read an ONNX model (of any opset) and return its graph.
 
@@ -31,14 +33,16 @@ def load(
         dims: values for symbolic dimensions, by name.
         constants: values for inputs, by name; such an input becomes a constant of the model.
         maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
+        states: pairs of an output and the input of the next run that it feeds. It begins as the initialiser of
+            the input's name, if the model has one, else as zeros.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
         NeedsValues: an operator has to know the values of inputs of the model; the error names them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    return graph_of(read(path), path.name, path.stem, dims, constants, maxima)
+    return graph_of(read(path), path.name, path.stem, dims, constants, maxima, states)
 
 
 def from_proto(
@@ -47,12 +51,13 @@ def from_proto(
     dims: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
     maxima: Mapping[str, int] | None = None,
+    states: Pairs = (),
 ) -> Graph:
     """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _check(copy, name)
-    return graph_of(copy, name, name, dims, constants, maxima)
+    return graph_of(copy, name, name, dims, constants, maxima, states)
 
 
 def graph_of(
@@ -62,16 +67,27 @@ def graph_of(
     dims: Mapping[str, int] | None,
     constants: Mapping[str, Array] | None,
     maxima: Mapping[str, int] | None,
+    states: Pairs = (),
 ) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
     Raises:
-        UsageError: `dims`, `constants` or `maxima` name nothing of the model.
+        UsageError: `dims`, `constants`, `maxima` or `states` name nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
     _fix_inputs(model, constants or {}, title)
+    initial = _initial_values(model, {value for _, value in states})
     _bind_dims(model, dims or {}, title)
-    return import_graph(model, _c_name(stem), maxima)
+    return bind_states(import_graph(model, _c_name(stem), maxima), states, initial, title)
+
+
+def _initial_values(model: onnx.ModelProto, inputs: Collection[str]) -> dict[str, Array]:
+    """Take the initialisers of these inputs out of the model and return them."""
+    inputs = {value.name for value in model.graph.input if value.name in inputs}
+    found = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
+    for tensor in found:
+        model.graph.initializer.remove(tensor)
+    return {tensor.name: np.asarray(onnx.numpy_helper.to_array(tensor)) for tensor in found}
 
 
 def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:

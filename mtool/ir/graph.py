@@ -32,6 +32,19 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """An output of the model that feeds an input of its next call, and is kept between the calls.
+
+    `output` and `input` are their names in the model. `initial` is the input's value at the first call, of the
+    type that the graph's input has; None: zeros.
+    """
+
+    output: str
+    input: str
+    initial: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A model. An empty input name ("") is an optional input that is not given.
 
@@ -40,7 +53,8 @@ class Graph:
     known to stand on an integer grid (for people and for tests; no pass depends on it); `sources` says which
     tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
-    along which dimension.
+    along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
+    of `outputs`, in their order.
     """
 
     name: str
@@ -53,6 +67,23 @@ class Graph:
     quant: Mapping[str, Quant] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The inputs that the caller gives: all but those of states."""
+        return self.inputs[: len(self.inputs) - len(self.states)]
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The outputs that the caller gets: all but those of states."""
+        return self.outputs[: len(self.outputs) - len(self.states)]
+
+    @property
+    def kept(self) -> tuple[tuple[State, str, str], ...]:
+        """Each state with the values of its input and its output."""
+        ins, outs = self.inputs[len(self.given) :], self.outputs[len(self.returned) :]
+        return tuple(zip(self.states, ins, outs, strict=True))
 
     def type_of(self, value: str) -> TensorType:
         """Return a value's type."""
@@ -76,6 +107,7 @@ class Graph:
         lines += [f"  in   {value}: {self.types[value]}" for value in self.inputs]
         lines += [f"  {node}  -> {', '.join(str(self.types[value]) for value in node.outputs)}" for node in self.nodes]
         lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
+        lines += [f"  kept {output} -> {value}" for _, value, output in self.kept]
         return "\n".join(lines)
 
 

@@ -107,7 +107,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
     scratch = 4 * (SCRATCH[node.op] + bool(node.attrs.get("dynamic_state"))) * hidden
-    direct(ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, **values)
+    over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}
+    direct(ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, overwrites=over, **values)
     narrowed(ctx, node, [(outputs[name], value) for name, value in zip(names, wanted, strict=False) if value])
 
 

@@ -3,6 +3,7 @@
 from mtool import ops
 from mtool.ir import Graph
 from mtool.ops.lowering import Lowering
+from mtool.passes.states import hold_quantised
 
 
 def lower(graph: Graph) -> Graph:
@@ -10,4 +11,4 @@ def lower(graph: Graph) -> Graph:
     ctx = Lowering(graph)
     for node in graph.nodes:
         ops.LOWERINGS[node.op](ctx, node)
-    return ctx.finish()
+    return hold_quantised(ctx.finish(), ctx.dequantised)

@@ -18,6 +18,7 @@ from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.own_outputs import own_outputs
 from mtool.passes.signed_integers import use_signed_integers
+from mtool.passes.states import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 def run(graph: Graph, target: Target) -> Graph:
     """Bring an imported graph to kernels and loops that schedules exist for."""
     passes: list[Callable[[Graph], Graph]] = [
+        put_time_outermost,  # states that are windows of a stream
         fold_batch_norm,  # BatchNormalization into the convolution before it
         lambda g: use_signed_integers(g, target),  # uint8 activations to int8, where SIMD schedules want them
         lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ

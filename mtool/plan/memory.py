@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mtool.ir import Graph
+from mtool.plan.states import homes
 
 if TYPE_CHECKING:
     from mtool.plan.plan import Io, Step
@@ -43,7 +44,7 @@ def last_uses(graph: Graph, steps: Sequence["Step"]) -> tuple[dict[str, str], di
     for number, step in enumerate(steps):
         for value in step.node.inputs:
             last[root.get(value, value)] = number
-    for value in graph.outputs:
+    for value in (*graph.outputs, *(value for _, value, _ in graph.kept)):
         last[root.get(value, value)] = len(steps)
     return root, last
 
@@ -54,14 +55,16 @@ def storages(
     """Return the storages, the storage number of each value, and of each step's scratch.
 
     An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
-    that of a smaller one, which then is as large from its beginning.
+    that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
+    its output takes too where nothing reads the old value any more (mtool.plan.states).
     """
     root, last = last_uses(graph, steps)
+    home = homes(graph, steps)
     pieces: list[Storage] = []
     owner: dict[str, int] = {}
     outside = {*graph.constants}
     if io == "external":
-        outside |= {*graph.inputs} | {root.get(value, value) for value in graph.outputs}
+        outside |= {*graph.given} | {root.get(value, value) for value in graph.returned}
 
     def add(value: str, first: int) -> None:
         kind = graph.types[value]
@@ -79,14 +82,16 @@ def storages(
         for output in node.outputs:
             if output in outside:
                 continue
-            heir = _inherit(graph, step, number, root, last, owner, grow) if output == node.outputs[0] else None
+            heir = home.get(output)
+            if heir is None and output == node.outputs[0]:
+                heir = _inherit(graph, step, number, root, last, owner, grow)
             if heir is None:
                 add(output, number)
             else:
                 piece = pieces[owner[heir]]
                 owner[output] = owner[heir]
                 piece.bytes = max(piece.bytes, graph.types[output].bytes)
-                piece.last = max(last.get(output, number), number)
+                piece.last = max(last.get(output, number), number, piece.last if output in home else 0)
                 piece.values.append(output)
         scratch = step.schedule.scratch_bytes(node, graph)
         scratch_of.append(len(pieces) if scratch else None)

@@ -1,11 +1,12 @@
 """Operator order: among the orders that the data allows, one with a small peak of live bytes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mtool.ir import Graph, Node
 from mtool.plan.memory import live_bound, storages
+from mtool.plan.states import in_turn
 
 if TYPE_CHECKING:
     from mtool.plan.plan import Io, Step
@@ -16,10 +17,10 @@ BEAM = 24
 def order_nodes(graph: Graph, chosen: Mapping[str, "Step"], io: "Io") -> tuple[Node, ...]:
     """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds."""
     given = graph.nodes
-    if _is_chain(graph):
-        return given
-    searched = _beam_search(graph)
-    return min((given, searched), key=lambda nodes: _peak(graph, nodes, chosen, io))
+    orders = [given] if _is_chain(graph) else [given, _beam_search(graph)]
+    if graph.states:
+        orders = [in_turn(replace(graph, nodes=nodes)) for nodes in orders]
+    return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))
 
 
 def _is_chain(graph: Graph) -> bool:

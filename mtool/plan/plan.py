@@ -9,6 +9,7 @@ from mtool.ir import Graph, Node
 from mtool.ops.schedule import KernelOp, Schedule, Target
 from mtool.plan.memory import Storage, lay_out, live_bound, storages
 from mtool.plan.order import order_nodes
+from mtool.plan.states import settled
 
 Io = Literal["arena", "external"]
 
@@ -54,6 +55,7 @@ def make_plan(graph: Graph, target: Target, io: Io = "arena") -> Plan:
     ordered = order_nodes(graph, chosen, io)
     graph = replace(graph, nodes=ordered)
     steps = tuple(chosen[node.name] for node in ordered if node.op != "view")
+    graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
     layouts = []
     for grow in (False, True):
         found = storages(graph, steps, io, grow=grow)

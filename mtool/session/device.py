@@ -1,5 +1,6 @@
 """A device on which a model runs."""
 
+import base64
 import functools
 import logging
 import time
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
-from mtool.rpc import Client, Expected
+from mtool.rpc import Client, Expected, protocol
 from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
 from mtool.session.graph import GraphExecutor
@@ -117,6 +118,7 @@ class Device:
                 take_over=take_over,
             )
             self._granularity_ns = self.client.info().granularity_ns
+            self.reset_state()
         except BaseException:
             self._transport.close()
             raise
@@ -125,7 +127,7 @@ class Device:
     def run(
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None, in_steps: bool = True
     ) -> dict[str, Array]:
-        """Run the model once.
+        """Run the model once; its states, if it has any, go on from those of the last run.
 
         Args:
             inputs: an array for each input, of the model's own shape and type.
@@ -269,6 +271,12 @@ class Device:
         """
         found = functions.find(self.manifest, name)
         return functions.call(self.client, found, arguments, work_s=timeout_s or self.work_s)
+
+    def reset_state(self) -> None:
+        """Put the initial values into the model's states, to begin another sequence; a session begins with that."""
+        for state in self.manifest.states:
+            data = base64.b64decode(state.initial) or bytes(state.bytes)
+            self.client.write_at(protocol.ARENA, 0, state.arena_offset, data)
 
     def stack_bytes(self) -> int | None:
         """Return how deep the last `run` went on the stack, in bytes, or None where that is not measured."""

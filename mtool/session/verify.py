@@ -57,11 +57,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How all outputs compare over `samples` samples."""
+    """How all outputs compare over `samples` samples; `sequence`: the model's state went on from each to the next."""
 
     samples: int
     reference: str
     outputs: tuple[Difference, ...]
+    sequence: bool = False
 
     @property
     def ok(self) -> bool:

@@ -244,8 +244,7 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
 def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]) -> str:
     """Hold the outputs to the reference's; return its name, or "" if it is not installed or can't run the model."""
     try:
-        options = model.options
-        expected = reference.outputs(model.path, samples, constants=options.constants, rounding=options.rounding)
+        expected = reference.outputs(model.path, samples, options=model.options)
     except MtoolError:
         return ""
     name = reference.name_of(model.path)

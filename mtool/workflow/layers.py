@@ -22,6 +22,7 @@ from mtool.workflow.stages import Options, build_model, compile
 from mtool.workflow.ties import Ties, settle
 from mtool.workflow.verification import default_tolerance
 from mtool.workflow.wording import count
+from mtool.workflow.wording import samples as samples_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """How all operators compare over `samples` samples."""
+    """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next."""
 
     samples: int
     reference: str
     layers: tuple[Layer, ...]
+    sequence: bool = False
 
     @property
     def diverging(self) -> tuple[Layer, ...]:
@@ -68,7 +70,7 @@ class Layers:
         ties = sum(layer.ties for layer in self.layers)
         if ties:
             parts.append(f"but for {count(ties, 'element')} halfway between two steps")
-        return f"{', '.join(parts)}, over {count(self.samples, 'sample')}"
+        return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain values."""
@@ -83,7 +85,13 @@ class Layers:
             }
             for layer in self.layers
         ]
-        return {"ok": not self.diverging, "samples": self.samples, "reference": self.reference, "layers": rows}
+        return {
+            "ok": not self.diverging,
+            "samples": self.samples,
+            "sequence": self.sequence,
+            "reference": self.reference,
+            "layers": rows,
+        }
 
     def check(self) -> None:
         """Raise unless every operator is within its tolerance.
@@ -151,7 +159,7 @@ def verify_layers(
     ties = Ties(None if is_tflite(model.path) else model.path)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     wanted += [tensor for op in tensors.operators for tensor in ties.tensors(op)]
-    expected = reference.intermediates(model.path, inputs, wanted, constants=model.options.constants)
+    expected = reference.intermediates(model.path, inputs, wanted, options=model.options)
     found: dict[str, _Found] = {}
     with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
         for sample, known in zip(inputs, expected, strict=True):
@@ -171,7 +179,7 @@ def verify_layers(
     allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     against = reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    return Layers(len(inputs), against, layers)
+    return Layers(len(inputs), against, layers, bool(tensors.states))
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:

@@ -16,6 +16,7 @@ from mtool.workflow.samples import Array, Sample
 NAME = "LiteRT"
 PACKAGE = "ai-edge-litert"
 INSTALL = "pip install 'mtool[litert]'"
+States = Sequence[tuple[str, str]]
 
 
 def version() -> str:
@@ -27,7 +28,12 @@ def version() -> str:
 
 
 def outputs(
-    model: Path, samples: Sequence[Sample], *, constants: Mapping[str, Array] | None = None, exact: bool = False
+    model: Path,
+    samples: Sequence[Sample],
+    *,
+    constants: Mapping[str, Array] | None = None,
+    states: States = (),
+    exact: bool = False,
 ) -> list[Sample]:
     """Run the model on each sample with LiteRT; the outputs by name, in the same order.
 
@@ -35,6 +41,7 @@ def outputs(
         model: the TFLite file.
         samples: inputs by name.
         constants: inputs that are the same for every sample.
+        states: pairs of an output and the input of the next sample that it feeds; they begin as zeros.
         exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
 
     Raises:
@@ -43,12 +50,17 @@ def outputs(
     """
     return [
         {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
-        for interpreter in _runs(model, samples, constants or {}, exact=exact, keep=False)
+        for interpreter in _runs(model, samples, constants or {}, states, exact=exact, keep=False)
     ]
 
 
 def intermediates(
-    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, constants: Mapping[str, Array] | None = None
+    model: Path,
+    samples: Sequence[Sample],
+    tensors: Iterable[str],
+    *,
+    constants: Mapping[str, Array] | None = None,
+    states: States = (),
 ) -> list[Sample]:
     """Run the model on each sample with the reference kernels; the given tensors of it by name.
 
@@ -65,12 +77,18 @@ def intermediates(
             for detail in interpreter.get_tensor_details()
             if detail["name"] in wanted
         }
-        for interpreter in _runs(model, samples, constants or {}, exact=True, keep=True)
+        for interpreter in _runs(model, samples, constants or {}, states, exact=True, keep=True)
     ]
 
 
 def _runs(
-    model: Path, samples: Sequence[Sample], constants: Mapping[str, Array], *, exact: bool, keep: bool
+    model: Path,
+    samples: Sequence[Sample],
+    constants: Mapping[str, Array],
+    states: States,
+    *,
+    exact: bool,
+    keep: bool,
 ) -> Iterator[Any]:
     """Yield the interpreter after each sample."""
     try:
@@ -92,11 +110,15 @@ def _runs(
                 num_threads=1,
             )
             interpreter.allocate_tensors()
+        places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+        inputs, fed = interpreter.get_input_details(), {value for _, value in states}
+        kept = {put["name"]: np.zeros(put["shape"], put["dtype"]) for put in inputs if put["name"] in fed}
         for sample in samples:
-            for detail in interpreter.get_input_details():
-                data = {**sample, **constants}[detail["name"]]
+            for detail in inputs:
+                data = {**sample, **constants, **kept}[detail["name"]]
                 interpreter.set_tensor(detail["index"], np.asarray(data).astype(detail["dtype"]))
             interpreter.invoke()
+            kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
             yield interpreter
     except (ValueError, RuntimeError, KeyError) as refused:
         raise ModelError(

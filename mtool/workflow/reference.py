@@ -1,7 +1,7 @@
 """The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT."""
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,10 @@ import numpy as np
 import onnx
 
 from mtool.errors import BuildError, ModelError
-from mtool.frontend import Rounding, is_tflite
+from mtool.frontend import is_tflite
 from mtool.workflow import litert
 from mtool.workflow.samples import Array, Sample
+from mtool.workflow.stages import Options
 
 NAME = "onnxruntime"
 INSTALL = "pip install 'mtool[verify]'"
@@ -39,33 +40,32 @@ def is_installed(model: Path) -> bool:
 
 
 def outputs(
-    model: Path,
-    samples: Sequence[Sample],
-    *,
-    constants: Mapping[str, Array] | None = None,
-    optimised: bool = False,
-    rounding: Rounding = "onnx",
+    model: Path, samples: Sequence[Sample], *, options: Options | None = None, optimised: bool = False
 ) -> list[Sample]:
     """Run the model on each sample with its reference; the outputs by name, in the same order.
 
     Args:
         model: the ONNX or TFLite file.
         samples: inputs by name.
-        constants: inputs that are the same for every sample.
+        options: of the compilation: its constants are inputs that are the same for every sample; with states, the
+            samples are a sequence, and each is given the state outputs of the one before it; with the rounding
+            "tflite", a TFLite model is run by LiteRT's reference kernels, else by those that it takes by default.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
-        rounding: of a TFLite model: "tflite" for LiteRT's reference kernels, else those that it takes by default.
 
     Raises:
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input.
     """
+    chosen = options or Options()
     if is_tflite(model):
-        return litert.outputs(model, samples, constants=constants, exact=rounding == "tflite")
-    return _run(str(model), samples, constants or {}, optimised=optimised, what=str(model))
+        return litert.outputs(
+            model, samples, constants=chosen.constants, states=chosen.states, exact=chosen.rounding == "tflite"
+        )
+    return _run(str(model), model, samples, chosen, optimised=optimised)
 
 
 def intermediates(
-    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, constants: Mapping[str, Array] | None = None
+    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options | None = None
 ) -> list[Sample]:
     """Run the model on each sample with its reference, without optimisations; the given tensors of it by name.
 
@@ -75,19 +75,20 @@ def intermediates(
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input.
     """
+    chosen = options or Options()
     if is_tflite(model):
-        return litert.intermediates(model, samples, tensors, constants=constants)
+        return litert.intermediates(model, samples, tensors, constants=chosen.constants, states=chosen.states)
     proto = onnx.load(model)
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
     proto.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in dict.fromkeys(tensors) if name in own - present
     )
-    return _run(proto.SerializeToString(), samples, constants or {}, optimised=False, what=str(model))
+    return _run(proto.SerializeToString(), model, samples, chosen, optimised=False)
 
 
 def _run(
-    model: str | bytes, samples: Sequence[Sample], constants: Mapping[str, Array], *, optimised: bool, what: str
+    model: str | bytes, path: Path, samples: Sequence[Sample], chosen: Options, *, optimised: bool
 ) -> list[Sample]:
     try:
         import onnxruntime
@@ -106,15 +107,20 @@ def _run(
         session: Any = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
-        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in constants.items()}
-        found = [session.run(names, {**sample, **fixed}) for sample in samples]
+        fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in chosen.constants.items()}
+        kept = _initial_states(path, chosen) if chosen.states else {}
+        found = []
+        for sample in samples:
+            made = dict(zip(names, session.run(names, {**sample, **fixed, **kept}), strict=True))
+            found.append(made)
+            kept = {value: made[output] for output, value in chosen.states}
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         raise ModelError(
-            f"onnxruntime can't run {what}",
+            f"onnxruntime can't run {path}",
             details=str(refused).splitlines()[:3],
             hint="give a file of expected outputs: --golden G.npz",
         ) from None
-    return [dict(zip(names, map(_array, values), strict=True)) for values in found]
+    return [{name: _array(value) for name, value in made.items()} for made in found]
 
 
 def _array(value: Any) -> Array:
@@ -124,16 +130,35 @@ def _array(value: Any) -> Array:
     return np.asarray(value)
 
 
-def own_spread(
-    model: Path, samples: Sequence[Sample], name: str, step: float, constants: Mapping[str, Array] | None = None
-) -> int:
+def _initial_states(path: Path, chosen: Options) -> Sample:
+    """Return what states begin with: their initialisers, or zeros."""
+    graph = onnx.load(path).graph
+    wanted = {value for _, value in chosen.states}
+    begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
+    found = {}
+    for put in graph.input:
+        if put.name in wanted:
+            kind = put.type.tensor_type
+            sizes = [
+                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{place}"]
+                for place, dim in enumerate(kind.shape.dim)
+            ]
+            zeros = np.zeros(sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            found[put.name] = begun.get(put.name, zeros)
+    return found
+
+
+def own_spread(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
     """Return by how many steps the reference's output differs from itself, with and without its optimisations.
 
     The two round in different places. No other implementation can be held to less.
     """
     if is_tflite(model):
-        plain, optimised = (litert.outputs(model, samples, constants=constants, exact=exact) for exact in (True, False))
+        same, states = options.constants, options.states
+        plain, optimised = (
+            litert.outputs(model, samples, constants=same, states=states, exact=exact) for exact in (True, False)
+        )
     else:
-        plain, optimised = (outputs(model, samples, constants=constants, optimised=fast) for fast in (False, True))
+        plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
     furthest = max(float(np.abs(a[name] - b[name]).max(initial=0)) for a, b in zip(plain, optimised, strict=True))
     return round(furthest / step)

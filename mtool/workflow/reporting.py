@@ -29,7 +29,7 @@ class Block:
 
     Attributes:
         label: what lies there.
-        kind: an input, an output, a result of an operator for a later one, or an operator's scratch.
+        kind: an input, an output, a state, a result of an operator for a later one, or an operator's scratch.
         offset: from the arena's start, in bytes.
         bytes: how many.
         first: the operator that writes it; -1: the caller.
@@ -37,7 +37,7 @@ class Block:
     """
 
     label: str
-    kind: Literal["input", "output", "between", "scratch"]
+    kind: Literal["input", "output", "state", "between", "scratch"]
     offset: int
     bytes: int
     first: int
@@ -169,7 +169,15 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check_model(Path(path), list(load_all().values()), chosen.dims, chosen.constants, chosen.rounding).fits,
+        fits=check_model(
+            Path(path),
+            list(load_all().values()),
+            chosen.dims,
+            chosen.constants,
+            chosen.rounding,
+            chosen.maxima,
+            chosen.states,
+        ).fits,
     )
 
 
@@ -184,6 +192,7 @@ def _functions(manifest: Manifest, sizes: dict[str, int]) -> tuple[Function, ...
 def memory_map(manifest: Manifest) -> tuple[Block, ...]:
     """Return what lies in the arena, where and when, from the operands of the operators."""
     end = len(manifest.operators)
+    kept = {state.arena_offset for state in manifest.states}
     blocks: list[Block] = []
     at: dict[int, int] = {}  # offset -> the block that was written there last
 
@@ -194,6 +203,8 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
     for tensor in manifest.inputs:
         if tensor.arena_offset is not None:
             begin(Block(tensor.name, "input", tensor.arena_offset, tensor.bytes, -1, -1))
+    for state in manifest.states:
+        blocks.append(Block(state.input, "state", state.arena_offset, state.bytes, -1, end))
     for operator in manifest.operators:
         for operand in operator.reads:
             if operand.memory == "arena" and operand.offset in at:
@@ -203,7 +214,7 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
             scratch = (operator.scratch_offset, operator.scratch_bytes, operator.index, operator.index)
             blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
         for operand in operator.writes:
-            if operand.memory == "arena":
+            if operand.memory == "arena" and operand.offset not in kept:
                 label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
                 begin(Block(label, "between", operand.offset, operand.bytes, operator.index, operator.index))
     for tensor in manifest.outputs:

@@ -37,6 +37,7 @@ class Options:
     constants: values of inputs that become constants of the model.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
+    states: pairs of an output and the input of the next run that it feeds.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
@@ -47,6 +48,7 @@ class Options:
     constants: Mapping[str, Array] = field(default_factory=dict)
     rounding: Rounding = "onnx"
     maxima: Mapping[str, int] = field(default_factory=dict)
+    states: Sequence[tuple[str, str]] = ()
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
@@ -127,10 +129,14 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         rounding=chosen.rounding,
         maxima=chosen.maxima,
         conventions=chosen.conventions,
+        states=chosen.states,
     )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))
+    if described.states:
+        kept = sum(state.bytes for state in described.states)
+        outputs += f"   keeps {wording.count(len(described.states), 'state')}, {kept:,} B"
     size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})

@@ -56,6 +56,8 @@ def verify(
         golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default:
             onnxruntime's outputs, with every graph optimisation off; LiteRT's of a TFLite model. Integer outputs of a
             TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those.
+            Where the model has states, the samples are a sequence, from the states' initial values on; the reference
+            is fed with its own.
         tolerance: what is allowed; default: that of the board, and for a float output on a quantisation grid
             as many steps as the reference differs from itself with and without its optimisations, at least one.
         samples: how many to draw, without a golden file.
@@ -79,8 +81,7 @@ def verify(
         inputs, expected = sampling.golden_of(golden, tensors.inputs, tensors.outputs, suffix)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-        constants, rounding = model.options.constants, model.options.rounding
-        expected = reference.outputs(model.path, inputs, constants=constants, rounding=rounding)
+        expected = reference.outputs(model.path, inputs, options=model.options)
     found = run_samples(build_model(model, folder), inputs, port=port, probe=probe)
     name = golden.name if golden is not None else reference.name_of(model.path)
     return judge(model, inputs, expected, found, name=name, tolerance=tolerance)
@@ -104,6 +105,7 @@ def judge(
     found = [counted.blanked(tensors.outputs, sample) for sample in found]
     allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     report = compare(tensors.outputs, expected, found, tolerance=allowed, reference=name)
+    report = replace(report, sequence=bool(tensors.states))
     if report.ok or allowed.grid_steps is not None or not reference.is_installed(model.path):
         return report
     steps = _steps_of_the_reference(model, inputs)
@@ -111,12 +113,12 @@ def judge(
         return report
     own = reference.name_of(model.path)
     log.warning("%s's own outputs differ by %d LSB with its optimisations: so much is allowed", own, steps)
-    return compare(tensors.outputs, expected, found, tolerance=replace(allowed, grid_steps=steps), reference=name)
+    wider = compare(tensors.outputs, expected, found, tolerance=replace(allowed, grid_steps=steps), reference=name)
+    return replace(wider, sequence=report.sequence)
 
 
 def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
     """Return how exactly the reference itself knows the float outputs that stand on a grid, in steps."""
     outputs = [output for output in model.manifest.outputs if output.dtype.startswith("float")]
     grids = [(output.name, output.scale[0]) for output in outputs if output.scale and len(output.scale) == 1]
-    constants = model.options.constants
-    return max((reference.own_spread(model.path, inputs, name, step, constants) for name, step in grids), default=0)
+    return max((reference.own_spread(model.path, inputs, name, step, model.options) for name, step in grids), default=0)

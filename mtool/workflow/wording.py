@@ -31,6 +31,11 @@ def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
+def samples(number: int, *, sequence: bool) -> str:
+    """Write a number of samples, or of a sequence's steps: 4 samples, 20 steps of a sequence."""
+    return f"{count(number, 'step')} of a sequence" if sequence else count(number, "sample")
+
+
 def share(part: int, whole: int) -> str:
     """Write a fraction as a percentage; one that is not zero never reads as 0%."""
     if part == 0 or whole == 0:

@@ -50,6 +50,10 @@ int main(void)
 
 {% endfor %}
      */
+{% if cookiecutter.manifest.states %}
+    /* This is the first step of a sequence. Call {{ name }}_run again for each that follows, with its own inputs: what
+     * the model keeps ({{ cookiecutter.manifest.states | map(attribute="c_name") | join(", ") }}) goes on from step to step. {{ name }}_reset begins another sequence. */
+{% endif %}
 {% if report is defined and report %}
     const int32_t status = {{ inference }};
     if (status != 0) {

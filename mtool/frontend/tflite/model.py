@@ -11,6 +11,7 @@ from onnx import helper
 from mtool.errors import ModelError
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.problems import REFUSED, Unsupported
+from mtool.frontend.states import Pairs
 from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
@@ -36,23 +37,25 @@ def load(
     constants: Mapping[str, Array] | None = None,
     rounding: Rounding = "onnx",
     maxima: Mapping[str, int] | None = None,
+    states: Pairs = (),
 ) -> Graph:
     """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
 
     Args:
         path: the model file.
+        states: pairs of an output and the input of the next run that it feeds.
         dims: values for symbolic dimensions; a TFLite file has none, its dynamic dimensions are as they stand in it.
         constants: values for inputs, by name; such an input becomes a constant of the model.
         rounding: "tflite": results of integers are those of TFLite's reference kernels, byte for byte.
         maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants` or `maxima` name nothing of the model.
+        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
     model = read(path)
-    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants, maxima)
+    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants, maxima, states)
     _check_shapes(model, graph, path.name)
     return replace(graph, quant=_grids(model, graph))
 

@@ -1,4 +1,7 @@
-"""Concatenation: internal form `concat`, inputs of one type, attribute `axis`."""
+"""Concatenation: internal form `concat`, inputs of one type, attribute `axis`.
+
+The planner sets `appends` where the output lies over the first input, which then is not copied.
+"""
 
 from mtool.ir import Graph, Node
 from mtool.ops.concat.schedules import Copies

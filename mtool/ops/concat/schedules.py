@@ -7,7 +7,7 @@ from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target
 
 
 class Copies(BaseSchedule):
-    """A memcpy for each input and each slice before the axis."""
+    """A memcpy for each input and each slice before the axis; none for a first input that is in its place already."""
 
     name = "c99_copies"
 
@@ -33,6 +33,9 @@ class Copies(BaseSchedule):
         indent = "        " if outer > 1 else "    "
         for number, value in enumerate(node.inputs):
             count = math.prod(graph.types[value].shape[axis:])
+            if number == 0 and node.attrs.get("appends"):
+                start = count
+                continue
             name = f"input{number}"
             constant = value in graph.constants
             arguments.append(Argument(name, out.dtype.c, ("constant", name) if constant else ("input", number)))

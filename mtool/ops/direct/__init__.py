@@ -1,7 +1,8 @@
 """Kernels that are one C template each: sorting, scattering, running sums, recurrence.
 
 Internal form `direct`: attributes `template` (its file), `values` (what the template is told), `names`
-(the C names of the inputs, then of the outputs), `scratch` (bytes), `label`, `math` (calls the mathematical library).
+(the C names of the inputs, then of the outputs), `scratch` (bytes), `label`, `math` (calls the mathematical library),
+`overwrites` (pairs of an input and the output that may be written over it, where there are such).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ def direct(
     scratch: int = 0,
     math: bool = False,
     macs: int = 0,
+    overwrites: Mapping[str, str] | None = None,
     **values: Any,
 ) -> None:
     """Append a kernel.
@@ -48,12 +50,17 @@ def direct(
         scratch: bytes of working memory; the template calls it `scratch`, of the type of the first input.
         math: whether the C calls the mathematical library.
         macs: its multiply-accumulates.
+        overwrites: outputs that may lie where an input lies, as each element of the input is read last before the
+            same element of the output is written: C name of the output to that of the input.
         values: what the template is told beside `types`, the types of inputs and outputs by C name.
     """
-    attrs = {
+    attrs: dict[str, Any] = {
         "template": template, "values": values, "names": (*inputs, *outputs), "scratch": scratch,
         "label": node.op.lower(), "math": math, "macs": macs,
     }  # fmt: skip
+    if overwrites:
+        ins, outs = [*inputs], [*outputs]
+        attrs["overwrites"] = tuple((ins.index(old), outs.index(new)) for new, old in overwrites.items())
     ctx.node("direct", list(inputs.values()), list(outputs.values()), attrs, like=node)
 
 

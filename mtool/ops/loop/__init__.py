@@ -1,7 +1,7 @@
 """The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
 
 from mtool.ir import Graph, Node
-from mtool.ops.loop.schedules import LoopNest
+from mtool.ops.loop.schedules import LoopNest, Moves
 from mtool.ops.schedule import KernelOp
 
 
@@ -13,4 +13,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, (LoopNest(),))
+KERNEL = KernelOp(_label, _macs, (LoopNest(), Moves()))

@@ -1,0 +1,193 @@
+"""States in the arena: each has one storage for the life of the firmware, which an inference reads and writes.
+
+The operator that writes a state's output writes it there, if nothing reads the old value after it, or if it may write
+over what it reads. Where that can't be, the output has a storage of its own and is copied at the end.
+
+Windows of a stream are a special case, in two forms. `concat(state, new)` takes the state's storage, made larger, and
+the state's output is the move of its end to its beginning. Or the state is moved first, and the new is appended to
+that: `concat(slice(state), new)`. In both, only what is new is copied, and the rest moved in place.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mtool.ir import Graph, Node
+from mtool.ir.expr import identity, load
+
+if TYPE_CHECKING:
+    from mtool.plan.plan import Step
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """When values are read and written, by number of the step; values stand for all views of them."""
+
+    root: Mapping[str, str]
+    reads: Mapping[str, tuple[int, ...]]
+    written: Mapping[str, int]
+
+    @classmethod
+    def of(cls, graph: Graph, steps: Sequence["Step"]) -> "_Uses":
+        root: dict[str, str] = {}
+        for node in graph.nodes:
+            if node.op == "view":
+                root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
+        reads: dict[str, tuple[int, ...]] = {}
+        written: dict[str, int] = {}
+        for number, step in enumerate(steps):
+            for value in step.node.inputs:
+                value = root.get(value, value)
+                reads[value] = (*reads.get(value, ()), number)
+            written |= dict.fromkeys(step.node.outputs, number)
+        return cls(root, reads, written)
+
+
+def homes(graph: Graph, steps: Sequence["Step"]) -> dict[str, str]:
+    """Return the values that are written into the storage of a state: value -> the state's input."""
+    if not graph.states:
+        return {}
+    uses = _Uses.of(graph, steps)
+    found: dict[str, str] = {}
+    for _, value, output in graph.kept:
+        output = uses.root.get(output, output)
+        window, moved = _window(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
+        if moved:
+            found |= {moved: value, output: value}
+            continue
+        for before in ([value, window], [value]) if window else ([value],):
+            if all(_may_overwrite(graph, steps, uses, output, old) for old in before):
+                found |= dict.fromkeys([output, *before[1:]], value)
+                break
+    return found
+
+
+def _moved(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str, output: str) -> str:
+    """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
+    node = steps[uses.written[output]].node
+    first = uses.root.get(node.inputs[0], node.inputs[0]) if node.op == "concat" else ""
+    if first not in uses.written or not _appends(node, graph) or uses.reads[first] != (uses.written[output],):
+        return ""
+    roots = {uses.root.get(one, one) for one in graph.outputs}
+    in_place = first not in roots and _may_overwrite(graph, steps, uses, first, value)
+    return first if in_place and value in steps[uses.written[first]].node.inputs else ""
+
+
+def _appends(node: Node, graph: Graph) -> bool:
+    """Whether a concat's first input lies in its output as it lies by itself."""
+    return math.prod(graph.types[node.outputs[0]].shape[: node.attrs["axis"]]) == 1
+
+
+def _window(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str) -> str:
+    """Return what the last reader of a state makes of it by appending to it, or ""."""
+    number = max(uses.reads.get(value, (-1,)))
+    node = steps[number].node if number >= 0 else None
+    if node is None or node.op != "concat" or uses.root.get(node.inputs[0], node.inputs[0]) != value:
+        return ""
+    roots = {uses.root.get(output, output) for output in graph.outputs}
+    alone = uses.reads[value].count(number) == 1 and node.outputs[0] not in roots
+    return node.outputs[0] if _appends(node, graph) and alone else ""
+
+
+def _may_overwrite(graph: Graph, steps: Sequence["Step"], uses: _Uses, output: str, old: str) -> bool:
+    """Whether the step that writes `output` may do so where `old` lies."""
+    number = uses.written[output]
+    last = max(uses.reads.get(old, (-1,)))
+    if last != number:
+        return last < number
+    node = steps[number].node
+    read = [place for place, value in enumerate(node.inputs) if uses.root.get(value, value) == old]
+    over = node.outputs.index(output)
+    allowed = {place for place, written in node.attrs.get("overwrites", ()) if written == over}
+    if over == 0:
+        allowed |= {*steps[number].schedule.in_place(node, graph)}
+    return allowed >= {*read}
+
+
+def _same_home(home: Mapping[str, str], first: str, step: "Step") -> bool:
+    return home.get(step.node.outputs[0]) == home.get(first, first)
+
+
+def in_turn(graph: Graph) -> tuple[Node, ...]:
+    """Return the nodes with those that write a state after those that read it, where that is possible."""
+    after: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come before
+    makers = graph.producers()
+    for node in graph.nodes:
+        after[node.name] |= {makers[value].name for value in node.inputs if value in makers}
+    readers = graph.consumers()
+    for _, value, output in graph.kept:
+        writer = makers[output]
+        while writer.op == "view":
+            writer = makers[writer.inputs[0]]
+        reading = _all_readers(value, readers)
+        windows = [node.outputs[0] for node in reading if node.op == "concat"]
+        both = [*reading, *(node for window in windows for node in _all_readers(window, readers))]
+        for before in (both, reading):
+            trial = {**after, writer.name: after[writer.name] | {node.name for node in before} - {writer.name}}
+            if _sorted(graph.nodes, trial) is not None:
+                after = trial
+                break
+    ordered = _sorted(graph.nodes, after)
+    assert ordered is not None
+    return ordered
+
+
+def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node]:
+    """Return the nodes that read a value, or a view of it."""
+    found = []
+    for node in readers.get(value, ()):
+        found += _all_readers(node.outputs[0], readers) if node.op == "view" else [node]
+    return found
+
+
+def _sorted(nodes: Sequence[Node], after: Mapping[str, set[str]]) -> tuple[Node, ...] | None:
+    """Return the nodes as near to their order as `after` allows; None: it is a circle."""
+    left, done, ordered = list(nodes), set[str](), []
+    while left:
+        ready = next((node for node in left if after[node.name] <= done), None)
+        if ready is None:
+            return None
+        left.remove(ready)
+        done.add(ready.name)
+        ordered.append(ready)
+    return tuple(ordered)
+
+
+def settled(
+    graph: Graph, steps: Sequence["Step"], choose: Callable[[Node, Graph], "Step"]
+) -> tuple[Graph, tuple["Step", ...]]:
+    """Let windows append to what is there, and copy each state whose output can't be written into its storage.
+
+    Args:
+        graph: with its nodes in their order.
+        steps: of all nodes but views.
+        choose: gives the step of a new node.
+    """
+    home, uses = homes(graph, steps), _Uses.of(graph, steps)
+    appending = {
+        step.node.name: replace(step.node, attrs={**step.node.attrs, "appends": True})
+        for step in steps
+        if step.node.op == "concat" and _same_home(home, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
+    }
+    made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
+    nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
+    types, sources = dict(graph.types), dict(graph.sources)
+    graph = replace(graph, nodes=tuple(nodes))
+    for number, (_, value, output) in enumerate(graph.kept, len(graph.returned)):
+        if uses.root.get(output, output) in home:
+            continue
+        kind = types[value]
+        copy = f"{output}.kept"
+        while copy in types:
+            copy += "_"
+        types[copy] = kind
+        if output in sources:
+            sources[copy] = sources[output]
+        outputs[number] = copy
+        element = load(0, kind.dtype, identity(len(kind.shape)))
+        node = Node("loop", f"keep_{len(made)}", (output,), (copy,), {"expr": element, "label": "keep"})
+        nodes.append(node)
+        graph = replace(graph, nodes=tuple(nodes), outputs=tuple(outputs), types=types, sources=sources)
+        made.append(choose(node, graph))
+    return graph, tuple(made)

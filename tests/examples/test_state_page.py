@@ -1,0 +1,38 @@
+"""The page on state: what it shows runs as it stands, in its order."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mtool import resources
+from mtool.cli import app
+
+PAGE = Path(__file__).parents[2] / "docs" / "state.md"
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text()
+    done = []
+    for block in re.finditer(r"```(\w+)\n([\s\S]*?)```|^    (mtool .*)$", text, re.MULTILINE):
+        language, code, command = block.groups()
+        if command is not None:
+            assert app.invoke(shlex.split(command)[1:]) == 0, command
+            done.append("command")
+        elif language == "python":
+            exec(compile(code, str(PAGE), "exec"), {})
+            done.append("python")
+        else:
+            (tmp_path / "user.c").write_text(code)
+            include = resources.path("crt") / "include"
+            flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-c", "-Ic", f"-I{include}"]
+            subprocess.run(["gcc", *flags, "user.c"], check=True)
+            done.append("c")
+    assert done == ["python", "command", "command", "command", "python", "c"]
+    shown = capsys.readouterr()
+    assert "level.onnx on host matches onnxruntime over 20 steps of a sequence" in shown.out
+    assert "void level_reset(void);" in (tmp_path / "c" / "level.h").read_text()
