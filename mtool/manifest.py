@@ -156,7 +156,8 @@ class Manifest(Strict):
 
     `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are
+    takes); `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`,
+    `operators_api` and `executor` are
     the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
     order, and the entry point. `graph` is the file with the graph's JSON, empty if there is none.
     """

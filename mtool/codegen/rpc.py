@@ -131,8 +131,8 @@ def _step(plan: Plan, calls: Calls) -> list[str]:
         if calls.uses(kind):
             lines.append(f"    const struct {model}_{kind} *const {kind} = &{model}_external_{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
-    for call in start_call(plan):
-        lines += ["    if (number == 0)", f"        {call}"]
+    for start in start_call(plan):
+        lines += ["    if (number == 0)", f"        {start}"]
     lines += ["    switch (number) {"]
     for number, call in enumerate(calls.operators):
         lines += [f"    case {number}:", *(f"        {line}" for line in call), "        return 0;"]
