@@ -5,7 +5,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from mtool.cli.demo import demo
 from mtool.cli.doctor import doctor
 from mtool.cli.flash import flash
 from mtool.cli.output import Output
+from mtool.cli.parameters import Asked, options
 from mtool.cli.quantize import quantize
 from mtool.cli.report import report
 from mtool.cli.run import run
@@ -129,7 +130,10 @@ def _global_options(
 
 
 def _with_output(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options --json, -v and -q in place of its first parameter, an Output."""
+    """Give a command the options --json, -v and -q in place of its first parameter, an Output.
+
+    A parameter that is `Asked` for stands for several options.
+    """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
     common: dict[str, tuple[Any, Any]] = {
@@ -144,19 +148,35 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         before: _Common = context.obj
         verbosity = -1 if quiet or before.quiet else verbose + before.verbose
         output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
-        raise typer.Exit(_end(output, functools.partial(command, output, **values)))
 
-    parameters = [
-        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-            for name, (annotation, default) in common.items()
-        ),
-    ]
+        def act() -> None:
+            for name, names in asked.items():
+                values[name] = options(**{each: values.pop(each) for each in names})
+            command(output, **values)
+
+        raise typer.Exit(_end(output, act))
+
+    asked: dict[str, Mapping[str, tuple[Any, Any]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in own:
+        found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
+        if found:
+            asked[parameter.name] = found[0].parameters
+            parameters += _keywords(found[0].parameters)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    parameters += _keywords(common)
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, (annotation, default) in described.items()
+    ]
 
 
 def _end(output: Output, action: Callable[[], None]) -> int:

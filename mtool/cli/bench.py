@@ -27,17 +27,7 @@ def bench(
     ] = 0.0,
     layers: Annotated[bool, typer.Option("--layers", help="Each operator by itself.")] = False,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    interface_api: parameters.Interface = "c",
-    operators_api: parameters.Operators = None,
-    executor: parameters.ExecutorName = "aot",
-    template: parameters.TemplateName = "",
-    option: parameters.TemplateOptions = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     cycles: Annotated[
@@ -58,12 +48,9 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    chosen = parameters.options(
-        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
-    )
     if layers:
         profile = workflow.bench_layers(
-            model, board=board, repeat=repeat, folder=output_dir, options=chosen, port=port, probe=probe
+            model, board=board, repeat=repeat, folder=output_dir, options=options, port=port, probe=probe
         )
         _print_layers(out, profile, board)
         return
@@ -75,7 +62,7 @@ def bench(
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,
         folder=output_dir,
-        options=chosen,
+        options=options,
         port=port,
         probe=probe,
         cycles=cycles,

@@ -10,26 +10,14 @@ def build(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    interface_api: parameters.Interface = "c",
-    operators_api: parameters.Operators = None,
-    executor: parameters.ExecutorName = "aot",
-    template: parameters.TemplateName = "",
-    option: parameters.TemplateOptions = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""
     compiled = workflow.compile(
         model,
         board=board,
-        options=parameters.options(
-            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
-        ),
+        options=options,
     )
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)

@@ -22,11 +22,7 @@ def check(
         list[str] | None,
         typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
     ] = None,
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
+    options: parameters.ModelOptions = parameters.DEFAULTS,
 ) -> None:
     """Tell what a model needs and which boards it fits.
 
@@ -37,11 +33,11 @@ def check(
     report = check_model(
         model,
         boards,
-        parameters.dimensions(dim),
-        parameters.constant_values(const),
-        rounding,
-        parameters.largest_sizes(maxima),
-        parameters.state_pairs(state),
+        options.dims,
+        options.constants,
+        options.rounding,
+        options.maxima,
+        options.states,
     )
     out.result(
         {

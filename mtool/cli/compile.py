@@ -16,24 +16,14 @@ def compile(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    interface_api: parameters.Interface = "c",
-    operators_api: parameters.Operators = None,
-    executor: parameters.ExecutorName = "aot",
+    options: parameters.SourceOptions = parameters.DEFAULTS,
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""
     compiled = workflow.compile(
         model,
         board=board,
-        options=parameters.options(
-            io, dim, "", None, const, rounding, maxima, interface_api, operators_api, executor, state
-        ),
+        options=options,
     )
     folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest

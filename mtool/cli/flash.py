@@ -23,26 +23,13 @@ def flash(
     probe: parameters.Probe = "",
     dry_run: parameters.DryRun = False,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    interface_api: parameters.Interface = "c",
-    operators_api: parameters.Operators = None,
-    executor: parameters.ExecutorName = "aot",
-    template: parameters.TemplateName = "",
-    option: parameters.TemplateOptions = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    options = parameters.options(
-        io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
-    )
     if dry_run:
         lines = workflow.flash_plan(
             model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options

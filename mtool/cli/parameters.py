@@ -1,9 +1,10 @@
 """Parameters that several commands take, and how their text is read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -96,7 +97,7 @@ TemplateName = Annotated[
 TemplateOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--option", "-o", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
+        "--option", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of the inputs that are drawn.")]
@@ -124,17 +125,18 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that
 
 
 def options(
-    io: plan.Io,
-    dims: Sequence[str] | None,
-    template: str,
-    template_options: Sequence[str] | None,
-    constants: Sequence[str] | None = None,
+    *,
+    io: plan.Io = "arena",
+    dim: Sequence[str] | None = None,
+    const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
     maxima: Sequence[str] | None = None,
+    state: Sequence[str] | None = None,
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
-    states: Sequence[str] | None = None,
+    template: str = "",
+    option: Sequence[str] | None = None,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -144,15 +146,56 @@ def options(
     """
     return Options(
         io=io,
-        dims=dimensions(dims),
-        constants=constant_values(constants),
-        states=state_pairs(states),
+        dims=dimensions(dim),
+        constants=constant_values(const),
         rounding=rounding,
         maxima=largest_sizes(maxima),
+        states=state_pairs(state),
         template=template,
-        template_options=dict(_pair(text, "--option", "opt=-O3") for text in template_options or ()),
+        template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Several options of the command line that become one argument of a command: `options` of their values.
+
+    `parameters` has each one's annotation and default by its name.
+    """
+
+    parameters: Mapping[str, tuple[Any, Any]]
+
+
+_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None)}
+_OF_A_MODEL: dict[str, tuple[Any, Any]] = {
+    **_OF_A_SHAPE,
+    "state": (States, None),
+    "rounding": (RoundingMode, "onnx"),
+    "maxima": (Maxima, None),
+}
+_OF_ITS_C: dict[str, tuple[Any, Any]] = {
+    "io": (Io, "arena"),
+    **_OF_A_MODEL,
+    "interface_api": (Interface, "c"),
+    "operators_api": (Operators, None),
+    "executor": (ExecutorName, "aot"),
+}
+_OF_A_PROJECT = {**_OF_ITS_C, "template": (TemplateName, ""), "option": (TemplateOptions, None)}
+
+ShapeOptions = Annotated[Options, Asked(_OF_A_SHAPE)]
+"""What a model's shapes follow from."""
+
+ModelOptions = Annotated[Options, Asked(_OF_A_MODEL)]
+"""And its numbers and states."""
+
+SourceOptions = Annotated[Options, Asked(_OF_ITS_C)]
+"""And how it becomes C."""
+
+ProjectOptions = Annotated[Options, Asked(_OF_A_PROJECT)]
+"""And a project, by a template."""
+
+DEFAULTS = Options()
 
 
 def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:

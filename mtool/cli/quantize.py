@@ -73,8 +73,7 @@ def quantize(
             show_default=False,
         ),
     ] = None,
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
+    options: parameters.ShapeOptions = parameters.DEFAULTS,
 ) -> None:
     """Make a float model one of 8-bit integers, and tell what that loses and saves.
 
@@ -89,7 +88,7 @@ def quantize(
         evaluate=evaluate,
         labels=labels,
         pixels=Pixels(scale, offset),
-        options=parameters.options("arena", dim, "", None, const),
+        options=options,
     )
     out.result({**dataclasses.asdict(quantised), "path": str(quantised.path)})
     _print(out, quantised)

@@ -22,17 +22,7 @@ def report(
     seed: parameters.Seed = 0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    template: parameters.TemplateName = "",
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of the template; may be repeated."),
-    ] = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:
@@ -44,7 +34,7 @@ def report(
         seed=seed,
         repeat=repeat,
         folder=output_dir,
-        options=parameters.options(io, dim, template, option, const, rounding, maxima, states=state),
+        options=options,
         port=port,
         probe=probe,
     )

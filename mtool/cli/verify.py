@@ -48,17 +48,7 @@ def verify(
     atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
     rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
     output_dir: parameters.OutputDir = None,
-    io: parameters.Io = "arena",
-    dim: parameters.Dims = None,
-    const: parameters.Constants = None,
-    state: parameters.States = None,
-    rounding: parameters.RoundingMode = "onnx",
-    maxima: parameters.Maxima = None,
-    interface_api: parameters.Interface = "c",
-    operators_api: parameters.Operators = None,
-    executor: parameters.ExecutorName = "aot",
-    template: parameters.TemplateName = "",
-    option: parameters.TemplateOptions = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:
@@ -67,7 +57,7 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
-    default = workflow.default_tolerance(boards.get(board), model, rounding)
+    default = workflow.default_tolerance(boards.get(board), model, options.rounding)
     tolerance = dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol)
     compare = workflow.verify_layers if layers else workflow.verify
     report = compare(
@@ -78,9 +68,7 @@ def verify(
         samples=samples,
         seed=seed,
         folder=output_dir,
-        options=parameters.options(
-            io, dim, template, option, const, rounding, maxima, interface_api, operators_api, executor, state
-        ),
+        options=options,
         port=port,
         probe=probe,
     )

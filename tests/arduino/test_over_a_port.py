@@ -19,7 +19,7 @@ from tests.arduino import simavr, sine
 from tests.flash.jobs import fake
 
 PROBE = "55736303331351E0D1A1"
-OPTIONS = ["-o", "builder=cmake"]
+OPTIONS = ["--option", "builder=cmake"]
 
 
 @contextlib.contextmanager

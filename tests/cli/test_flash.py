@@ -121,7 +121,7 @@ def test_a_tool_that_fails_is_explained(tmp_path: Path, monkeypatch: pytest.Monk
     fake(tools, "avrdude", says="avrdude: Expected signature for ATmega328P is 1E 95 0F", ends=1)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(ports, "attached", lambda *_: [UNO])
-    argv = ["flash", "--board", "arduino_uno", model, "--runner", "avrdude", "-o", "builder=cmake"]
+    argv = ["flash", "--board", "arduino_uno", model, "--runner", "avrdude", "--option", "builder=cmake"]
     assert app.invoke(argv) == 7
     error = capsys.readouterr().err
     assert f"found     Arduino Uno R3, ATmega328P   {UNO}" in error
