@@ -1,0 +1,1 @@
+{% include "host/{{cookiecutter.folder}}/src/guard.c" %}
