@@ -11,6 +11,7 @@
 #include "mt_bytes.h"
 #include "mt_cobs.h"
 #include "mt_crc32.h"
+#include "mt_functions.h"
 #include "mt_model.h"
 #include "mt_port.h"
 #include "mt_protocol.h"
@@ -57,6 +58,47 @@ static int32_t step(uint16_t number)
     return ++runs % MOST_RUNS == 0;
 }
 
+/* A function that writes every byte of its tensors: the sanitizers tell if one of them is not its model's. */
+static int32_t fill(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
+                    int32_t *result_code, void *resource)
+{
+    (void)resource;
+    for (int32_t i = 0; i < count; ++i) {
+        if (type_codes[i] == MT_ARG_TENSOR) {
+            const DLTensor *const tensor = arguments[i].v_handle;
+            uint64_t bytes = tensor->dtype.bits / 8u;
+            for (int32_t d = 0; d < tensor->ndim; ++d) {
+                bytes *= (uint64_t)tensor->shape[d];
+            }
+            if (bytes > 0) {
+                memset(tensor->data, 0x33, (size_t)bytes);
+            }
+        }
+    }
+    result->v_int64 = count;
+    *result_code = MT_ARG_INT;
+    return count % 3;
+}
+
+static const struct mt_function list[] = {{"fill", fill}, {"fill too", fill}};
+static DLTensor tensors[3];
+static union mt_value values[3];
+static int32_t codes[3];
+static int64_t dims[6];
+
+static const struct mt_functions functions = {
+    .list = list,
+    .count = 2,
+    .most_arguments = 3,
+    .most_dims = 6,
+    .tensors = tensors,
+    .values = values,
+    .codes = codes,
+    .dims = dims,
+    .find = mt_functions_find,
+    .invoke = mt_functions_invoke,
+};
+
 const struct mt_model mt_model = {
     .name = "a name of more bytes than a reply to HELLO has room for",
     .model_hash = "short",
@@ -69,6 +111,7 @@ const struct mt_model mt_model = {
     .arena_bytes = sizeof arena,
     .run = run,
     .step = step,
+    .functions = &functions,
 };
 
 int32_t mt_port_init(void)

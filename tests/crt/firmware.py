@@ -45,11 +45,13 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
 
 # What libFuzzer begins with, as records of crt/tests/mt_fuzz_server.c: each kind of message, and repetitions.
 SEEDS = (
-    "ff 050100 f103050000",  # a CALL, and the same again
+    "ff 05050000000000 f107050000 0000000000",  # a CALL, and the same again
+    "ff 0c04 66696c6c 0d15 0100 01 07 00 00 00000000 00 08 02 05000000 04000000",  # LOOKUP, INVOKE on a tensor
+    "ff 0d23 0000 03 00 0100000000000000 02 000000000000f03f 07 02 00 08000000 02 20 01 02000000",  # of all kinds
     "ff 0606 02000000ffff f108 0600 02000000ffff",  # a TIME of the model
     "ff 0606 010000000100 0b0100 0b0101 0700 0200",  # a TIME of an operator, TIMER, STACK, INFO
     "ff 0308 0000 00000000 aabb 0408 0000 00000000 0200 f10a 0401 0000 00000000 0200",  # WRITE, READ
-    "ff 0900 f4020100 0a00 f4022220 0501 01 0800",  # PING, HELLO, BYE, RESET
+    "ff 0900 f4020100 0a00 f4022220 0505 0100000000 0800",  # PING, HELLO, BYE, RESET
     "fe 00 02 01 01 00",  # bytes on the line
 )
 
