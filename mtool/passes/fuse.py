@@ -17,7 +17,7 @@ def fuse(graph: Graph) -> Graph:
     In this order, so that a dequantisation is computed by its readers, from integers, before it
     could make a kernel write floats.
     """
-    for into in (_into_loops, _into_kernels):
+    for into in (_dequantisations, _into_loops, _into_kernels):
         while (fused := into(graph)) is not None:
             graph = fused
     return graph
@@ -42,6 +42,14 @@ def _makers(graph: Graph) -> Iterator[tuple[Node, Node, list[Expr]]]:
 def _only_reader(graph: Graph, value: str, node: Node) -> bool:
     readers = {other.name for other in graph.nodes if value in other.inputs}
     return readers == {node.name} and value not in graph.outputs
+
+
+def _dequantisations(graph: Graph) -> Graph | None:
+    """Let readers compute what is no larger than what it is made of, before it takes in what makes that."""
+    for maker, node, loads in _makers(graph):
+        if maker.op == "loop" and _shrinks(maker, graph) and _may_inline(maker, node, loads, graph, single=False):
+            return _inline(graph, maker, node)
+    return None
 
 
 def _into_loops(graph: Graph) -> Graph | None:

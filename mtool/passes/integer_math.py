@@ -99,8 +99,16 @@ class _Work:
     def __init__(self, rewriter: Rewriter, node: Node, target: Target) -> None:
         self.rewriter, self.node, self.target = rewriter, node, target
         self.inputs = list(node.inputs)
+        self.known: dict[Expr, Expr] = {}
+        self.tabled: dict[Expr, Expr] = {}  # what a lookup stands for
 
     def rewritten(self, part: Expr) -> Expr:
+        """Equal parts become equal parts, so that what is made of one number still shows that it is."""
+        if part not in self.known:
+            self.known[part] = self._rewritten(part)
+        return self.known[part]
+
+    def _rewritten(self, part: Expr) -> Expr:
         if part.op == "cast":
             return _whole(part)
         if part.op != "quantise":
@@ -119,7 +127,9 @@ class _Work:
         return self.rewriter.constants.get(value)
 
     def _table(self, part: Expr) -> Expr | None:
-        atoms = _atoms(part, self._is_activation)
+        part = part.rewrite(lambda p: self.tabled.get(p, p))  # a table of tables is one
+        inside = set(self.tabled.values())
+        atoms = _atoms(part, lambda expr: expr not in inside and self._is_activation(expr))
         if atoms is None or len(atoms) != 1 or part.dtype not in SMALL:
             return None
         (atom,) = atoms
@@ -131,12 +141,15 @@ class _Work:
         steps = np.unique(table.astype(np.int32) - values)
         if steps.size == 1:
             shift = const(int(steps[0]), DType.INT32)
-            return call(
-                "cast", call("add", call("cast", atom, dtype=DType.INT32), shift, value="index"), dtype=part.dtype
-            )
+            moved = call("add", call("cast", atom, dtype=DType.INT32), shift, value="index")
+            shifted = call("cast", moved, dtype=part.dtype)
+            self.tabled[shifted] = part
+            return shifted
         self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
         place = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
-        return load(len(self.inputs) - 1, part.dtype, (place,))
+        lookup = load(len(self.inputs) - 1, part.dtype, (place,))
+        self.tabled[lookup] = part
+        return lookup
 
     def _is_activation(self, expr: Expr) -> bool:
         """Whether an expression is an 8-bit number that only the run knows."""

@@ -13,6 +13,7 @@ from mtool.ir import DType, Expr, Graph, Node, TensorType
 from mtool.ir.expr import axis, const, identity
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
+from mtool.ops.lowering import NCHW_OF_NHWC
 
 Shape = tuple[int, ...]
 
@@ -294,29 +295,48 @@ def _store_transposed(state: _State) -> Graph | None:
 
 
 def _sink_concat(state: _State) -> Graph | None:
-    """concat(transpose(a), transpose(b)) = transpose(concat(a, b))."""
+    """concat(transpose(a), transpose(b)) = transpose(concat(a, b)); loops and constants beside them are turned."""
     graph = state.graph
     for node in graph.nodes:
         if node.op != "concat":
             continue
-        makers = [state.maker(value, "transpose") for value in node.inputs]
-        perms = {maker.attrs["perm"] if maker else None for maker in makers}
-        if len(perms) != 1 or None in perms:
+        makers = {value: state.maker(value, "transpose") for value in node.inputs}
+        perms = {maker.attrs["perm"] for maker in makers.values() if maker}
+        if len(perms) != 1:
             continue
         perm = perms.pop()
-        sources = [maker.inputs[0] for maker in makers if maker]
+        # Towards the kernels' layout only: the other way would undo it.
+        others = [value for value, maker in makers.items() if maker is None]
+        if others and (perm != NCHW_OF_NHWC or not all(_turns(value, state) for value in others)):
+            continue
+        sources = {value: maker.inputs[0] for value, maker in makers.items() if maker}
 
-        def sunk(r: Rewriter, n: Node, perm: Shape = perm, sources: list[str] = sources) -> None:  # type: ignore[assignment]
-            kind = r.types[n.outputs[0]]
+        def sunk(r: Rewriter, n: Node, perm: Shape = perm, sources: dict[str, str] = sources) -> None:
             inverse = tuple(perm.index(place) for place in range(len(perm)))
+
+            def turned(value: str) -> str:
+                kind = r.types[r.resolve(value)]
+                other = r.value(f"{value}.s", kind.dtype, [kind.shape[place] for place in inverse])
+                r.node("transpose", [r.resolve(value)], [other], {"perm": inverse}, like=n)
+                return other
+
+            parts = {value: r.resolve(sources[value]) if value in sources else turned(value) for value in n.inputs}
+            kind = r.types[n.outputs[0]]
             made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in inverse])
-            r.node(
-                "concat", [r.resolve(s) for s in sources], [made], {**n.attrs, "axis": perm[n.attrs["axis"]]}, like=n
-            )
+            attrs = {**n.attrs, "axis": perm[n.attrs["axis"]]}
+            r.node("concat", [parts[value] for value in n.inputs], [made], attrs, like=n)
             r.node("transpose", [made], n.outputs, {"perm": perm}, like=n)
 
         return _rebuild(graph, {node.name: sunk})
     return None
+
+
+def _turns(value: str, state: _State) -> bool:
+    """Whether a value may as well be made transposed: by a loop that nothing else reads, or once for all."""
+    if value in state.graph.constants:
+        return True
+    readers = {reader.name for reader in state.consumers[value]}
+    return state.maker(value, "loop") is not None and len(readers) == 1 and value not in state.graph.outputs
 
 
 def _absorb_transposes(graph: Graph) -> Graph:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from mtool.ir import Graph
 from mtool.ir.graph import verify
 from mtool.ops.schedule import Target
+from mtool.passes.concat import quantise_before_concat
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm
@@ -32,6 +33,7 @@ def run(graph: Graph, target: Target) -> Graph:
         lambda g: use_signed_integers(g, target),  # uint8 activations to int8, where SIMD schedules want them
         lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
+        quantise_before_concat,  # so that it copies integers
         settle_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
