@@ -7,6 +7,7 @@ from mtool.ops import (
     classical,
     concat,
     conv2d,
+    conv_transpose,
     creation,
     dense,
     detection,
@@ -34,8 +35,8 @@ from mtool.ops.lowering import Lower
 from mtool.ops.schedule import KernelOp
 
 _MODULES = (
-    classical, conv2d, creation, dense, detection, einsum, elementwise, fourier, indexing, movement, normalise,
-    ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
+    classical, conv2d, conv_transpose, creation, dense, detection, einsum, elementwise, fourier, indexing, movement,
+    normalise, ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}

@@ -89,7 +89,7 @@ def _conv_integer(ctx: Lowering, node: Node) -> None:
     conv(ctx, Node(node.op, node.name, node.inputs, node.outputs, attrs, node.origins), x, w, "", node.outputs[0])
 
 
-def _conv_transpose(ctx: Lowering, node: Node) -> None:
+def conv_transpose(ctx: Lowering, node: Node) -> None:
     """ConvTranspose: output o gets x[i] * w[k] wherever i * stride + k * dilation - pad = o."""
     x, w, bias = [*node.inputs, ""][:3]
     kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]]
@@ -119,6 +119,12 @@ def _conv_transpose(ctx: Lowering, node: Node) -> None:
         inputs.append(bias)
         total = call("add", total, call("cast", load(2, ctx.types[bias].dtype, (axis(1),)), dtype=total_type))
     ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
+
+
+def crop(ctx: Lowering, node: Node, value: str, first: Sequence[int], output: str) -> str:
+    """Copy the part of a value that begins at `first` and has the output's shape."""
+    index = tuple(plus(axis(place), start) for place, start in enumerate(first))
+    return ctx.loop(node, load(0, ctx.types[value].dtype, index), [value], output)
 
 
 def pool(ctx: Lowering, node: Node, x: str, output: str) -> None:
@@ -198,6 +204,5 @@ def _col2im(ctx: Lowering, node: Node) -> None:
 
 LOWERINGS: dict[str, Lower] = {
     "ConvInteger": _conv_integer,
-    "ConvTranspose": _conv_transpose,
     "Col2Im": _col2im,
 }

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from mtool.ir import Graph
 from mtool.ir.graph import verify
 from mtool.ops.schedule import Target
-from mtool.passes.concat import quantise_before_concat
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm
@@ -18,6 +17,7 @@ from mtool.passes.layout import settle_layout
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.own_outputs import own_outputs
+from mtool.passes.quantise_early import quantise_before_moves
 from mtool.passes.signed_integers import use_signed_integers
 from mtool.passes.states import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
@@ -33,7 +33,7 @@ def run(graph: Graph, target: Target) -> Graph:
         lambda g: use_signed_integers(g, target),  # uint8 activations to int8, where SIMD schedules want them
         lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
-        quantise_before_concat,  # so that it copies integers
+        quantise_before_moves,  # so that they move integers
         settle_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
