@@ -1,7 +1,9 @@
 """If, Loop and Scan: chosen, or written out, when the model is imported.
 
 An If whose condition is known is its branch; one whose condition is not, both branches and a choice. A Loop
-whose number of rounds is known, and a Scan, are their bodies one after another.
+whose number of rounds is known, and a Scan, are their bodies one after another. A Loop whose number of rounds
+depends on data makes as many as are stated at the most, and keeps what it has after its last one: each round calls
+the same functions, so what it takes is time, not flash.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from mtool.frontend.bounds import Bound
 from mtool.frontend.functions import renamed
 from mtool.frontend.problems import Unsupported
 
@@ -86,7 +89,10 @@ def _rounds(state: "Importer", rounds: int) -> int:
 
 def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     body = _graph(proto, "body")
-    trips, condition, *values = [*proto.input, "", ""][: max(len(proto.input), 2)]
+    trips, condition, *values = _loop_inputs(proto)
+    if any(value and value not in state.constants for value in (trips, condition)):
+        _bounded_loop(state, proto, origin, opsets)
+        return
     limit = int(state.value_of(trips, "M").item()) if trips else None
     going = bool(state.value_of(condition, "cond").item()) if condition else True
     carried, number = list(values), 0
@@ -98,7 +104,10 @@ def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets)
         given.append(state.constant(f"{prefix}/going", np.asarray(True)))
         feeds = dict(zip((value.name for value in body.input), [*given, *carried], strict=True))
         outputs = inline(state, body, feeds, prefix, opsets)
-        going = bool(state.value_of(outputs[0], "cond").item())
+        if outputs[0] not in state.constants:
+            _bounded_loop(state, proto, origin, opsets)
+            return
+        going = bool(state.constants[outputs[0]].item())
         carried = outputs[1 : 1 + len(values)]
         for rows, value in zip(scanned, outputs[1 + len(values) :], strict=True):
             rows.append(value)
@@ -110,6 +119,86 @@ def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets)
             raise Unsupported("it makes no round")
         if new:
             _stack(state, rows, new, 0, False, origin, opsets)
+
+
+def _loop_inputs(proto: onnx.NodeProto) -> list[str]:
+    """Return the number of rounds, the condition (each "" if it is not given) and the carried values."""
+    return [*proto.input, "", ""][: max(len(proto.input), 2)]
+
+
+def _bounded_loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+    """Write out a Loop whose number of rounds depends on data, up to a stated maximum.
+
+    A round that would not be made is computed all the same, and its results are dropped.
+    """
+    body = _graph(proto, "body")
+    trips, condition, *values = _loop_inputs(proto)
+    active = [_scalar(state, condition, origin)] if condition and condition not in state.constants else []
+    if condition in state.constants and not state.constants[condition].item():
+        raise Unsupported("it makes no round")
+    most = _most_rounds(state, proto, trips)
+    limit = _scalar(state, trips, origin) if trips and trips not in state.constants else ""
+    carried, made = list(values), ""
+    scanned: list[list[str]] = [[] for _ in body.output[1 + len(values) :]]
+    for number in range(most):
+        prefix = state.unique(origin)
+        place = state.constant(f"{prefix}/number", np.asarray(number, np.int64))
+        if limit:
+            active.append(_node(state, opsets, "Greater", [limit, place], prefix))
+        now = active[0] if active else state.constant(f"{prefix}/going", np.asarray(True))
+        for other in active[1:]:
+            now = _node(state, opsets, "And", [now, other], prefix)
+        given = [place, state.constant(f"{prefix}/going", np.asarray(True))]
+        feeds = dict(zip((value.name for value in body.input), [*given, *carried], strict=True))
+        outputs = inline(state, body, feeds, prefix, opsets)
+        carried = [
+            _kept(state, now, *pair, prefix, opsets) for pair in zip(outputs[1 : 1 + len(values)], carried, strict=True)
+        ]
+        for rows, value in zip(scanned, outputs[1 + len(values) :], strict=True):
+            rows.append(value)
+        one = _node(state, opsets, "Cast", [now], prefix, to=onnx.TensorProto.INT32)
+        made = _node(state, opsets, "Add", [made, one], prefix) if made else one
+        active = [now]
+        if outputs[0] not in state.constants:
+            active.append(_scalar(state, outputs[0], prefix))
+        elif not state.constants[outputs[0]].item():
+            break
+    for old, new in zip(carried, proto.output, strict=False):
+        alias(state, old, new, opsets)
+    for rows, new in zip(scanned, proto.output[len(values) :], strict=True):
+        if new:
+            _stack(state, rows, new, 0, False, origin, opsets)
+            state.bounds[new] = Bound(0, made)
+
+
+def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str) -> int:
+    """Return how many rounds are written out: what is stated under the name of an output or of the node, or M."""
+    names = [name for name in (*proto.output, proto.name) if name and name in state.maxima]
+    if names:
+        state.used_maxima.add(names[0])
+        most = state.maxima[names[0]]
+    elif trips in state.constants:
+        most = int(state.constants[trips].item())
+    else:
+        example = next((name for name in (*proto.output, proto.name) if name), "NAME")
+        raise Unsupported(f"how many rounds it makes depends on data; give --max {example}=N")
+    if most < 1:
+        raise Unsupported("it makes no round")
+    return _rounds(state, most)
+
+
+def _scalar(state: "Importer", value: str, prefix: str) -> str:
+    """Return a value of one element as one without dimensions."""
+    if not state.types[value].shape:
+        return value
+    return _node(state, {"": 21}, "Reshape", [value, state.constant(f"{prefix}/shape", np.zeros(0, np.int64))], prefix)
+
+
+def _kept(state: "Importer", now: str, new: str, old: str, prefix: str, opsets: Opsets) -> str:
+    """Return the new value of what a round carries on, or the old one if the round is not made."""
+    if state.types[new] != state.types[old]:
+        raise Unsupported(f"what it carries on changes from {state.types[old]} to {state.types[new]}")
+    return _node(state, opsets, "Where", [now, new, old], prefix)
 
 
 def _stack(

@@ -246,7 +246,7 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
     if unknown:
         raise UsageError(
             f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
-            hint="--max takes the name of the output of a NonZero, NonMaxSuppression, Compress, Unique or TopK",
+            hint="--max takes the name of an output of a NonZero, NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
     outputs = tuple(value.name for value in model.graph.output)
     own = [
