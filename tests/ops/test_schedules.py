@@ -46,11 +46,20 @@ def quantised(
     outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]
     sums = np.abs(weights.astype(int)).sum(axis=tuple(range(1, weights.ndim)) if nodes[0].op_type == "Conv" else 0)
     w_scale = (rng.uniform(0.5, 2, outputs) * 255 / (sums + 1) / 60).astype(F)
+    bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
     zero, act = limits(rng)
     axis = 0 if nodes[0].op_type == "Conv" else 1
+    by_channel = np.moveaxis(weights, axis, 0)  # a view
+    if rng.random() < 0.3:  # as quantisers leave a dead channel
+        dead = rng.integers(0, outputs)
+        by_channel[dead], w_scale[dead] = 0, rng.uniform(0, 4e-8)
+        bias[dead] = rng.choice([-1, 1]) * (2**30 - 77)
+    if rng.random() < 0.3:  # a weight that has no negative
+        lowest = by_channel.reshape(outputs, -1) if axis == 0 else by_channel
+        lowest[rng.integers(0, outputs), rng.integers(0, lowest.shape[1])] = -128
     constants: dict[str, Any] = {
         "xs": F(0.05), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights, "ws": w_scale,
-        "wz": np.zeros(outputs, np.int8), "b": rng.integers(-2000, 2000, outputs).astype(np.int32),
+        "wz": np.zeros(outputs, np.int8), "b": bias,
         "bs": F(0.05) * w_scale, "bz": np.zeros(outputs, np.int32), "ys": F(0.07), "yz": zero, "lo": F(0), "hi": F(6),
         "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
     }  # fmt: skip

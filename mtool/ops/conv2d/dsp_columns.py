@@ -33,27 +33,46 @@ def best_unroll(depth: int) -> int:
     return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
 
 
-def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array] | None:
-    """Pair up channels: uint32 words [N/2, K/2] of halfwords a + 256 * b, and biases [N/2, 2] (a, a + 256 * b).
+def settled(weights: Array, bias: Array, scale: Array) -> tuple[Array, Array]:
+    """Return biases and scales with which channels without weights give the same by small numbers.
+
+    Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
+    requantised here, once. Far beyond int8 it is clamped in any case.
+
+    Args:
+        weights: int8 [N, K].
+        bias: int32 [N].
+        scale: float32 [N].
+    """
+    dead = ~weights.any(axis=1)
+    values = np.clip(np.rint(bias.astype(np.float32) * scale.astype(np.float32)), -1024, 1024)
+    return np.where(dead, values.astype(np.int32), bias), np.where(dead, np.float32(1), scale)
+
+
+def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
+    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
 
     Args:
         weights: int8 [N, K], N even, K a multiple of 4.
         bias: int32 [N].
 
     Returns:
+        uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
         None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
     """
     count, depth = weights.shape
     wide = weights.astype(np.int64).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
     a, b = wide[0::2], wide[1::2]
-    raw = a + 256 * b
+    sign = np.where((a + 256 * b).min(axis=1, initial=0) < -32768, -1, 1)
+    raw = a + 256 * sign[:, None] * b
     offsets = bias.astype(np.int64)
-    bound = np.abs(offsets[1::2]) + 128 * np.abs(b).sum(axis=1)
-    if raw.min(initial=0) < -32768 or bound.max(initial=0) >= 1 << 23:
+    least = offsets[1::2] + np.minimum(127 * b, -128 * b).sum(axis=1)
+    most = offsets[1::2] + np.maximum(127 * b, -128 * b).sum(axis=1)
+    if raw.max(initial=0) > 32767 or max(-least.min(initial=0), most.max(initial=0)) >= 1 << 23:
         return None
     halves = raw.astype(np.int16).view(np.uint16).astype(np.uint32).reshape(count // 2, depth // 2, 2)
-    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * offsets[1::2]], axis=1) & 0xFFFFFFFF
-    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32)
+    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * sign * offsets[1::2]], axis=1) & 0xFFFFFFFF
+    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32), sign.astype(np.float32)
 
 
 def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
@@ -65,6 +84,7 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
         scale: float32 [N].
         depth: a multiple of 4.
     """
+    bias, scale = settled(weights, bias, scale)
     count = round_up(weights.shape[0], 2)
     filled = np.zeros((count, depth), np.int8)
     filled[: weights.shape[0], : weights.shape[1]] = weights
@@ -73,8 +93,9 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
     pairs = radix_pairs(filled, np.pad(bias, (0, more)))
     if pairs is None:
         return None
-    tails = np.stack([scale[0::2], scale[1::2] / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
-    return np.concatenate([pairs[1], pairs[0], tails], axis=1)
+    words, heads, sign = pairs
+    tails = np.stack([scale[0::2], scale[1::2] * sign / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
+    return np.concatenate([heads, words, tails], axis=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER, radix_pairs, round_up
+from mtool.ops.conv2d.dsp_columns import HEADER, radix_pairs, round_up, settled
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
@@ -22,17 +22,17 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
         scale: float32 [N].
         depth: a multiple of 4.
     """
+    bias, scale = settled(weights, bias, scale)
     count = round_up(weights.shape[0], 4)
     more = count - weights.shape[0]
     pairs = radix_pairs(np.pad(weights, ((0, more), (0, depth - weights.shape[1]))), np.pad(bias, (0, more)))
     if pairs is None:
         return None
-    words = pairs[0].reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
+    words, heads, sign = pairs
+    words = words.reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
     tails = np.pad(scale.astype(np.float32), (0, more))
-    tails[1::2] /= np.float32(256)
-    return np.concatenate(
-        [pairs[1].reshape(count // 4, 4), words, tails.view(np.uint32).reshape(count // 4, 4)], axis=1
-    )
+    tails[1::2] *= sign / np.float32(256)
+    return np.concatenate([heads.reshape(count // 4, 4), words, tails.view(np.uint32).reshape(count // 4, 4)], axis=1)
 
 
 def best_unroll(depth: int) -> int:
