@@ -7,6 +7,7 @@
 #define MT_F32_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "mt_math.h"
 
@@ -24,6 +25,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Zero instead of what is negative, in an integer register: a VMAX, which the core has not. */
+MT_F32_INLINE float mt_f32_relu(float value)
+{
+    int32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    bits &= ~(bits >> 31);
+    memcpy(&value, &bits, sizeof(bits));
+    return value;
+}
 
 #ifdef MT_F32_ASM
 
@@ -217,7 +228,7 @@ extern "C" {
                      : [end] "r"(end) \
                      : MT_F32_REGISTERS, "cc", "memory")
 
-/* Zero instead of what is negative, in integer registers: a VMAX, which the core has not. */
+/* mt_f32_relu of four stored sums. */
 #define MT_F32_RELU4(o) \
     __asm__ volatile("ldmdb %[p], {r4, r5, r8, r9}\n\t" \
                      "bic r4, r4, r4, asr #31\n\t" \

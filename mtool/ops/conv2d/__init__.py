@@ -10,7 +10,7 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
 from mtool.ops import window
-from mtool.ops.conv2d import dsp_columns, dsp_plane, dsp_taps, f32_columns, mve_columns, mve_ring, mve_taps
+from mtool.ops.conv2d import dsp_columns, dsp_plane, dsp_taps, f32_columns, f32_plane, mve_columns, mve_ring, mve_taps
 from mtool.ops.conv2d.schedules import SCHEDULES as PORTABLE
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lower, Lowering
@@ -42,6 +42,7 @@ SCHEDULES: tuple[Schedule, ...] = (
     mve_ring.Ring(),
     mve_taps.Taps(),
     f32_columns.Columns(),
+    f32_plane.Plane(),
 )
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
