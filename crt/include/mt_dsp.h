@@ -4,6 +4,7 @@
  * two output channels a and b. SMLAD of the raw word gives A + 256 * B modulo 2^32, SMLAD of its SXTB16 gives A, so
  * that one widening serves two channels; B is (R - A) / 256, exact while |B| < 2^23. The division is in b's scale.
  * Within four bytes the pairs are (0, 2) and (1, 3): what SXTB16 gives, without and with a rotation by 8.
+ * Weights that can't be proved to fit stand apart: four bytes of a, four of b, and a widening for each.
  *
  * Results are those of mt_requantise, bit for bit. Elsewhere, without optimisation (the assembly takes every register)
  * and with MT_PORTABLE defined, the same functions are plain C. */
@@ -95,6 +96,21 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
 #define MT_DSP_MAC8 MT_DSP_MAC4 MT_DSP_MAC4
 #define MT_DSP_MAC16 MT_DSP_MAC8 MT_DSP_MAC8
 #define MT_DSP_MAC28 MT_DSP_MAC16 MT_DSP_MAC8 MT_DSP_MAC4
+/* The same with weights that stand apart: 19 instructions. */
+#define MT_DSP_APART2(rotation)               \
+    "ldmia %[c]!, {r8, r9, r10}\n\t"         \
+    "sxtb16 r6, r11" rotation "\n\t"         \
+    "smlad %[a0], r8, r6, %[a0]\n\t"         \
+    "smlad %[a1], r9, r6, %[a1]\n\t"         \
+    "smlad %[a2], r10, r6, %[a2]\n\t"        \
+    "sxtb16 r6, r12" rotation "\n\t"         \
+    "smlad %[b0], r8, r6, %[b0]\n\t"         \
+    "smlad %[b1], r9, r6, %[b1]\n\t"         \
+    "smlad %[b2], r10, r6, %[b2]\n\t"
+#define MT_DSP_APART4 "ldrd r11, r12, [%[w]], #8\n\t" MT_DSP_APART2("") MT_DSP_APART2(", ror #8")
+#define MT_DSP_APART8 MT_DSP_APART4 MT_DSP_APART4
+#define MT_DSP_APART16 MT_DSP_APART8 MT_DSP_APART8
+#define MT_DSP_APART28 MT_DSP_APART16 MT_DSP_APART8 MT_DSP_APART4
 #define MT_DSP_DOT3(macs)                                                                                        \
     __asm__ volatile("ldrd %[a0], %[b0], [%[w]], #8\n\t"                                                         \
                      "mov %[a1], %[a0]\n\t"                                                                      \
@@ -110,24 +126,35 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
 /* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and a + 256 * b,
- * a word for two steps of k, scales a and b / 256. `range` null: zero point -128 and no limits. */
+ * a word for two steps of k, scales a and b / 256. `apart`: biases a and b, for four steps of k a word of a and one of b,
+ * scales a and b. `range` null: zero point -128 and no limits. */
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, const struct mt_dsp_range *range)
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart,
+                                  const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
     do {
         int32_t a0, a1, a2, b0, b1, b2;
         const int32_t *c = columns;
-        if (unroll == 28)
+        if (apart && unroll == 28)
+            MT_DSP_DOT3(MT_DSP_APART28);
+        else if (apart && unroll == 16)
+            MT_DSP_DOT3(MT_DSP_APART16);
+        else if (apart)
+            MT_DSP_DOT3(MT_DSP_APART8);
+        else if (unroll == 28)
             MT_DSP_DOT3(MT_DSP_MAC28);
         else if (unroll == 16)
             MT_DSP_DOT3(MT_DSP_MAC16);
         else
             MT_DSP_DOT3(MT_DSP_MAC8);
+        if (!apart)
+            __asm__ volatile("sub %[b0], %[b0], %[a0]\n\t"
+                             "sub %[b1], %[b1], %[a1]\n\t"
+                             "sub %[b2], %[b2], %[a2]"
+                             : [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)
+                             : [a0] "r"(a0), [a1] "r"(a1), [a2] "r"(a2));
         __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"
-                         "sub %[b0], %[b0], %[a0]\n\t"
-                         "sub %[b1], %[b1], %[a1]\n\t"
-                         "sub %[b2], %[b2], %[a2]\n\t"
                          "vmov s2, s3, %[a0], %[b0]\n\t"
                          "vmov s4, s5, %[a1], %[b1]\n\t"
                          "vmov s6, s7, %[a2], %[b2]\n\t"
@@ -515,7 +542,8 @@ MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, uint32_t scale_bits, const stru
 }
 
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, const struct mt_dsp_range *range)
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart,
+                                  const struct mt_dsp_range *range)
 {
     int8_t *const o[3] = {o0, o1, o2};
     (void)unroll;
@@ -523,14 +551,21 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
         const uint32_t *const bias = weights;
         uint32_t a[3] = {bias[0], bias[0], bias[0]}, b[3] = {bias[1], bias[1], bias[1]};
         weights += 2;
-        for (const int32_t *c = columns; c != end; c += 3, ++weights)
+        for (const int32_t *c = columns; apart && c != end; c += 6, weights += 2)
+            for (int32_t j = 0; j < 6; ++j) {
+                const uint32_t wa = j < 3 ? weights[0] : weights[0] >> 8 | weights[0] << 24;
+                const uint32_t wb = j < 3 ? weights[1] : weights[1] >> 8 | weights[1] << 24;
+                a[j % 3] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(wa), a[j % 3]);
+                b[j % 3] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(wb), b[j % 3]);
+            }
+        for (const int32_t *c = columns; !apart && c != end; c += 3, ++weights)
             for (int32_t j = 0; j < 3; ++j) {
                 a[j] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(*weights), a[j]);
                 b[j] = mt_dsp_smlad(c[j], (int32_t)*weights, b[j]);
             }
         for (int32_t j = 0; j < 3; ++j) {
             o[j][2 * n] = mt_dsp_narrow(a[j], weights[0], range);
-            o[j][2 * n + 1] = mt_dsp_narrow(b[j] - a[j], weights[1], range);
+            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b[j] : b[j] - a[j], weights[1], range);
         }
         weights += 2;
     }
@@ -708,22 +743,24 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
 }
 
 /* The functions that operators share: the unrolling, and whether the output has a range of its own. */
-#define MT_DSP_COLUMNS(unroll)                                                                                       \
-    MT_OPERATOR void mt_dsp_columns_##unroll(const int32_t *columns, const int32_t *end, const uint32_t *weights,  \
-                                               int8_t *o0, int8_t *o1, int8_t *o2, int32_t pairs)                    \
+#define MT_DSP_COLUMNS(name, unroll, apart)                                                                          \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
+                          int8_t *o1, int8_t *o2, int32_t pairs)                                                     \
     {                                                                                                                \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, 0);                                         \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, 0);                                  \
     }                                                                                                                \
-    MT_OPERATOR void mt_dsp_columns_##unroll##_range(const int32_t *columns, const int32_t *end,                   \
-                                                       const uint32_t *weights, int8_t *o0, int8_t *o1, int8_t *o2,  \
-                                                       int32_t pairs, const struct mt_dsp_range *range)              \
+    MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
+                                  int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)           \
     {                                                                                                                \
         const struct mt_dsp_range own = *range;                                                                      \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, &own);                                      \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, &own);                               \
     }
-MT_DSP_COLUMNS(8)
-MT_DSP_COLUMNS(16)
-MT_DSP_COLUMNS(28)
+MT_DSP_COLUMNS(mt_dsp_columns_8, 8, 0)
+MT_DSP_COLUMNS(mt_dsp_columns_16, 16, 0)
+MT_DSP_COLUMNS(mt_dsp_columns_28, 28, 0)
+MT_DSP_COLUMNS(mt_dsp_apart_8, 8, 1)
+MT_DSP_COLUMNS(mt_dsp_apart_16, 16, 1)
+MT_DSP_COLUMNS(mt_dsp_apart_28, 28, 1)
 
 #define MT_DSP_ROWS(unroll)                                                                                          \
     MT_OPERATOR const uint32_t *mt_dsp_rows_##unroll(const int8_t *input, const int8_t *end,                       \

@@ -55,8 +55,9 @@ def quantised(
         by_channel[dead], w_scale[dead] = 0, rng.uniform(0, 4e-8)
         bias[dead] = rng.choice([-1, 1]) * (2**30 - 77)
     if rng.random() < 0.3:  # a weight that has no negative
-        lowest = by_channel.reshape(outputs, -1) if axis == 0 else by_channel
-        lowest[rng.integers(0, outputs), rng.integers(0, lowest.shape[1])] = -128
+        by_channel.flat[rng.integers(0, by_channel.size)] = -128
+    elif rng.random() < 0.3:  # many of them, which no pairing takes
+        by_channel[rng.random(by_channel.shape) < 0.2] = -128
     constants: dict[str, Any] = {
         "xs": F(0.05), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights, "ws": w_scale,
         "wz": np.zeros(outputs, np.int8), "b": bias,

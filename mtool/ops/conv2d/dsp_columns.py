@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.ir.types import Array
+from mtool.ops.conv2d.dsp_weights import Packed, round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
@@ -18,84 +18,14 @@ UNROLLS = (28, 16, 8)  # steps of k an iteration: the loops that mt_dsp.h has
 HEADER = "mt_dsp.h"
 
 
-def round_up(number: int, multiple: int) -> int:
-    """Round up to a multiple."""
-    return -(-number // multiple) * multiple
-
-
-def dot_cost(depth: int, unroll: int) -> int:
-    """Return instructions of 3 x 2 dot products: 17 for four steps of k, 3 an iteration."""
-    return round_up(depth, unroll) // unroll * (unroll // 4 * 17 + 3)
+def dot_cost(depth: int, unroll: int, *, apart: bool = False) -> int:
+    """Return instructions of 3 x 2 dot products: 17 for four steps of k (19 of weights apart), 3 an iteration."""
+    return round_up(depth, unroll) // unroll * (unroll // 4 * (19 if apart else 17) + 3)
 
 
 def best_unroll(depth: int) -> int:
     """Return the unrolling with the fewest instructions."""
     return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
-
-
-def settled(weights: Array, bias: Array, scale: Array) -> tuple[Array, Array]:
-    """Return biases and scales with which channels without weights give the same by small numbers.
-
-    Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
-    requantised here, once. Far beyond int8 it is clamped in any case.
-
-    Args:
-        weights: int8 [N, K].
-        bias: int32 [N].
-        scale: float32 [N].
-    """
-    dead = ~weights.any(axis=1)
-    values = np.clip(np.rint(bias.astype(np.float32) * scale.astype(np.float32)), -1024, 1024)
-    return np.where(dead, values.astype(np.int32), bias), np.where(dead, np.float32(1), scale)
-
-
-def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
-    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
-
-    Args:
-        weights: int8 [N, K], N even, K a multiple of 4.
-        bias: int32 [N].
-
-    Returns:
-        uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
-        None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
-    """
-    count, depth = weights.shape
-    wide = weights.astype(np.int64).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
-    a, b = wide[0::2], wide[1::2]
-    sign = np.where((a + 256 * b).min(axis=1, initial=0) < -32768, -1, 1)
-    raw = a + 256 * sign[:, None] * b
-    offsets = bias.astype(np.int64)
-    least = offsets[1::2] + np.minimum(127 * b, -128 * b).sum(axis=1)
-    most = offsets[1::2] + np.maximum(127 * b, -128 * b).sum(axis=1)
-    if raw.max(initial=0) > 32767 or max(-least.min(initial=0), most.max(initial=0)) >= 1 << 23:
-        return None
-    halves = raw.astype(np.int16).view(np.uint16).astype(np.uint32).reshape(count // 2, depth // 2, 2)
-    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * sign * offsets[1::2]], axis=1) & 0xFFFFFFFF
-    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32), sign.astype(np.float32)
-
-
-def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
-    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4]; None: the pairs can't be proved exact.
-
-    Args:
-        weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros.
-        bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
-        depth: a multiple of 4.
-    """
-    bias, scale = settled(weights, bias, scale)
-    count = round_up(weights.shape[0], 2)
-    filled = np.zeros((count, depth), np.int8)
-    filled[: weights.shape[0], : weights.shape[1]] = weights
-    more = count - weights.shape[0]
-    scale = np.pad(scale, (0, more))
-    pairs = radix_pairs(filled, np.pad(bias, (0, more)))
-    if pairs is None:
-        return None
-    words, heads, sign = pairs
-    tails = np.stack([scale[0::2], scale[1::2] * sign / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
-    return np.concatenate([heads, words, tails], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +101,7 @@ class Pointwise(_Columns):
     name = "dsp_pointwise"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """1x1 of one image, int8 to int8, provable weights, more than one input.
+        """1x1 of one image, int8 to int8, more than one input.
 
         A pixel's last word may reach into the pixels behind it: of one channel they would have to be three.
         """
@@ -179,20 +109,18 @@ class Pointwise(_Columns):
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
         depth = Conv.of(node, graph).channels
         filters = weights.reshape(weights.shape[0], depth)
-        padded = self._padded(depth)
-        packed = pack(filters, graph.constants[node.inputs[2]], epilogue.scale, padded)
-        return None if packed is None else (epilogue, packed)
+        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(depth))
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, results that are not stored directly, the last pixels if they are not whole words."""
         conv = Conv.of(node, graph)
-        copied = round_up(3 * conv.channels, 4) if conv.channels % 4 else 0
+        copied = 2 * conv.channels + round_up(conv.channels, 4) if conv.channels % 4 else 0  # as far as words reach
         aside = results_aside(conv, Int8Epilogue.of(node, graph))
         return 6 * self._padded(conv.channels) + aside + copied
 
@@ -206,26 +134,28 @@ class Pointwise(_Columns):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, 57 for two channels of three pixels, 14 to widen four elements of three."""
         conv = Conv.of(node, graph)
-        tile = conv.out_channels / 2 * (dot_cost(conv.channels, self._unroll(conv.channels)) + 57)
+        packed = self._packed(node, graph)
+        apart = packed is not None and packed.apart
+        tile = conv.out_channels / 2 * (dot_cost(conv.channels, self._unroll(conv.channels), apart=apart) + 57)
         return math.ceil(conv.pixels / 3) * (tile + 14 * conv.channels / 4)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, packed = Conv.of(node, graph), self._packed(node, graph)
         assert packed is not None
-        epilogue, weights = packed
+        epilogue = packed.epilogue
         unroll = self._unroll(conv.channels)
         body = template(
             "conv2d/dsp_pointwise.c.j2",
             conv=conv,
-            unroll=unroll,
+            function=packed.function(unroll),
             depth=round_up(conv.channels, unroll),
             results=results_aside(conv, epilogue),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
 
 
 class Patch(_Columns):
@@ -237,12 +167,12 @@ class Patch(_Columns):
     name = "dsp_patch"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int8 to int8, provable weights, more than one input of a group."""
+        """One image, int8 to int8, more than one input of a group."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and not conv.is_depthwise
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
@@ -251,10 +181,7 @@ class Patch(_Columns):
         flat = weights.reshape(weights.shape[0], -1)
         filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
         padded = self._padded(order.size)
-        parts = (np.split(data, conv.group) for data in (filters, graph.constants[node.inputs[2]], epilogue.scale))
-        streams = [pack(rows, bias, scale, padded) for rows, bias, scale in zip(*parts, strict=True)]
-        whole = [stream for stream in streams if stream is not None]
-        return (epilogue, np.concatenate(whole)) if len(whole) == len(streams) else None
+        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], padded, conv.group)
 
     def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, columns: Columns) -> int:
         """Bytes for one patch of a border pixel, or for results that are not stored directly."""
@@ -285,7 +212,9 @@ class Patch(_Columns):
         columns = Columns.of(conv)
         depth = len(columns.order)
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        tile = pairs * (dot_cost(depth, self._unroll(depth)) + 57)
+        packed = self._packed(node, graph)
+        apart = packed is not None and packed.apart
+        tile = pairs * (dot_cost(depth, self._unroll(depth), apart=apart) + 57)
         gathering = 8 * depth / 4 + (12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0])
         return math.ceil(conv.pixels / 3) * tile + conv.pixels * conv.group * gathering
 
@@ -293,19 +222,19 @@ class Patch(_Columns):
         """Write the function."""
         conv, packed = Conv.of(node, graph), self._packed(node, graph)
         assert packed is not None
-        epilogue, weights = packed
+        epilogue = packed.epilogue
         columns = Columns.of(conv)
         unroll = self._unroll(len(columns.order))
         body = template(
             "conv2d/dsp_patch.c.j2",
             conv=conv,
             columns=columns,
-            unroll=unroll,
+            function=packed.function(unroll),
             depth=round_up(len(columns.order), unroll),
-            stream=weights.size // conv.group,
+            stream=packed.stream.size // conv.group,
             epilogue=epilogue,
             aside=self._aside(conv, epilogue, columns) > 0,
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER)

@@ -6,7 +6,8 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER, round_up
+from mtool.ops.conv2d.dsp_columns import HEADER
+from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import round_up
+from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.mve_ring import LANES
 from mtool.ops.conv2d.schedules import Conv

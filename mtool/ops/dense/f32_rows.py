@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import round_up
+from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
