@@ -11,6 +11,7 @@ from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
+BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
@@ -41,7 +42,7 @@ class Walk:
             walk
             for turned in (False, True)
             if direction in ("", "turned" if turned else "straight")
-            for block in range(1, conv.out_size[not turned] + 1)
+            for block in range(1, min(BLOCK, conv.out_size[not turned]) + 1)
             for walk in [cls._along(conv, turned, block)]
             if walk._registers() <= REGISTERS
         ]
