@@ -107,14 +107,15 @@ class Client:
             inputs: their bytes, in the model's order.
             output_bytes: the outputs' sizes, in the model's order.
             work_s: seconds that one inference may take.
-            in_steps: operator by operator, so that a fault can be told with its operator; else through the model's
-                entry point.
+            in_steps: operator by operator, under the device's watchdog, so that a fault can be told with its
+                operator; else through the model's entry point, which nothing interrupts: its stack is the model's.
 
         Raises:
             DeviceError: the model failed, or the device refused a message.
             CommunicationError: the device stopped answering.
         """
-        calls = [protocol.call(work_s, in_steps=in_steps, limit_s=work_s * self._device_s)]
+        limit_s = work_s * self._device_s if in_steps else 0.0
+        calls = [protocol.call(work_s, in_steps=in_steps, limit_s=limit_s)]
         requests = itertools.chain(self._writes(inputs), calls, self._reads(protocol.OUTPUTS, output_bytes))
         return _joined(self._all(requests), output_bytes)
 
