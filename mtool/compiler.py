@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,10 +11,8 @@ from mtool import codegen, frontend, passes
 from mtool.boards import Board
 from mtool.codegen import Conventions
 from mtool.filetree import FileTree
-from mtool.frontend import Rounding
+from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_file import file_hash
-from mtool.frontend.states import Pairs
-from mtool.ir.types import Array
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
 from mtool.plan import make_plan
@@ -40,39 +38,24 @@ def target_of(board: Board) -> Target:
 
 
 def compile_model(
-    path: Path,
-    board: Board,
-    *,
-    io: Io = "arena",
-    dims: Mapping[str, int] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    rounding: Rounding = "onnx",
-    maxima: Mapping[str, int] | None = None,
-    conventions: Conventions | None = None,
-    states: Pairs = (),
+    path: Path, board: Board, given: Given = NOTHING, *, io: Io = "arena", conventions: Conventions | None = None
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
     Args:
         path: the model file.
         board: the board whose core and features choose the schedules.
+        given: what is said of the model beside its file.
         io: "arena": inputs and outputs lie in the arena, where the planner may overlap them with
             what is not live; "external": the caller keeps them.
-        dims: values of symbolic dimensions, by name.
-        constants: values for inputs, by name; such an input becomes a constant of the model.
-        rounding: of integers: "onnx", or for a TFLite model "tflite".
-        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
-            each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
         conventions: how the model and its operators are called; default: as typed C functions.
-        states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run,
-            with either `io`, and are neither inputs nor outputs of what is compiled.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
+        UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, dims, constants, rounding, maxima, states)
+    graph = frontend.load(path, given)
     target = target_of(board)
     plan = make_plan(passes.run(graph, target), target, io)
     files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
@@ -129,22 +112,14 @@ class Report:
 CODE_RESERVE_BYTES = 16 * 1024
 
 
-def check_model(
-    path: Path,
-    boards: Sequence[Board],
-    dims: Mapping[str, int] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    rounding: Rounding = "onnx",
-    maxima: Mapping[str, int] | None = None,
-    states: Pairs = (),
-) -> Report:
+def check_model(path: Path, boards: Sequence[Board], given: Given = NOTHING) -> Report:
     """Compile a model for each board and compare what it needs with what they have; builds nothing.
 
     Raises:
-        UsageError: the file is missing.
+        UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    graph = frontend.load(path, dims, constants, rounding, maxima, states)
+    graph = frontend.load(path, given)
     manifests: dict[Target, Manifest] = {}
     fits = []
     for board in boards:

@@ -30,15 +30,7 @@ def check(
     exit code 4 if it does not fit a board that was named.
     """
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = check_model(
-        model,
-        boards,
-        options.dims,
-        options.constants,
-        options.rounding,
-        options.maxima,
-        options.states,
-    )
+    report = check_model(model, boards, options)
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),

@@ -10,8 +10,9 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from mtool.errors import ModelError, UsageError
+from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.importer import import_graph
-from mtool.frontend.states import Pairs, bind_states
+from mtool.frontend.states import bind_states
 from mtool.ir import Graph
 from mtool.ir.types import Array
 
@@ -19,66 +20,41 @@ MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
 
 
-def load(
-    path: Path,
-    dims: Mapping[str, int] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    maxima: Mapping[str, int] | None = None,
-    states: Pairs = (),
-) -> Graph:
+def load(path: Path, given: Given = NOTHING) -> Graph:
     """Read an ONNX model (of any opset) and return its graph.
 
     Args:
         path: the model file.
-        dims: values for symbolic dimensions, by name.
-        constants: values for inputs, by name; such an input becomes a constant of the model.
-        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
-        states: pairs of an output and the input of the next run that it feeds. It begins as the initialiser of
-            the input's name, if the model has one, else as zeros.
+        given: what is said of the model beside it.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
+        UsageError: the file is missing, or what is given names nothing of the model.
         NeedsValues: an operator has to know the values of inputs of the model; the error names them.
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    return graph_of(read(path), path.name, path.stem, dims, constants, maxima, states)
+    return graph_of(read(path), path.name, path.stem, given)
 
 
-def from_proto(
-    model: onnx.ModelProto,
-    name: str,
-    dims: Mapping[str, int] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    maxima: Mapping[str, int] | None = None,
-    states: Pairs = (),
-) -> Graph:
+def from_proto(model: onnx.ModelProto, name: str, given: Given = NOTHING) -> Graph:
     """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     _check(copy, name)
-    return graph_of(copy, name, name, dims, constants, maxima, states)
+    return graph_of(copy, name, name, given)
 
 
-def graph_of(
-    model: onnx.ModelProto,
-    title: str,
-    stem: str,
-    dims: Mapping[str, int] | None,
-    constants: Mapping[str, Array] | None,
-    maxima: Mapping[str, int] | None,
-    states: Pairs = (),
-) -> Graph:
+def graph_of(model: onnx.ModelProto, title: str, stem: str, given: Given) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
     Raises:
-        UsageError: `dims`, `constants`, `maxima` or `states` name nothing of the model.
+        UsageError: what is given names nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
-    _fix_inputs(model, constants or {}, title)
-    initial = _initial_values(model, {value for _, value in states})
-    _bind_dims(model, dims or {}, title)
-    return bind_states(import_graph(model, _c_name(stem), maxima), states, initial, title)
+    _fix_inputs(model, given.constants, title)
+    initial = _initial_values(model, {value for _, value in given.states})
+    _bind_dims(model, given.dims, title)
+    return bind_states(import_graph(model, _c_name(stem), given.maxima), given.states, initial, title)
 
 
 def _initial_values(model: onnx.ModelProto, inputs: Collection[str]) -> dict[str, Array]:
@@ -103,18 +79,16 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
 
 
-def read_bound(
-    path: Path, dims: Mapping[str, int] | None = None, constants: Mapping[str, Array] | None = None
-) -> onnx.ModelProto:
+def read_bound(path: Path, given: Given) -> onnx.ModelProto:
     """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
 
     Raises:
-        UsageError: the file is missing, or `dims` or `constants` name nothing of the model.
+        UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the file is not a model, is malformed or has an unbound dimension.
     """
     model = read(path)
-    _fix_inputs(model, constants or {}, path.name)
-    _bind_dims(model, dims or {}, path.name)
+    _fix_inputs(model, given.constants, path.name)
+    _bind_dims(model, given.dims, path.name)
     return model
 
 

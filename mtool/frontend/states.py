@@ -1,15 +1,13 @@
 """States: outputs that feed inputs of the next call, taken out of a model's interface."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mtool.errors import ModelError, UsageError
+from mtool.frontend.given import Pairs
 from mtool.ir import Graph, State
 from mtool.ir.types import Array
-
-Pairs = Sequence[tuple[str, str]]
-"""An output and an input of the model, each pair a state."""
 
 
 def bind_states(graph: Graph, pairs: Pairs, initial: Mapping[str, Array], title: str) -> Graph:

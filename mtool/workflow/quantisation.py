@@ -169,7 +169,7 @@ def _check_target(target: Path, source: Path) -> None:
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
     """Read a model as the quantiser wants it: fixed shapes, a name for each node, a new opset."""
-    model = read_bound(source, options.dims, options.constants)
+    model = read_bound(source, options)
     there = sorted({node.op_type for node in model.graph.node} & set(_QUANTISED))
     if there:
         raise UsageError(

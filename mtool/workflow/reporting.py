@@ -169,15 +169,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check_model(
-            Path(path),
-            list(load_all().values()),
-            chosen.dims,
-            chosen.constants,
-            chosen.rounding,
-            chosen.maxima,
-            chosen.states,
-        ).fits,
+        fits=check_model(Path(path), list(load_all().values()), chosen).fits,
     )
 
 

@@ -15,13 +15,12 @@ from mtool.build import Built
 from mtool.codegen import Conventions
 from mtool.compiler import compile_model
 from mtool.filetree import FileTree
-from mtool.frontend import Rounding
+from mtool.frontend import Given
 from mtool.manifest import Manifest
 from mtool.plan.plan import Io
 from mtool.project import Format
 from mtool.session import Device
 from mtool.workflow import wording
-from mtool.workflow.samples import Array
 
 _INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
 
@@ -29,26 +28,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How a model is compiled and its project made.
+class Options(Given):
+    """How a model is compiled and its project made, besides what is said of the model itself.
 
     io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
-    dims: values of the model's symbolic dimensions.
-    constants: values of inputs that become constants of the model.
-    rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
-    maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
-    states: pairs of an output and the input of the next run that it feeds.
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     """
 
     io: Io = "arena"
-    dims: Mapping[str, int] = field(default_factory=dict)
-    constants: Mapping[str, Array] = field(default_factory=dict)
-    rounding: Rounding = "onnx"
-    maxima: Mapping[str, int] = field(default_factory=dict)
-    states: Sequence[tuple[str, str]] = ()
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
@@ -120,17 +109,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(
-        source,
-        target,
-        io=chosen.io,
-        dims=chosen.dims,
-        constants=chosen.constants,
-        rounding=chosen.rounding,
-        maxima=chosen.maxima,
-        conventions=chosen.conventions,
-        states=chosen.states,
-    )
+    compiled = compile_model(source, target, chosen, io=chosen.io, conventions=chosen.conventions)
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))

@@ -24,7 +24,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def planned(proto: onnx.ModelProto, states: Pairs, io: Io = "arena") -> Plan:
-    return make_plan(passes.run(frontend.from_proto(proto, "test", states=states), HOST), HOST, io)
+    return make_plan(passes.run(frontend.from_proto(proto, "test", frontend.Given(states=states)), HOST), HOST, io)
 
 
 def in_c(plan: Plan, feeds: Sequence[Mapping[str, Array]], folder: Path, *, reset_at: int = -1) -> list[list[Array]]:

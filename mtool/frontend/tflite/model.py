@@ -1,22 +1,20 @@
 """From a .tflite file to a Graph, by way of an ONNX model in memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import onnx
 from onnx import helper
 
 from mtool.errors import ModelError
+from mtool.frontend.given import NOTHING, Given, Rounding
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.problems import REFUSED, Unsupported
-from mtool.frontend.states import Pairs
 from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir import Graph, Quant
-from mtool.ir.types import Array
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -27,35 +25,20 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
 """TFLite's operators, by name."""
 
 
-Rounding = Literal["onnx", "tflite"]
-"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
-
-
-def load(
-    path: Path,
-    dims: Mapping[str, int] | None = None,
-    constants: Mapping[str, Array] | None = None,
-    rounding: Rounding = "onnx",
-    maxima: Mapping[str, int] | None = None,
-    states: Pairs = (),
-) -> Graph:
+def load(path: Path, given: Given = NOTHING) -> Graph:
     """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
 
     Args:
         path: the model file.
-        states: pairs of an output and the input of the next run that it feeds.
-        dims: values for symbolic dimensions; a TFLite file has none, its dynamic dimensions are as they stand in it.
-        constants: values for inputs, by name; such an input becomes a constant of the model.
-        rounding: "tflite": results of integers are those of TFLite's reference kernels, byte for byte.
-        maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension.
+        given: what is said of the model beside it; its dynamic dimensions are as they stand in the file.
 
     Raises:
-        UsageError: the file is missing, or `dims`, `constants`, `maxima` or `states` name nothing of the model.
+        UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
     model = read(path)
-    graph = graph_of(to_onnx(model, path.name, rounding), path.name, path.stem, dims, constants, maxima, states)
+    graph = graph_of(to_onnx(model, path.name, given.rounding), path.name, path.stem, given)
     _check_shapes(model, graph, path.name)
     return replace(graph, quant=_grids(model, graph))
 

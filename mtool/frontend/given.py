@@ -1,0 +1,37 @@
+"""What is said of a model beside its file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mtool.ir.types import Array
+
+Pairs = Sequence[tuple[str, str]]
+"""An output and an input of the model, each pair a state."""
+
+Rounding = Literal["onnx", "tflite"]
+"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is said of a model beside its file.
+
+    dims: values of symbolic dimensions, by name; a TFLite model has none.
+    constants: values of inputs that become constants of the model, by name.
+    rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
+    maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
+        each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
+    states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
+        and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
+        if the model has one, else as zeros.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    rounding: Rounding = "onnx"
+    maxima: Mapping[str, int] = field(default_factory=dict)
+    states: Pairs = ()
+
+
+NOTHING = Given()
