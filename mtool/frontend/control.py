@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from mtool.frontend.bounds import Bound
 from mtool.frontend.functions import renamed
-from mtool.frontend.problems import Unsupported
+from mtool.frontend.problems import Unsupported, ValueNeeded
 
 if TYPE_CHECKING:
     from mtool.frontend.importer import Importer
@@ -90,9 +90,10 @@ def _rounds(state: "Importer", rounds: int) -> int:
 def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     body = _graph(proto, "body")
     trips, condition, *values = _loop_inputs(proto)
-    if any(value and value not in state.constants for value in (trips, condition)):
-        _bounded_loop(state, proto, origin, opsets)
-        return
+    for value, role in ((trips, "M"), (condition, "cond")):
+        if value and value not in state.constants:
+            _bounded_loop(state, proto, (value, role), origin, opsets)
+            return
     limit = int(state.value_of(trips, "M").item()) if trips else None
     going = bool(state.value_of(condition, "cond").item()) if condition else True
     carried, number = list(values), 0
@@ -105,7 +106,7 @@ def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets)
         feeds = dict(zip((value.name for value in body.input), [*given, *carried], strict=True))
         outputs = inline(state, body, feeds, prefix, opsets)
         if outputs[0] not in state.constants:
-            _bounded_loop(state, proto, origin, opsets)
+            _bounded_loop(state, proto, (outputs[0], "cond"), origin, opsets)
             return
         going = bool(state.constants[outputs[0]].item())
         carried = outputs[1 : 1 + len(values)]
@@ -126,7 +127,9 @@ def _loop_inputs(proto: onnx.NodeProto) -> list[str]:
     return [*proto.input, "", ""][: max(len(proto.input), 2)]
 
 
-def _bounded_loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _bounded_loop(
+    state: "Importer", proto: onnx.NodeProto, unknown: tuple[str, str], origin: str, opsets: Opsets
+) -> None:
     """Write out a Loop whose number of rounds depends on data, up to a stated maximum.
 
     A round that would not be made is computed all the same, and its results are dropped.
@@ -136,7 +139,7 @@ def _bounded_loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets:
     active = [_scalar(state, condition, origin)] if condition and condition not in state.constants else []
     if condition in state.constants and not state.constants[condition].item():
         raise Unsupported("it makes no round")
-    most = _most_rounds(state, proto, trips)
+    most = _most_rounds(state, proto, trips, unknown)
     limit = _scalar(state, trips, origin) if trips and trips not in state.constants else ""
     carried, made = list(values), ""
     scanned: list[list[str]] = [[] for _ in body.output[1 + len(values) :]]
@@ -171,17 +174,21 @@ def _bounded_loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets:
             state.bounds[new] = Bound(0, made)
 
 
-def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str) -> int:
-    """Return how many rounds are written out: what is stated under the name of an output or of the node, or M."""
+def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str, unknown: tuple[str, str]) -> int:
+    """Return how many rounds are written out: what is stated under the name of an output or of the node, or M.
+
+    M is enough where no output has an element for each round: such an output's size depends on data, which has to be
+    asked for. `unknown` is the value that the number of rounds depends on, and its role.
+    """
     names = [name for name in (*proto.output, proto.name) if name and name in state.maxima]
     if names:
         state.used_maxima.add(names[0])
         most = state.maxima[names[0]]
-    elif trips in state.constants:
+    elif trips in state.constants and not any(proto.output[len(proto.input) - 2 :]):
         most = int(state.constants[trips].item())
     else:
         example = next((name for name in (*proto.output, proto.name) if name), "NAME")
-        raise Unsupported(f"how many rounds it makes depends on data; give --max {example}=N")
+        raise ValueNeeded(*unknown, f", or its most rounds be stated: --max {example}=N")
     if most < 1:
         raise Unsupported("it makes no round")
     return _rounds(state, most)

@@ -8,8 +8,8 @@ class Unsupported(Exception):
 class ValueNeeded(Unsupported):
     """The node's C depends on the value of one of its inputs, which only the run would know."""
 
-    def __init__(self, value: str, role: str) -> None:
-        super().__init__(f"the value of its input {role!r} has to be known when it is compiled")
+    def __init__(self, value: str, role: str, otherwise: str = "") -> None:
+        super().__init__(f"the value of its input {role!r} has to be known when it is compiled{otherwise}")
         self.value = value
 
 

@@ -85,3 +85,17 @@ def test_without_a_maximum_it_is_refused_by_name() -> None:
 def test_a_maximum_of_something_else() -> None:
     with pytest.raises(UsageError, match="nothing named other"):
         onnx_backend.prepare(collatz(), maxima={"last": 3, "other": 2})
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_known_limit_is_enough_where_no_size_depends_on_it(start: bool) -> None:
+    proto = collatz()
+    del proto.graph.output[1]
+    del proto.graph.input[0]
+    proto.graph.initializer.append(helper.make_tensor("trips", TensorProto.INT64, [1], [4]))
+    feeds: list[Any] = [np.array(start), np.ones((2, 3), np.float32)]
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (last,) = session.run(None, dict(zip(("start", "x0"), feeds, strict=True)))
+    proto.graph.node[0].output[1] = ""  # which onnxruntime does not take
+    (found,) = onnx_backend.prepare(proto).run(feeds)
+    np.testing.assert_allclose(found, last, rtol=1e-6)
