@@ -33,7 +33,8 @@ What the suite leaves to the run and a microcontroller's C has to know:
   `y_count`, that says how many elements are there. In the tests it is the shape that the model declares.
 - *Symbolic dimensions* are bound, as with `--dim`.
 - *Classical models* (ai.onnx.ml) give tensors only: of a ZipMap, the tensor of its values in the order of the labels.
-- *Loops* with a number of rounds that is known are written out, up to 256 rounds.
+- *Loops* are written out, up to 256 rounds. Where their number depends on data, `--max NAME=N` states the most, by the
+  name of an output of the loop.
 """
 
 
