@@ -85,10 +85,6 @@ class Graph:
         ins, outs = self.inputs[len(self.given) :], self.outputs[len(self.returned) :]
         return tuple(zip(self.states, ins, outs, strict=True))
 
-    def type_of(self, value: str) -> TensorType:
-        """Return a value's type."""
-        return self.types[value]
-
     def producers(self) -> dict[str, Node]:
         """Return the node that makes each value."""
         return {output: node for node in self.nodes for output in node.outputs if output}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Graph, Node, TensorType
+from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import broadcast_index, call, const, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
@@ -39,10 +39,6 @@ class Lowering(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.dequantised: dict[str, Dequantised] = {}
-
-    def type_of(self, value: str) -> TensorType:
-        """Return a value's type."""
-        return self.types[value]
 
     def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:
         """Append a loop that computes `expr` for every element of the node's (or another) output."""

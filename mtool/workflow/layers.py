@@ -13,12 +13,13 @@ from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator, Tensor
+from mtool.session import Device
 from mtool.session.layers import Profile, intermediates
 from mtool.session.verify import Difference, Tolerance, compare
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.ties import Ties, settle
 from mtool.workflow.verification import default_tolerance
 from mtool.workflow.wording import count
@@ -156,26 +157,39 @@ def verify_layers(
         inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
+    with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
+        return compare_layers(device, model, inputs, tolerance)
+
+
+def compare_layers(
+    device: Device, model: Model, inputs: Sequence[Sample], tolerance: Tolerance | None = None
+) -> Layers:
+    """Run a model operator by operator on a device that is open, as `verify_layers` tells.
+
+    Raises:
+        BuildError: the reference, onnxruntime or LiteRT, is not installed.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    tensors = model.manifest
     ties = Ties(None if is_tflite(model.path) else model.path)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     wanted += [tensor for op in tensors.operators for tensor in ties.tensors(op)]
     expected = reference.intermediates(model.path, inputs, wanted, options=model.options)
     found: dict[str, _Found] = {}
-    with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
-        for sample, known in zip(inputs, expected, strict=True):
+    for sample, known in zip(inputs, expected, strict=True):
 
-            def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
-                wished = _expected(operand, known)
-                return wished if wished is not None and not np.array_equal(wished, array) else None
+        def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
+            wished = _expected(operand, known)
+            return wished if wished is not None and not np.array_equal(wished, array) else None
 
-            for operator, operand, array in intermediates(device, sample, correct=correct):
-                row = found.setdefault(operand.value, _Found(operator, operand))
-                wished = _expected(operand, known)
-                if wished is not None:
-                    settled, tied = settle(wished, array, ties.steps(operator, operand, known))
-                    row.expected.append(wished)
-                    row.actual.append(settled)
-                    row.ties += tied
+        for operator, operand, array in intermediates(device, sample, correct=correct):
+            row = found.setdefault(operand.value, _Found(operator, operand))
+            wished = _expected(operand, known)
+            if wished is not None:
+                settled, tied = settle(wished, array, ties.steps(operator, operand, known))
+                row.expected.append(wished)
+                row.actual.append(settled)
+                row.ties += tied
     allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     against = reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())

@@ -17,7 +17,7 @@ from mtool.session.layers import Profile
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
-from mtool.workflow.layers import Layers, verify_layers
+from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.stages import Options, build_model, compile
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -144,19 +144,18 @@ def report(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     chosen = options or Options()
-    prepared = build_model(compile(path, board=board, options=chosen), folder, kinds=ALL_KINDS)
+    model = compile(path, board=board, options=chosen)
+    prepared = build_model(model, folder, kinds=ALL_KINDS)
     manifest = prepared.manifest
+    layers, missing = None, ""
     with session.open(prepared.folder, port=port, probe=probe) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
         cost = cost_of(prepared, device, inputs, repeat=repeat)
         profile = device.profile(inputs, repeat=repeat)
-    layers, missing = None, ""
-    try:
-        layers = verify_layers(
-            path, board=board, samples=samples, seed=seed, folder=folder, options=chosen, port=port, probe=probe
-        )
-    except BuildError as absent:  # onnxruntime is not installed
-        missing = absent.what
+        try:
+            layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))
+        except BuildError as absent:  # onnxruntime is not installed
+            missing = absent.what
     sizes = measure(prepared.built.firmware[STANDALONE], manifest).functions
     functions = _functions(manifest, sizes)
     return Report(
