@@ -10,13 +10,13 @@ from typing import Literal
 from mtool import codegen, frontend, passes
 from mtool.boards import Board
 from mtool.codegen import Conventions
+from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_file import file_hash
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
-from mtool.plan import make_plan
-from mtool.plan.plan import Io
+from mtool.plan import Io, Partial, make_plan
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,13 @@ def target_of(board: Board) -> Target:
 
 
 def compile_model(
-    path: Path, board: Board, given: Given = NOTHING, *, io: Io = "arena", conventions: Conventions | None = None
+    path: Path,
+    board: Board,
+    given: Given = NOTHING,
+    *,
+    io: Io = "arena",
+    partial: Partial = "auto",
+    conventions: Conventions | None = None,
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -48,20 +54,39 @@ def compile_model(
         given: what is said of the model beside its file.
         io: "arena": inputs and outputs lie in the arena, where the planner may overlap them with
             what is not live; "external": the caller keeps them.
+        partial: whether operators may be computed a few rows at a time for a smaller arena, see mtool.plan.partial.
         conventions: how the model and its operators are called; default: as typed C functions.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
+        UsageError: the file is missing, what is given names nothing of the model, or `partial` and the conventions
+            do not go together.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
     graph = frontend.load(path, given)
     target = target_of(board)
-    plan = make_plan(passes.run(graph, target), target, io)
+    plan = make_plan(passes.run(graph, target), target, io, partial_of(partial, conventions))
     files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest, seconds)
+
+
+def partial_of(partial: Partial, conventions: Conventions | None) -> Partial:
+    """Return whether operators may be computed by rows, where operators that are called by name are each a whole.
+
+    Raises:
+        UsageError: it is "always", and the conventions need whole operators.
+    """
+    if conventions is None or (conventions.operators == "typed" and not conventions.has_functions):
+        return partial
+    if partial == "always":
+        raise UsageError(
+            "--partial always computes operators a few rows at a time, packed functions and graph executors each as a "
+            "whole",
+            hint="leave --partial out, or choose --interface-api c or step, --operators-api typed and --executor aot",
+        )
+    return "never"
 
 
 @dataclass(frozen=True, slots=True)

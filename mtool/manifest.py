@@ -78,11 +78,12 @@ class Source(Strict):
     """A tensor of the model, and the moves that make an operand of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off uint8 to make it int8.
+    dimension that are left, "signed" what is taken off uint8 to make it int8, "rows" the first of the second
+    dimension that is left and the one after the last.
     """
 
     tensor: str
-    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed"], tuple[int, ...]], ...]
+    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]], ...]
 
 
 class Operand(Strict):
@@ -111,15 +112,16 @@ class Operand(Strict):
 class Operator(Strict):
     """One compiled operator, in the order of execution.
 
-    `name` is its own, `function` that of the C function which computes it (equal operators share one),
-    `label` what a person calls it ("conv2d 3x3"), `origins` the ONNX nodes that went into it, `macs` its
-    multiply-accumulates. `reads` and `writes` are its tensors in the order of its arguments. `constant_bytes` is the
-    size of its constants, which operators may share; `scratch_offset` and `scratch_bytes` are its working memory in
-    the arena.
+    `name` is its own, `whole` that of the operator of which it computes some rows, if it does, `function` that of the
+    C function which computes it (equal operators share one), `label` what a person calls it ("conv2d 3x3"), `origins`
+    the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
+    order of its arguments. `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
+    and `scratch_bytes` are its working memory in the arena.
     """
 
     index: int
     name: str
+    whole: str = ""
     function: str
     label: str
     schedule: str

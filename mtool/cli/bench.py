@@ -90,7 +90,7 @@ def _print_layers(out: Output, profile: Profile, board: str) -> None:
     rows = [
         [
             str(operator.index),
-            operator.label,
+            operator.title,
             operator.shape,
             operator.schedule,
             f"{operator.median:,.0f}",

@@ -13,7 +13,7 @@ from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.frontend import Rounding
 from mtool.manifest import Executor, InterfaceApi, OperatorsApi
-from mtool.plan import plan
+from mtool.plan import Io, Partial
 from mtool.workflow import Options
 from mtool.workflow.samples import Array
 
@@ -29,9 +29,16 @@ OutputDir = Annotated[
         show_default=False,
     ),
 ]
-Io = Annotated[
-    plan.Io,
+InputsAndOutputs = Annotated[
+    Io,
     typer.Option("--io", help="Inputs and outputs lie in the arena, or in memory of the caller."),
+]
+PartialExecution = Annotated[
+    Partial,
+    typer.Option(
+        "--partial",
+        help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
+    ),
 ]
 Dims = Annotated[
     list[str] | None,
@@ -126,7 +133,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that
 
 def options(
     *,
-    io: plan.Io = "arena",
+    io: Io = "arena",
+    partial: Partial = "auto",
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
@@ -146,6 +154,7 @@ def options(
     """
     return Options(
         io=io,
+        partial=partial,
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,
@@ -175,7 +184,8 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     "maxima": (Maxima, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
-    "io": (Io, "arena"),
+    "io": (InputsAndOutputs, "arena"),
+    "partial": (PartialExecution, "auto"),
     **_OF_A_MODEL,
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),

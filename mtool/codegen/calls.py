@@ -1,12 +1,13 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
+from mtool.codegen.places import place_of
+from mtool.codegen.rounds import Rounds, rounds_of
 from mtool.codegen.tensor_types import type_name
 from mtool.ir import DType, Node
 from mtool.manifest import StateTensor, Tensor
@@ -23,12 +24,11 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a value lies: in the arena, `offset` bytes from its start, or in the `index`-th input or output."""
+class Repeated:
+    """The lines that call each step of a round; in more than one round, they count them in `n`."""
 
-    memory: Literal["arena", "inputs", "outputs"]
-    index: int
-    offset: int
+    rounds: Rounds
+    steps: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,76 @@ class Calls:
     """
 
     pointers: tuple[str, ...]
-    operators: tuple[tuple[str, ...], ...]
+    operators: tuple[Repeated, ...]
 
     def uses(self, name: str) -> bool:
         """Whether the calls read the structure `inputs` or `outputs`."""
-        return any(f"{name}->" in line for lines in self.operators for line in lines)
+        return any(f"{name}->" in line for line in self.straight())
+
+    def straight(self) -> list[str]:
+        """Return the lines that call all operators."""
+        lines = []
+        for repeated in self.operators:
+            called = [line for step in repeated.steps for line in step]
+            if repeated.rounds.times > 1:
+                head = f"for (int32_t n = 0; n < {repeated.rounds.times}; ++n) {{"
+                called = [head, *(f"    {line}" for line in called), "}"]
+            lines += called
+        return lines
+
+    def one(self, number: str, after: str) -> list[str]:
+        """Return the lines that call the operator whose number is the C expression `number`; `after` ends each case."""
+        loops = [repeated.rounds for repeated in self.operators if repeated.rounds.times > 1]
+        lines: list[str] = []
+        if loops and not number.isidentifier():
+            lines.append(f"uint16_t number = (uint16_t)({number});")
+            number = "number"
+        if loops:
+            lines.append("int32_t n = 0; /* rounds that have been made */")
+        for rounds in loops:
+            first, length = rounds.first, rounds.length
+            since = f"({number} - {first})" if first else number
+            lines += [
+                f"if ({number} >= {first} && {number} < {rounds.end}) {{"
+                if first
+                else f"if ({number} < {rounds.end}) {{",
+                f"    n = {since} / {length};",
+                f"    {number} = (uint16_t)({number} - {length} * n);",
+                "}",
+            ]
+        lines += [f"switch ({number}) {{"]
+        for repeated in self.operators:
+            for position, step in enumerate(repeated.steps):
+                lines += [
+                    f"case {repeated.rounds.first + position}:",
+                    *(f"    {line}" for line in step),
+                    f"    {after}",
+                ]
+        return [*lines, "default:", "    return -1;", "}"]
 
 
 def calls_of(plan: Plan, functions: Functions, interface: Interface, conventions: Conventions) -> Calls:
     """Return the calls of all steps."""
+    pointers, made = _pointers(plan, interface)
+    operators = []
+    typed = conventions.operators == "typed"
+    for rounds in rounds_of(plan, functions):
+        steps: list[tuple[str, ...]] = []
+        for number in range(rounds.first, rounds.first + rounds.length):
+            moves = rounds.moves[number - rounds.first] if rounds.times > 1 else ()
+            if typed:
+                steps.append((_typed(plan, number, functions.calls[number], pointers, moves),))
+            else:
+                steps.append(_wrapped(plan, number, conventions.operators, pointers))
+        operators.append(Repeated(rounds, tuple(steps)))
+    lines = [line for repeated in operators for step in repeated.steps for line in step]
+    used = set(re.findall(r"\w+", "\n".join(lines)))  # some operands are not
+    declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
+    return Calls(tuple(declarations), tuple(operators))
+
+
+def _pointers(plan: Plan, interface: Interface) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
+    """Return the C of each value's pointer, and the name, type and value of those that have to be declared."""
     graph, model = plan.graph, plan.graph.name
     pointers: dict[str, str] = {}
     declared: dict[tuple[str, int], str] = {}
@@ -60,23 +121,16 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, conventions
         dtype = graph.types[value].dtype
         where = place_of(plan, value)
         if where.memory != "arena":
-            pointers[value] = f"{where.memory}->{outside[where.memory][where.index].c_name}"
+            first = where.offset // dtype.size
+            name = f"{where.memory}->{outside[where.memory][where.index].c_name}"
+            pointers[value] = f"{name} + {first}" if first else name
             continue
         place = (dtype.c, where.offset)
         if place not in declared:
             declared[place] = names(value)
             made.append((declared[place], dtype.c, cast(model, dtype, place[1])))
         pointers[value] = declared[place]
-    operators = []
-    for number, call in enumerate(functions.calls):
-        operators.append(
-            (_typed(plan, number, call, pointers),)
-            if conventions.operators == "typed"
-            else _wrapped(plan, number, conventions.operators, pointers)
-        )
-    used = set(re.findall(r"\w+", "\n".join(line for lines in operators for line in lines)))  # some operands are not
-    declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
-    return Calls(tuple(declarations), tuple(operators))
+    return pointers, made
 
 
 def cast(model: str, dtype: DType, offset: int) -> str:
@@ -90,28 +144,6 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
     constants = plan.graph.constants
     reads = tuple(value for value in dict.fromkeys(node.inputs) if value and value not in constants)
     return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
-
-
-def place_of(plan: Plan, value: str) -> Place:
-    """Return where a value lies, which is no constant."""
-    if value in plan.offsets:
-        return Place("arena", 0, plan.offsets[value])
-    graph = plan.graph
-    views = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
-
-    def chain(of: str) -> list[str]:
-        found = [of]
-        while found[-1] in views:
-            found.append(views[found[-1]])
-        return found
-
-    for one in chain(value):
-        if one in graph.inputs:
-            return Place("inputs", graph.inputs.index(one), 0)
-    for index, output in enumerate(graph.outputs):
-        if value in chain(output) or output in chain(value):
-            return Place("outputs", index, 0)
-    raise AssertionError(f"{value} lies nowhere")
 
 
 class _PointerNames:
@@ -133,10 +165,14 @@ class _PointerNames:
         return f"act{self.count - 1}"
 
 
-def _typed(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> str:
-    node = plan.steps[number].node
-    text = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers))});"
-    return text if call.function.name == f"{plan.graph.name}_{node.name}" else f"{text} /* {node.name} */"
+def _typed(plan: Plan, number: int, call: Call, pointers: Mapping[str, str], moves: Sequence[int]) -> str:
+    arguments = arguments_of(plan, number, call, pointers)
+    for place, step in enumerate(moves):
+        if step:
+            arguments[place] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
+    text = f"{call.function.name}({', '.join(arguments)});"
+    title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
+    return text if title == first else f"{text} /* {title} */"
 
 
 def arguments_of(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ def entry_point(plan: Plan, calls: Calls, interface: Interface, conventions: Con
     """Return the C of the entry point that calls the operators."""
     if conventions.interface == "step":
         return _in_steps(plan, calls, interface)
-    work = [f"    {line}" for line in (*calls.pointers, "", *(line for lines in calls.operators for line in lines), "")]
+    work = [f"    {line}" for line in (*calls.pointers, "", *calls.straight(), "")]
     return whole(plan, interface, conventions, work)
 
 
@@ -63,10 +63,8 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         if calls.uses(kind) or any(_reads(line, kind) for line in copies):
             lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
-    lines += [f"    switch ({steps} - inference.left) {{"]
-    for number, call in enumerate(calls.operators):
-        lines += [f"    case {number}:", *(f"        {line}" for line in call), "        break;"]
-    lines += ["    default:", "        return -1;", "    }", "    --inference.left;"]
+    lines += [f"    {line}" for line in calls.one(f"{steps} - inference.left", "break;")]
+    lines += ["    --inference.left;"]
     if copies:
         lines += ["    if (inference.left == 0) {", *(f"    {line}" for line in copies), "    }"]
     lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]

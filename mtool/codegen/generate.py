@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mtool import __version__
 from mtool.codegen import weights
-from mtool.codegen.calls import Interface, calls_of, operands_of, place_of
+from mtool.codegen.calls import Interface, calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -14,6 +14,7 @@ from mtool.codegen.header import header
 from mtool.codegen.names import c_names
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
+from mtool.codegen.places import place_of
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
 from mtool.codegen.states import check_conventions, initial_constants, states_of
@@ -104,6 +105,7 @@ def _manifest(
         Operator(
             index=number,
             name=step.node.name,
+            whole=str(step.node.attrs.get("whole", "")),
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
             schedule=step.schedule.name,

@@ -6,7 +6,8 @@ docs/executors.md describes the schema. Constants are no part of it: the packed 
 import json
 from typing import Any
 
-from mtool.codegen.calls import operands_of, place_of
+from mtool.codegen.calls import operands_of
+from mtool.codegen.places import place_of
 from mtool.ir import Node
 from mtool.plan import Plan
 

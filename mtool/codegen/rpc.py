@@ -58,7 +58,7 @@ def descriptor(
         "    output_tensors,",
         f"    {len(interface.inputs)},",
         f"    {len(interface.outputs)},",
-        f"    {len(calls.operators)},",
+        f"    {len(plan.steps)},",
         f"    {f'{model}_arena' if plan.arena_bytes else 0},",
         f"    {plan.arena_bytes},",
         "    run,",
@@ -133,10 +133,7 @@ def _step(plan: Plan, calls: Calls) -> list[str]:
     lines += [f"    {pointer}" for pointer in calls.pointers]
     for start in start_call(plan):
         lines += ["    if (number == 0)", f"        {start}"]
-    lines += ["    switch (number) {"]
-    for number, call in enumerate(calls.operators):
-        lines += [f"    case {number}:", *(f"        {line}" for line in call), "        return 0;"]
-    return [*lines, "    default:", "        return -1;", "    }", "}"]
+    return [*lines, *(f"    {line}" for line in calls.one("number", "return 0;")), "}"]
 
 
 def _place(plan: Plan, tensor: Tensor) -> str:

@@ -10,6 +10,7 @@ from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.plan import Plan
+from mtool.plan.memory import places
 
 SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
 
@@ -46,25 +47,26 @@ def source(
 
 def _arena_map(plan: Plan) -> str:
     """Return the comment that says what lies where, when."""
-    names = [step.node.name for step in plan.steps]
+    names = [step.node.title for step in plan.steps]
 
     def at(number: int) -> str:
         return "the caller" if number < 0 or number >= len(names) else names[number]
 
     lifelong = {value for _, value, _ in plan.graph.kept}
+    writers = _writers(plan)
 
     rows: list[tuple[str, str, str, str, str]] = []
     for piece, offset in plan.storages:
-        values = [value for value in piece.values if value in plan.graph.types]
-        if lifelong & {*values}:
-            rows.append((f"{offset:,}", f"{piece.bytes:,}", _what(plan, values), "run", "to run"))
-        elif values:
-            rows.append((f"{offset:,}", f"{piece.bytes:,}", _what(plan, values), at(piece.first), at(piece.last)))
+        what = _what(plan, piece.values, writers)
+        if lifelong & {*piece.values}:
+            rows.append((f"{offset:,}", f"{piece.bytes:,}", what, "run", "to run"))
+        elif what:
+            rows.append((f"{offset:,}", f"{piece.bytes:,}", what, at(piece.first), at(piece.last)))
     used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
     for offset in sorted({offset for offset, _ in used}):
         steps = [step for place, step in used if place == offset]
         most = max(step.schedule.scratch_bytes(step.node, plan.graph) for step in steps)
-        rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.name, steps[-1].node.name))
+        rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
     heads = ("offset", "bytes", "what", "from", "to")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
     text = [f"/* Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", " *"]
@@ -74,10 +76,21 @@ def _arena_map(plan: Plan) -> str:
     return "\n".join([*text, " */"])
 
 
-def _what(plan: Plan, values: list[str]) -> str:
+def _writers(plan: Plan) -> dict[str, list[str]]:
+    """Return the operators that write into each value or window."""
+    lies = places(plan.graph)
+    found: dict[str, list[str]] = {}
+    for step in plan.steps:
+        for value in step.node.outputs:
+            titles = found.setdefault(lies.get(value, (value, 0))[0], [])
+            if step.node.title not in titles and step.node.attrs.get("label") not in ("keep rows", "pad rows"):
+                titles.append(step.node.title)
+    return found
+
+
+def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
-    makers = {value: step.node.name for step in plan.steps for value in step.node.outputs}
     kept = [f"state {state.input}" for state, value, _ in graph.kept if value in values]
     if kept:
         return ", ".join(kept)
@@ -85,10 +98,11 @@ def _what(plan: Plan, values: list[str]) -> str:
     outputs = [
         f"output {name}" for name, value in zip(graph.output_names, graph.returned, strict=False) if value in values
     ]
-    between = [makers[value] for value in values if value in makers and value not in graph.outputs]
+    between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]
     if len(between) > 2:
         between = [between[0], "…", between[-1]]
-    return ", ".join([*inputs, *([" ".join(["result of", *between])] if between else []), *outputs])
+    some = "result of" if all(value in graph.types for value in values) else "rows of"
+    return ", ".join([*inputs, *([" ".join([some, *between])] if between else []), *outputs])
 
 
 def _short(origin: str) -> str:
@@ -100,7 +114,7 @@ def _short(origin: str) -> str:
 def _comment(plan: Plan, number: int) -> list[str]:
     step = plan.steps[number]
     node, graph = step.node, plan.graph
-    kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants]
+    kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
     origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
     facts = [f"schedule {step.schedule.name}"]
     macs = step.op.macs(node, graph)
@@ -121,7 +135,9 @@ def _function(plan: Plan, function: Function) -> str:
     first, *others = function.steps
     lines = _comment(plan, first)
     if others:
-        lines.append("also " + ", ".join(plan.steps[number].node.name for number in others))
+        titles = dict.fromkeys(plan.steps[number].node.title for number in others)
+        also = [title for title in titles if title != plan.steps[first].node.title]
+        lines += ["also " + ", ".join(also)] * bool(also)
     comment = "/* " + "\n * ".join(line.replace("*/", "* /") for line in lines) + " */"
     return f"{comment}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
 

@@ -1,6 +1,6 @@
 """Graphs: nodes in an order of execution, typed values, constants."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,10 @@ from mtool.ir.types import Array, DType, Quant, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from."""
+    """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
+
+    The attribute "whole" names the operator of which it computes some rows, if it does (mtool.plan.windows).
+    """
 
     op: str
     name: str
@@ -20,6 +23,11 @@ class Node:
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     origins: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name of the operator that it computes: its own, or that of which it computes a part."""
+        return str(self.attrs.get("whole", self.name))
 
     @property
     def expression_key(self) -> str | None:
@@ -54,7 +62,8 @@ class Graph:
     tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
     along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
-    of `outputs`, in their order.
+    of `outputs`, in their order; `windows` says of values that share memory with others where they lie: in which
+    piece, at which byte (mtool.plan.partial).
     """
 
     name: str
@@ -68,6 +77,7 @@ class Graph:
     sources: Mapping[str, Source] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     states: tuple[State, ...] = ()
+    windows: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -97,6 +107,13 @@ class Graph:
                 found.setdefault(value, []).append(node)
         return found
 
+    def likeness(self, node: Node) -> Hashable:
+        """Return a key that nodes of this graph share if the same C, called with the same constants, computes them."""
+        inputs = tuple(value if value in self.constants else self.types.get(value) for value in node.inputs)
+        same = tuple(node.inputs.index(value) for value in node.inputs)
+        outputs = tuple(self.types.get(value) for value in node.outputs)
+        return node.op, inputs, same, outputs, tuple(sorted((key, _hashable(v)) for key, v in node.attrs.items()))
+
     def dump(self) -> str:
         """Return the graph as text, a node a line."""
         lines = [f"graph {self.name}"]
@@ -105,6 +122,10 @@ class Graph:
         lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
         lines += [f"  kept {output} -> {value}" for _, value, output in self.kept]
         return "\n".join(lines)
+
+
+def _hashable(value: Any) -> Hashable:
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def verify(graph: Graph) -> None:

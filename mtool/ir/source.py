@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.ir.types import Array
 
-Move = tuple[Literal["transpose", "reshape", "take", "signed"], tuple[int, ...]]
+Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Source:
     """A tensor of the model, by its name there, and the moves that make a value of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off uint8 to make it int8.
+    dimension that are left, "signed" what is taken off uint8 to make it int8, "rows" the first of the second
+    dimension that is left and the one after the last.
     """
 
     tensor: str
@@ -23,7 +24,7 @@ class Source:
 
     def then(self, move: Move) -> "Source":
         """Return the source of a value that is made by one more move."""
-        if self.moves and self.moves[-1][0] == move[0] != "signed":
+        if self.moves and self.moves[-1][0] == move[0] not in ("signed", "rows"):
             before, (what, numbers) = self.moves[:-1], move
             last = self.moves[-1][1]
             if what == "reshape":
@@ -44,6 +45,8 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
             data = data.reshape(numbers)
         elif what == "take":
             data = data[..., list(numbers)]
+        elif what == "rows":
+            data = data[:, slice(*numbers)]
         else:
             data = (data.astype(np.int16) - numbers[0]).astype(np.int8)
     return np.ascontiguousarray(data)

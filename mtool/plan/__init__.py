@@ -1,5 +1,20 @@
 """Choose schedules, order the operators, lay out the arena."""
 
-from mtool.plan.plan import Plan, Step, make_plan
+from mtool.ir import Graph
+from mtool.ops.schedule import Target
+from mtool.plan.partial import Partial, in_parts
+from mtool.plan.plan import Io, Plan, Step, plan_whole
 
-__all__ = ["Plan", "Step", "make_plan"]
+__all__ = ["Io", "Partial", "Plan", "Step", "make_plan"]
+
+
+def make_plan(graph: Graph, target: Target, io: Io = "arena", partial: Partial = "auto") -> Plan:
+    """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
+
+    Args:
+        graph: as the passes leave it.
+        target: what the board's core can do.
+        io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
+        partial: whether regions may be computed a few rows at a time (mtool.plan.partial).
+    """
+    return in_parts(plan_whole(graph, target, io), partial)

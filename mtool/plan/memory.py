@@ -1,11 +1,13 @@
 """Arena layout: which values share storage, and where each storage lies.
 
 Offsets are found by first fit over several orders of the storages and a seeded local search, until
-the lower bound (the most bytes that live at one time) is reached or the search ends.
+the lower bound (the most bytes that live at one time) is reached or the search ends. What is live is known by parts
+of a storage: the rows of an image that have been read for the last time make room for others.
 """
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,115 +21,239 @@ ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
 SEARCH_ROUNDS = 400
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of a storage, in bytes from its beginning, and the steps at which it is live as the bits of `live`.
+
+    Bit 0 is before the first step, bit n + 1 is step n.
+    """
+
+    offset: int
+    bytes: int
+    live: int
+
+
 @dataclass(slots=True)
 class Storage:
-    """A piece of the arena: its bytes, the steps from `first` to `last` during which it is live, its values."""
+    """A piece of the arena: its bytes, when which of its parts are live, the values that lie there."""
 
     bytes: int
-    first: int
-    last: int
+    parts: tuple[Part, ...] = ()
     values: list[str] = field(default_factory=list)
     alignment: int = ALIGNMENT
 
-    def meets(self, other: "Storage") -> bool:
-        """Whether both are live at one time."""
-        return self.first <= other.last and other.first <= self.last
+    @classmethod
+    def whole(cls, size: int, first: int, last: int, values: Iterable[str] = ()) -> "Storage":
+        """Return a storage that is live as a whole from step `first` (-1: before the first) to step `last`."""
+        return cls(size, (Part(0, size, _span(first, last)),), [*values])
+
+    @property
+    def live(self) -> int:
+        """The steps at which any of it is live, as bits."""
+        live = 0
+        for part in self.parts:
+            live |= part.live
+        return live
+
+    @property
+    def first(self) -> int:
+        """The first step at which any of it is live; -1: before all."""
+        return (self.live & -self.live).bit_length() - 2
+
+    @property
+    def last(self) -> int:
+        """The last step at which any of it is live."""
+        return self.live.bit_length() - 2
 
 
-def last_uses(graph: Graph, steps: Sequence["Step"]) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the root of each value through views, and the last step that reads each root."""
-    root: dict[str, str] = {}
+def _span(first: int, last: int) -> int:
+    return (1 << (last + 2)) - (1 << (first + 1))
+
+
+def places(graph: Graph) -> dict[str, tuple[str, int]]:
+    """Return where each value lies that has no storage of its own: the value or window that it is in, and its byte."""
+    found = dict(graph.windows)
     for node in graph.nodes:
-        if node.op == "view":
-            root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
-    last: dict[str, int] = {}
-    for number, step in enumerate(steps):
-        for value in step.node.inputs:
-            last[root.get(value, value)] = number
-    for value in (*graph.outputs, *(value for _, value, _ in graph.kept)):
-        last[root.get(value, value)] = len(steps)
-    return root, last
+        made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
+        if node.op == "view" and made not in found:
+            root, offset = found.get(source, (source, 0))
+            found[made] = root, offset + node.attrs.get("first", 0) * graph.types[made].dtype.size
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A range of bytes that a step reads or writes."""
+
+    step: int
+    begin: int
+    end: int
+    writes: bool
+
+
+class _Storages:
+    """Gives each value a storage and notes every access to it."""
+
+    def __init__(self, graph: Graph, steps: Sequence["Step"], io: "Io", *, grow: bool) -> None:
+        self.graph, self.steps, self.grow = graph, steps, grow
+        self.lies = places(graph)
+        self.home = homes(graph, steps)
+        self.owner: dict[str, int] = {}  # of roots
+        self.pieces: list[Storage] = []
+        self.accesses: list[list[_Access]] = []
+        self.outside = {*graph.constants}
+        if io == "external":
+            self.outside |= {*graph.given} | {self.root(value) for value in graph.returned}
+        self.window_bytes: dict[str, int] = {}
+        for value, (window, offset) in graph.windows.items():
+            self.window_bytes[window] = max(self.window_bytes.get(window, 0), offset + graph.types[value].bytes)
+        self.last: dict[str, int] = {}
+        for number, step in enumerate(steps):
+            self.last |= {self.root(value): number for value in step.node.inputs}
+        end = (*graph.outputs, *(value for _, value, _ in graph.kept))
+        self.last |= {self.root(value): len(steps) for value in end}
+
+    def root(self, value: str) -> str:
+        return self.lies.get(value, (value, 0))[0]
+
+    def add(self, root: str) -> None:
+        size = self.window_bytes.get(root) or self.graph.types[root].bytes
+        dtype = self.graph.types[root].dtype if root in self.graph.types else None
+        self.owner[root] = len(self.pieces)
+        self.pieces.append(Storage(size, (), [root], max(dtype.size if dtype else 0, ALIGNMENT)))
+        self.accesses.append([])
+
+    def access(self, step: int, value: str, *, writes: bool) -> None:
+        root, offset = self.lies.get(value, (value, 0))
+        if root in self.owner:
+            end = offset + self.graph.types[value].bytes
+            self.accesses[self.owner[root]].append(_Access(step, offset, end, writes))
+
+    def write(self, number: int, output: str) -> None:
+        """Find the storage of an output."""
+        root = self.root(output)
+        if root in self.outside or root in self.owner:
+            return
+        step = self.steps[number]
+        heir = self.home.get(output)
+        if heir is None and output == step.node.outputs[0] and root == output:
+            heir = self.inherit(number)
+        if heir is None:
+            self.add(root)
+            return
+        piece = self.pieces[self.owner[heir]]
+        self.owner[output] = self.owner[heir]
+        piece.bytes = max(piece.bytes, self.graph.types[output].bytes)
+        piece.values.append(output)
+
+    def scratch(self, number: int) -> int | None:
+        """Return the storage of a step's scratch; steps that compute parts of one operator have the same."""
+        node = self.steps[number].node
+        size = self.steps[number].schedule.scratch_bytes(node, self.graph)
+        if not size:
+            return None
+        key = f"scratch of {node.title}"
+        if key not in self.owner:
+            self.owner[key] = len(self.pieces)
+            self.pieces.append(Storage(0, (), [key]))
+            self.accesses.append([])
+        self.pieces[self.owner[key]].bytes = max(self.pieces[self.owner[key]].bytes, size)
+        self.accesses[self.owner[key]].append(_Access(number, 0, size, writes=True))
+        return self.owner[key]
+
+    def inherit(self, number: int) -> str | None:
+        """Return the value whose storage the step's output takes: the largest that it may and that dies here."""
+        step, types = self.steps[number], self.graph.types
+        out = types[step.node.outputs[0]]
+        found = []
+        for place in step.schedule.in_place(step.node, self.graph):
+            value, offset = self.lies.get(step.node.inputs[place], (step.node.inputs[place], 0))
+            if value not in self.owner or self.last.get(value) != number or offset or value in self.window_bytes:
+                continue
+            if self.grow or types[value].bytes >= out.bytes:
+                found.append(value)
+        return max(found, key=lambda value: types[value].bytes, default=None)
 
 
 def storages(
     graph: Graph, steps: Sequence["Step"], io: "Io", *, grow: bool = False
-) -> tuple[list[Storage], dict[str, int], list[int | None]]:
-    """Return the storages, the storage number of each value, and of each step's scratch.
+) -> tuple[list[Storage], dict[str, tuple[int, int]], list[int | None]]:
+    """Return the storages, the storage number and the offset there of each value, the storage of each step's scratch.
 
     An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
     that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
     its output takes too where nothing reads the old value any more (mtool.plan.states).
     """
-    root, last = last_uses(graph, steps)
-    home = homes(graph, steps)
-    pieces: list[Storage] = []
-    owner: dict[str, int] = {}
-    outside = {*graph.constants}
-    if io == "external":
-        outside |= {*graph.given} | {root.get(value, value) for value in graph.returned}
-
-    def add(value: str, first: int) -> None:
-        kind = graph.types[value]
-        owner[value] = len(pieces)
-        pieces.append(
-            Storage(kind.bytes, first, max(last.get(value, first), first), [value], max(kind.dtype.size, ALIGNMENT))
-        )
-
+    made = _Storages(graph, steps, io, grow=grow)
     for value in graph.inputs:
-        if value not in outside:
-            add(value, -1)
+        if value not in made.outside:
+            made.add(value)
+            made.access(-1, value, writes=True)
     scratch_of: list[int | None] = []
     for number, step in enumerate(steps):
-        node = step.node
-        for output in node.outputs:
-            if output in outside:
+        for output in step.node.outputs:
+            made.write(number, output)
+        for value in step.node.inputs:
+            made.access(number, value, writes=False)
+        for output in step.node.outputs:
+            made.access(number, output, writes=True)
+        scratch_of.append(made.scratch(number))
+    for value in graph.outputs:
+        made.access(len(steps), value, writes=False)
+    lifelong = {made.owner[value] for _, value, _ in graph.kept}
+    for number, (piece, accesses) in enumerate(zip(made.pieces, made.accesses, strict=True)):
+        if number in lifelong:
+            piece.parts = (Part(0, piece.bytes, _span(-1, len(steps))),)
+        elif accesses:
+            piece.parts = _live_parts(accesses)
+    owners = {}
+    for value in graph.types:
+        root, offset = made.lies.get(value, (value, 0))
+        if root in made.owner:
+            owners[value] = made.owner[root], offset
+    return made.pieces, owners, scratch_of
+
+
+def _live_parts(accesses: Sequence[_Access]) -> tuple[Part, ...]:
+    """Return the ranges of a storage and when each is live: from a write to the last read before the next write."""
+    edges = sorted({edge for access in accesses for edge in (access.begin, access.end)})
+    parts: list[Part] = []
+    for begin, end in itertools.pairwise(edges):
+        live, since = 0, -1
+        for access in accesses:  # in the order of steps, reads before writes
+            if access.begin > begin or access.end < end:
                 continue
-            heir = home.get(output)
-            if heir is None and output == node.outputs[0]:
-                heir = _inherit(graph, step, number, root, last, owner, grow)
-            if heir is None:
-                add(output, number)
-            else:
-                piece = pieces[owner[heir]]
-                owner[output] = owner[heir]
-                piece.bytes = max(piece.bytes, graph.types[output].bytes)
-                piece.last = max(last.get(output, number), number, piece.last if output in home else 0)
-                piece.values.append(output)
-        scratch = step.schedule.scratch_bytes(node, graph)
-        scratch_of.append(len(pieces) if scratch else None)
-        if scratch:
-            pieces.append(Storage(scratch, number, number, [f"scratch of {node.name}"]))
-    for node in graph.nodes:
-        if node.op == "view" and root[node.outputs[0]] in owner:
-            owner[node.outputs[0]] = owner[root[node.outputs[0]]]
-    return pieces, owner, scratch_of
-
-
-def _inherit(
-    graph: Graph,
-    step: "Step",
-    number: int,
-    root: dict[str, str],
-    last: dict[str, int],
-    owner: dict[str, int],
-    grow: bool,
-) -> str | None:
-    """Return the value whose storage the step's output takes: the largest that it may and that dies here."""
-    node = step.node
-    out = graph.types[node.outputs[0]]
-    found = []
-    for place in step.schedule.in_place(node, graph):
-        value = root.get(node.inputs[place], node.inputs[place])
-        fits = grow or graph.types[value].bytes >= out.bytes
-        if fits and value in owner and last.get(value) == number:
-            found.append(value)
-    return max(found, key=lambda value: graph.types[value].bytes, default=None)
+            if access.writes:
+                since = access.step
+            live |= _span(since, access.step)
+        if parts and parts[-1].live == live:
+            parts[-1] = Part(parts[-1].offset, end - parts[-1].offset, live)
+        elif live:
+            parts.append(Part(begin, end - begin, live))
+    return tuple(parts)
 
 
 def live_bound(pieces: Sequence[Storage]) -> int:
     """Return the most bytes that are live at one time: no layout can be smaller."""
-    times = {piece.first for piece in pieces}
-    return max((sum(_aligned(p.bytes) for p in pieces if p.first <= t <= p.last) for t in times), default=0)
+    changes: dict[int, int] = {}
+    for piece in pieces:
+        for part in piece.parts:
+            size = _aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
+            live, at = part.live, 0
+            while live:  # runs of steps
+                skip = (live & -live).bit_length() - 1
+                live >>= skip
+                run = (~live & (live + 1)).bit_length() - 1
+                live >>= run
+                at += skip
+                changes[at] = changes.get(at, 0) + size
+                at += run
+                changes[at] = changes.get(at, 0) - size
+    most = total = 0
+    for at in sorted(changes):
+        total += changes[at]
+        most = max(most, total)
+    return most
 
 
 def _aligned(size: int, alignment: int = ALIGNMENT) -> int:
@@ -138,14 +264,17 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     """Return an offset for each storage, in bytes, and the arena's size."""
     bound = live_bound(pieces)
     numbers = range(len(pieces))
+    spans = [piece.last - piece.first for piece in pieces]
+    firsts = [piece.first for piece in pieces]
     orders = [
-        sorted(numbers, key=lambda n: (-pieces[n].bytes, pieces[n].first)),
-        sorted(numbers, key=lambda n: (pieces[n].first, -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (pieces[n].first - pieces[n].last, -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (-pieces[n].bytes * (pieces[n].last - pieces[n].first + 1), n)),
+        sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
+        sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
+        sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
+        sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
     ]
-    best, size = min((_first_fit(pieces, order) for order in orders), key=lambda found: found[1])
-    order = min(orders, key=lambda order: _first_fit(pieces, order)[1])
+    apart = _apart(pieces)
+    best, size = min((_first_fit(pieces, order, apart) for order in orders), key=lambda found: found[1])
+    order = min(orders, key=lambda order: _first_fit(pieces, order, apart)[1])
     chance = random.Random(0)
     for _ in range(SEARCH_ROUNDS if len(pieces) > 2 else 0):
         if size <= bound:
@@ -153,23 +282,59 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
         trial = list(order)
         i, j = chance.randrange(len(trial)), chance.randrange(len(trial))
         trial.insert(j, trial.pop(i))
-        placed, total = _first_fit(pieces, trial)
+        placed, total = _first_fit(pieces, trial, apart)
         if total <= size:
             best, size, order = placed, total, trial
     return best, size
 
 
-def _first_fit(pieces: Sequence[Storage], order: Sequence[int]) -> tuple[dict[int, int], int]:
+Apart = list[list[tuple[int, tuple[tuple[int, int], ...]]]]
+
+
+def _apart(pieces: Sequence[Storage]) -> Apart:
+    """Return for each storage those that may not lie at any distance: open ranges of (its offset - theirs)."""
+    lives = [piece.live for piece in pieces]
+    return [
+        [(m, _ranges(pieces[m].parts, pieces[n].parts)) for m in range(len(pieces)) if m != n and lives[m] & lives[n]]
+        for n in range(len(pieces))
+    ]
+
+
+def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
+    found = sorted(
+        (a.offset - b.offset - b.bytes, a.offset + a.bytes - b.offset) for a in first for b in second if a.live & b.live
+    )
+    merged: list[tuple[int, int]] = []
+    for low, high in found:
+        if merged and low < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> tuple[dict[int, int], int]:
     placed: dict[int, int] = {}
     total = 0
     for number in order:
         piece = pieces[number]
-        taken = sorted((placed[n], placed[n] + pieces[n].bytes) for n in placed if pieces[n].meets(piece))
+        taken = sorted(
+            (placed[other] + low, placed[other] + high)
+            for other, ranges in apart[number]
+            if other in placed
+            for low, high in ranges
+        )
         offset = 0
-        for begin, end in taken:
-            if offset + piece.bytes <= begin:
+        for low, high in taken:
+            if offset <= low:
                 break
-            offset = max(offset, _aligned(end, piece.alignment))
+            if offset < high:
+                offset = _aligned(high, piece.alignment)
         placed[number] = offset
         total = max(total, offset + piece.bytes)
     return placed, _aligned(total)
+
+
+def offsets_of(owners: Mapping[str, tuple[int, int]], placed: Mapping[int, int]) -> dict[str, int]:
+    """Return the arena offset of each value, in bytes."""
+    return {value: placed[number] + offset for value, (number, offset) in owners.items() if number in placed}

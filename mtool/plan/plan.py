@@ -7,7 +7,7 @@ from typing import Literal
 from mtool import ops
 from mtool.ir import Graph, Node
 from mtool.ops.schedule import KernelOp, Schedule, Target
-from mtool.plan.memory import Storage, lay_out, live_bound, storages
+from mtool.plan.memory import Storage, lay_out, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
 
@@ -41,6 +41,11 @@ class Plan:
     arena_bytes: int
     arena_bound_bytes: int
 
+    @property
+    def cost(self) -> float:
+        """The instructions that its schedules estimate."""
+        return sum(step.schedule.cost(step.node, self.graph, self.target) for step in self.steps)
+
 
 def choose_schedule(node: Node, graph: Graph, target: Target) -> Step:
     """Return the cheapest schedule that supports the node."""
@@ -49,19 +54,24 @@ def choose_schedule(node: Node, graph: Graph, target: Target) -> Step:
     return Step(node, op, min(fitting, key=lambda schedule: schedule.cost(node, graph, target)))
 
 
-def make_plan(graph: Graph, target: Target, io: Io = "arena") -> Plan:
+def plan_whole(graph: Graph, target: Target, io: Io) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found."""
     chosen = {node.name: choose_schedule(node, graph, target) for node in graph.nodes if node.op != "view"}
     ordered = order_nodes(graph, chosen, io)
     graph = replace(graph, nodes=ordered)
     steps = tuple(chosen[node.name] for node in ordered if node.op != "view")
     graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
+    return lay_out_steps(graph, steps, target, io)
+
+
+def lay_out_steps(graph: Graph, steps: tuple[Step, ...], target: Target, io: Io) -> Plan:
+    """Lay out the arena for steps whose order is settled."""
     layouts = []
     for grow in (False, True):
         found = storages(graph, steps, io, grow=grow)
         layouts.append((*found, *lay_out(found[0])))
     pieces, owners, scratch_of, placed, arena_bytes = min(layouts, key=lambda layout: layout[-1])
-    offsets = {value: placed[number] for value, number in owners.items() if number in placed}
+    offsets = offsets_of(owners, placed)
     scratch = tuple(placed[number] if number is not None else None for number in scratch_of)
     ranked = sorted(((piece, placed[n]) for n, piece in enumerate(pieces)), key=lambda pair: (pair[1], pair[0].first))
     return Plan(graph, target, io, steps, offsets, scratch, tuple(ranked), arena_bytes, live_bound(pieces))

@@ -5,7 +5,7 @@ works with the firmware that runs the model, on a board with no memory to spare.
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ class OperatorTime:
     """What one operator of an inference costs.
 
     Attributes:
-        index: its place in the order of execution.
+        index: its place in the order of execution; that of its first part.
         name: its own, as in the C.
         label: what a person calls it.
         shape: what it reads and writes.
@@ -38,7 +38,8 @@ class OperatorTime:
         origins: the nodes of the model that went into it.
         median: its time over the repeats, in the profile's unit.
         macs: its multiply-accumulates.
-        bytes: what it reads, writes and works on: tensors, constants and scratch.
+        bytes: what it reads, writes and works on at one time: tensors, constants and scratch.
+        parts: in how many parts it is computed, each some rows of its result.
     """
 
     index: int
@@ -50,6 +51,12 @@ class OperatorTime:
     median: float
     macs: int
     bytes: int
+    parts: int = 1
+
+    @property
+    def title(self) -> str:
+        """Return what a person calls it, and in how many parts it is computed."""
+        return self.label if self.parts == 1 else f"{self.label}, {self.parts} parts"
 
     @property
     def per_mac(self) -> float | None:
@@ -108,7 +115,7 @@ class Profile:
         for row in self.operators:
             each = "" if row.per_mac is None else f"{row.per_mac:.2f}"
             lines.append(
-                f"{row.index:>3}  {row.label:<28.28} {row.schedule:<16.16} {row.median:>14,.0f} {each:>7} "
+                f"{row.index:>3}  {row.title:<28.28} {row.schedule:<16.16} {row.median:>14,.0f} {each:>7} "
                 f"{self.share(row):>6.1%}"
             )
         return "\n".join([*lines, f"{'':>3}  {'all':<45} {self.total:>14,.0f}"])
@@ -174,20 +181,28 @@ def profile(device: "Device", inputs: Mapping[str, ArrayLike], *, repeat: int = 
             idle = client.time(0, work_s=device.work_s, operator=operator.index)
             spent = client.time(1, work_s=device.work_s, operator=operator.index)
             times[operator.index].append(max(spent - idle, 0.0))
-    rows = tuple(
-        OperatorTime(
-            index=operator.index,
-            name=operator.name,
-            label=operator.label,
-            shape=operator.shape,
-            schedule=operator.schedule,
-            origins=operator.origins,
-            median=statistics.median(times[operator.index]),
-            macs=operator.macs,
-            bytes=sum(operand.bytes for operand in (*operator.reads, *operator.writes))
-            + operator.constant_bytes
-            + operator.scratch_bytes,
-        )
-        for operator in operators
-    )
+    parts: dict[str, list[Operator]] = {}
+    for operator in operators:
+        parts.setdefault(operator.whole or operator.name, []).append(operator)
+    rows = tuple(_time_of(of, [statistics.median(times[part.index]) for part in of]) for of in parts.values())
     return Profile(rows, device.unit, whole, repeat)
+
+
+def _time_of(parts: Sequence[Operator], medians: Sequence[float]) -> OperatorTime:
+    """Return what an operator costs that is computed in parts, most often in one."""
+    first = parts[0]
+    return OperatorTime(
+        index=first.index,
+        name=first.whole or first.name,
+        label=first.label,
+        shape=first.shape,
+        schedule=first.schedule,
+        origins=first.origins,
+        median=sum(medians),
+        macs=sum(part.macs for part in parts),
+        bytes=max(
+            sum(operand.bytes for operand in (*part.reads, *part.writes)) + part.constant_bytes + part.scratch_bytes
+            for part in parts
+        ),
+        parts=len(parts),
+    )

@@ -183,13 +183,15 @@ def compare_layers(
             return wished if wished is not None and not np.array_equal(wished, array) else None
 
         for operator, operand, array in intermediates(device, sample, correct=correct):
-            row = found.setdefault(operand.value, _Found(operator, operand))
+            row = found.setdefault(operator.whole or operand.value, _Found(operator, operand))
             wished = _expected(operand, known)
             if wished is not None:
                 settled, tied = settle(wished, array, ties.steps(operator, operand, known))
                 row.expected.append(wished)
                 row.actual.append(settled)
                 row.ties += tied
+        for row in found.values():
+            row.end_sample()
     allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     against = reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
@@ -206,22 +208,36 @@ def _expected(operand: Operand, known: Sample) -> Array | None:
 
 @dataclass(slots=True)
 class _Found:
+    """An operator's results: those of the present sample, which may be several parts, and a row for each before."""
+
     operator: Operator
     operand: Operand
     expected: list[Array] = field(default_factory=list)
     actual: list[Array] = field(default_factory=list)
+    samples: list[tuple[Array, Array]] = field(default_factory=list)
     ties: int = 0
+
+    def end_sample(self) -> None:
+        """Join the parts, which are rows."""
+        if self.expected:
+            several = len(self.expected) > 1
+            self.samples.append(
+                (np.concatenate(self.expected, axis=1), np.concatenate(self.actual, axis=1))
+                if several
+                else (self.expected[0], self.actual[0])
+            )
+        self.expected, self.actual = [], []
 
 
 def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     operand = found.operand
     tensor = operand.source.tensor if operand.source else operand.value
-    if not found.expected:
+    if not found.samples:
         return Layer(found.operator, tensor, None, 0)
     described = Tensor(
         name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
     )
-    expected, actual = ([{tensor: array} for array in arrays] for arrays in (found.expected, found.actual))
+    expected, actual = ([{tensor: array} for array in arrays] for arrays in zip(*found.samples, strict=True))
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
 

@@ -17,7 +17,7 @@ from mtool.compiler import compile_model
 from mtool.filetree import FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
-from mtool.plan.plan import Io
+from mtool.plan import Io, Partial
 from mtool.project import Format
 from mtool.session import Device
 from mtool.workflow import wording
@@ -32,12 +32,14 @@ class Options(Given):
     """How a model is compiled and its project made, besides what is said of the model itself.
 
     io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
+    partial: whether operators may be computed a few rows at a time for a smaller arena: "auto", "never", "always".
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     """
 
     io: Io = "arena"
+    partial: Partial = "auto"
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
@@ -109,7 +111,9 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(source, target, chosen, io=chosen.io, conventions=chosen.conventions)
+    compiled = compile_model(
+        source, target, chosen, io=chosen.io, partial=chosen.partial, conventions=chosen.conventions
+    )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))

@@ -103,13 +103,13 @@ class LoopNest(BaseSchedule):
 
 
 class Moves(BaseSchedule):
-    """One memmove, for copies between states and windows of them, which may overlap."""
+    """One memmove, for copies between states and windows, which may overlap."""
 
     name = "c99_move"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A copy of elements that lie side by side, of a tensor that is not constant, in a model with states."""
-        return bool(graph.states) and copied_range(node, graph) is not None
+        """A copy of elements that lie side by side and are not constant, in a model with states or windows."""
+        return bool(graph.states or graph.windows) and copied_range(node, graph) is not None
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input: memmove copies between ranges that overlap."""

@@ -1,0 +1,31 @@
+"""Where values lie: in the arena, or in the inputs and outputs that the caller keeps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mtool.plan import Plan
+from mtool.plan.memory import places
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies: in the arena or the `index`-th input or output, `offset` bytes from its start."""
+
+    memory: Literal["arena", "inputs", "outputs"]
+    index: int
+    offset: int
+
+
+def place_of(plan: Plan, value: str) -> Place:
+    """Return where a value lies, which is no constant."""
+    if value in plan.offsets:
+        return Place("arena", 0, plan.offsets[value])
+    graph = plan.graph
+    lies = places(graph)
+    root, offset = lies.get(value, (value, 0))
+    if root in graph.inputs:
+        return Place("inputs", graph.inputs.index(root), offset)
+    for index, output in enumerate(graph.outputs):
+        if lies.get(output, (output, 0))[0] == root:
+            return Place("outputs", index, offset)
+    raise AssertionError(f"{value} lies nowhere")

@@ -1,0 +1,175 @@
+"""Partial execution: compute a region of the network a few rows at a time, where that makes the arena smaller.
+
+Where tensors before the first reductions are far larger than all others, as in the head of an image network, they are
+the arena's peak. mtool.plan.windows computes such a region without ever having one of them whole; this module says
+which region, and how many rows at a time.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from mtool.ir import Graph, Node
+from mtool.ops.schedule import Target
+from mtool.plan.memory import live_bound, storages
+from mtool.plan.plan import Io, Plan, Step, choose_schedule, lay_out_steps
+from mtool.plan.rows import Reads, reads_of
+from mtool.plan.windows import Region, in_windows
+
+Partial = Literal["auto", "never", "always"]
+
+ROWS = (1, 2, 4, 8)  # of the region's result at a time
+DIVISORS = (1, 2)  # how much less than a chunk of the result needs is made of what is before it at a time
+REGIONS = 8  # that are tried
+CLOSE = 0.03  # of the peak, that fewer steps are worth
+LAID_OUT = 3  # of those that are close
+ROUNDS = 3
+LEAST_GAIN = 0.1  # of the arena, that "auto" asks for
+MOST_COST = 0.05  # of the instructions, that "auto" pays
+
+
+def in_parts(plan: Plan, partial: Partial) -> Plan:
+    """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
+
+    Args:
+        plan: of the whole graph.
+        partial: "auto": if the arena gets smaller by a tenth at least and no more than a twentieth of instructions
+            are added, as the schedules estimate; "always": if it gets smaller; "never".
+    """
+    if partial == "never" or plan.graph.states:
+        return plan
+    most = plan.cost * (1 + MOST_COST) if partial == "auto" else float("inf")
+    chooser = _Chooser(plan)
+    best = plan
+    for _ in range(ROUNDS):
+        found = _smallest(best, most, chooser)
+        if found is None:
+            break
+        best = found
+    gain = plan.arena_bytes - best.arena_bytes
+    return best if gain > (LEAST_GAIN * plan.arena_bytes if partial == "auto" else 0) else plan
+
+
+class _Chooser:
+    """Chooses schedules, for nodes that are alike once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.target: Target = plan.target
+        self.io: Io = plan.io
+        self.known: dict[Any, tuple[Step, float]] = {}
+
+    def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
+        """Return the steps of a graph, and their cost."""
+        steps, total = [], 0.0
+        for node in graph.nodes:
+            if node.op == "view":
+                continue
+            key = graph.likeness(node)
+            if key not in self.known:
+                step = choose_schedule(node, graph, self.target)
+                self.known[key] = step, step.schedule.cost(node, graph, self.target)
+            step, cost = self.known[key]
+            steps.append(replace(step, node=node))
+            total += cost
+        return tuple(steps), total
+
+
+def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
+    """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
+    found: list[tuple[int, int, Graph, tuple[Step, ...]]] = []
+    for region in _regions(plan):
+        for rows in ROWS:
+            for divisor in DIVISORS:
+                graph = in_windows(plan.graph, region, _chunks(plan.graph, region, rows, divisor))
+                if graph is None:
+                    continue
+                steps, cost = chooser.steps(graph)
+                bound = live_bound(storages(graph, steps, plan.io)[0])
+                if cost <= most and bound < plan.arena_bytes:
+                    found.append((bound, len(steps), graph, steps))
+    least = min((bound for bound, *_ in found), default=0)
+    near = sorted((one for one in found if one[0] <= least * (1 + CLOSE)), key=lambda one: (one[1], one[0]))
+    trials = [lay_out_steps(graph, steps, plan.target, plan.io) for _, _, graph, steps in near[:LAID_OUT]]
+    best = min(trials, key=lambda trial: trial.arena_bytes, default=plan)
+    return best if best.arena_bytes < plan.arena_bytes else None
+
+
+def _chunks(graph: Graph, region: Region, rows: int, divisor: int) -> Mapping[str, int]:
+    """Return how many rows of each node's result are made at a time: in step with `rows` of the region's result."""
+    height = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
+    last = height[region.nodes[-1].name]
+    found = {}
+    for node in region.nodes:
+        wanted = max(1, rows * height[node.name] // last)
+        if node is not region.nodes[-1]:
+            wanted = max(1, wanted // divisor)
+        wanted = min(wanted, height[node.name])
+        even = next(n for n in range(wanted, 0, -1) if height[node.name] % n == 0)
+        found[node.name] = even if 2 * even >= wanted else wanted
+    return found
+
+
+def _regions(plan: Plan) -> Iterator[Region]:
+    """Yield regions that hold the operator at the peak, the most promising ones first."""
+    graph, nodes = plan.graph, plan.graph.nodes
+    reads: dict[str, tuple[Reads, ...]] = {}
+    for node in nodes:
+        rows = reads_of(node, graph)
+        if rows is not None:
+            reads[node.name] = rows
+    live = _live_bytes(plan)
+    peak = max(range(len(live)), key=lambda number: live[number])
+    at = nodes.index(plan.steps[peak].node)
+    numbers = {node.name: number for number, node in enumerate(n for n in nodes if n.op != "view")}
+    readers = graph.consumers()
+    low = high = at
+    while low > 0 and nodes[low - 1].name in reads:
+        low -= 1
+    while high + 1 < len(nodes) and nodes[high + 1].name in reads:
+        high += 1
+    if nodes[at].name not in reads:
+        return
+    found = []
+    for first in range(low, at + 1):
+        for last in range(max(at, first + 1), high + 1):
+            inside = nodes[first : last + 1]
+            region = Region(inside, {node.name: reads[node.name] for node in inside})
+            if not _is_closed(graph, region, readers) or any(region.fill(n.outputs[0]) is None for n in inside):
+                continue
+            names = {numbers[node.name] for node in inside}
+            outer = max((b for n, b in enumerate(live) if n not in names), default=0)
+            found.append((max(outer, _estimate(graph, region)), len(inside), first, region))
+    found.sort(key=lambda one: one[:3])
+    yield from (region for *_, region in found[:REGIONS])
+
+
+def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
+    names = {node.name for node in region.nodes}
+    between = [node.outputs[0] for node in region.nodes[:-1]]
+    return not {*between} & {*graph.outputs} and all(
+        readers.get(value) and all(reader.name in names for reader in readers[value]) for value in between
+    )
+
+
+def _estimate(graph: Graph, region: Region) -> int:
+    """Return about how many bytes are live in a region: its inputs or its result, and windows of a few rows."""
+    made = {node.outputs[0] for node in region.nodes}
+    outside = {value for node in region.nodes for value in node.inputs if value not in made | {*graph.constants}}
+    ends = max(sum(graph.types[value].bytes for value in outside), graph.types[region.result].bytes)
+    windows = 0
+    for value in made - {region.result}:
+        kind = graph.types[value]
+        rows = max(reads.reach + reads.stride for _, reads in region.readers(value))
+        windows += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
+    return ends + windows
+
+
+def _live_bytes(plan: Plan) -> list[int]:
+    """Return the bytes that are live at each step."""
+    totals = [0] * len(plan.steps)
+    for piece, _ in plan.storages:
+        for part in piece.parts:
+            for number in range(len(totals)):
+                if part.live >> (number + 1) & 1:
+                    totals[number] += part.bytes
+    return totals
