@@ -116,7 +116,7 @@ def _manifest(
             writes=_operands(plan, operands_of(plan, step.node)[1]),
             constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.scratch[number] or 0,
-            scratch_bytes=step.schedule.scratch_bytes(step.node, graph),
+            scratch_bytes=step.scratch_bytes,
         )
         for number, step in enumerate(plan.steps)
     )

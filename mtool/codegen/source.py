@@ -65,7 +65,7 @@ def _arena_map(plan: Plan) -> str:
     used = [(offset, step) for offset, step in zip(plan.scratch, plan.steps, strict=True) if offset is not None]
     for offset in sorted({offset for offset, _ in used}):
         steps = [step for place, step in used if place == offset]
-        most = max(step.schedule.scratch_bytes(step.node, plan.graph) for step in steps)
+        most = max(step.scratch_bytes for step in steps)
         rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
     heads = ("offset", "bytes", "what", "from", "to")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]

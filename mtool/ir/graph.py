@@ -108,11 +108,11 @@ class Graph:
         return found
 
     def likeness(self, node: Node) -> Hashable:
-        """Return a key that nodes of this graph share if the same C, called with the same constants, computes them."""
-        inputs = tuple(value if value in self.constants else self.types.get(value) for value in node.inputs)
-        same = tuple(node.inputs.index(value) for value in node.inputs)
-        outputs = tuple(self.types.get(value) for value in node.outputs)
-        return node.op, inputs, same, outputs, tuple(sorted((key, _hashable(v)) for key, v in node.attrs.items()))
+        """Return a key that nodes share if the same C computes them: they are parts of one operator, of equal shapes.
+
+        It is the same in all graphs that are made of this one by computing operators in parts.
+        """
+        return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
 
     def dump(self) -> str:
         """Return the graph as text, a node a line."""
@@ -122,10 +122,6 @@ class Graph:
         lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
         lines += [f"  kept {output} -> {value}" for _, value, output in self.kept]
         return "\n".join(lines)
-
-
-def _hashable(value: Any) -> Hashable:
-    return value if isinstance(value, Hashable) else repr(value)
 
 
 def verify(graph: Graph) -> None:

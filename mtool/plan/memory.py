@@ -148,11 +148,10 @@ class _Storages:
 
     def scratch(self, number: int) -> int | None:
         """Return the storage of a step's scratch; steps that compute parts of one operator have the same."""
-        node = self.steps[number].node
-        size = self.steps[number].schedule.scratch_bytes(node, self.graph)
+        size = self.steps[number].scratch_bytes
         if not size:
             return None
-        key = f"scratch of {node.title}"
+        key = f"scratch of {self.steps[number].node.title}"
         if key not in self.owner:
             self.owner[key] = len(self.pieces)
             self.pieces.append(Storage(0, (), [key]))

@@ -5,6 +5,7 @@ the arena's peak. mtool.plan.windows computes such a region without ever having 
 which region, and how many rows at a time.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -19,10 +20,10 @@ from mtool.plan.windows import Region, in_windows
 Partial = Literal["auto", "never", "always"]
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
-DIVISORS = (1, 2)  # how much less than a chunk of the result needs is made of what is before it at a time
+DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
 REGIONS = 8  # that are tried
 CLOSE = 0.03  # of the peak, that fewer steps are worth
-LAID_OUT = 3  # of those that are close
+LAID_OUT = 4  # of those that are close
 ROUNDS = 3
 LEAST_GAIN = 0.1  # of the arena, that "auto" asks for
 MOST_COST = 0.05  # of the instructions, that "auto" pays
@@ -38,16 +39,20 @@ def in_parts(plan: Plan, partial: Partial) -> Plan:
     """
     if partial == "never" or plan.graph.states:
         return plan
-    most = plan.cost * (1 + MOST_COST) if partial == "auto" else float("inf")
     chooser = _Chooser(plan)
-    best = plan
+    limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
+    best = min((_in_parts(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
+    least = LEAST_GAIN * plan.arena_bytes if partial == "auto" else 0
+    return best if plan.arena_bytes - best.arena_bytes > least else plan
+
+
+def _in_parts(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
     for _ in range(ROUNDS):
-        found = _smallest(best, most, chooser)
+        found = _smallest(plan, most, chooser)
         if found is None:
             break
-        best = found
-    gain = plan.arena_bytes - best.arena_bytes
-    return best if gain > (LEAST_GAIN * plan.arena_bytes if partial == "auto" else 0) else plan
+        plan = found
+    return plan
 
 
 class _Chooser:
@@ -77,40 +82,51 @@ class _Chooser:
 def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
     """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
     found: list[tuple[int, int, Graph, tuple[Step, ...]]] = []
-    for region in _regions(plan):
-        for rows in ROWS:
-            for divisor in DIVISORS:
-                graph = in_windows(plan.graph, region, _chunks(plan.graph, region, rows, divisor))
-                if graph is None:
-                    continue
-                steps, cost = chooser.steps(graph)
-                bound = live_bound(storages(graph, steps, plan.io)[0])
-                if cost <= most and bound < plan.arena_bytes:
-                    found.append((bound, len(steps), graph, steps))
-    least = min((bound for bound, *_ in found), default=0)
+    least = plan.arena_bytes
+    for outer, region in _regions(plan):
+        if outer >= least:
+            continue
+        for chunks in _chunkings(plan.graph, region):
+            graph = in_windows(plan.graph, region, chunks)
+            if graph is None:
+                continue
+            steps, cost = chooser.steps(graph)
+            bound = live_bound(storages(graph, steps, plan.io)[0])
+            if cost <= most and bound < plan.arena_bytes:
+                found.append((bound, len(steps), graph, steps))
+                least = min(least, bound)
     near = sorted((one for one in found if one[0] <= least * (1 + CLOSE)), key=lambda one: (one[1], one[0]))
     trials = [lay_out_steps(graph, steps, plan.target, plan.io) for _, _, graph, steps in near[:LAID_OUT]]
     best = min(trials, key=lambda trial: trial.arena_bytes, default=plan)
     return best if best.arena_bytes < plan.arena_bytes else None
 
 
+def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
+    """Yield how many rows of each node's result may be made at a time, by name."""
+    seen: list[Mapping[str, int]] = []
+    for rows in ROWS:
+        for divisor in DIVISORS:
+            chunks = _chunks(graph, region, rows, divisor)
+            if chunks not in seen:
+                seen.append(chunks)
+                yield chunks
+
+
 def _chunks(graph: Graph, region: Region, rows: int, divisor: int) -> Mapping[str, int]:
     """Return how many rows of each node's result are made at a time: in step with `rows` of the region's result."""
     height = {node.name: graph.types[node.outputs[0]].shape[1] for node in region.nodes}
-    last = height[region.nodes[-1].name]
+    last = region.nodes[-1].name
     found = {}
-    for node in region.nodes:
-        wanted = max(1, rows * height[node.name] // last)
-        if node is not region.nodes[-1]:
-            wanted = max(1, wanted // divisor)
-        wanted = min(wanted, height[node.name])
-        even = next(n for n in range(wanted, 0, -1) if height[node.name] % n == 0)
-        found[node.name] = even if 2 * even >= wanted else wanted
+    for name, rows_in_all in height.items():
+        wanted = max(1, rows * rows_in_all // height[last] // (1 if name == last else divisor))
+        wanted = min(wanted, rows_in_all)
+        even = next(n for n in range(wanted, 0, -1) if rows_in_all % n == 0)
+        found[name] = even if 2 * even >= wanted else wanted
     return found
 
 
-def _regions(plan: Plan) -> Iterator[Region]:
-    """Yield regions that hold the operator at the peak, the most promising ones first."""
+def _regions(plan: Plan) -> list[tuple[int, Region]]:
+    """Return regions that hold the operator at the peak, each with the peak outside it; the most promising first."""
     graph, nodes = plan.graph, plan.graph.nodes
     reads: dict[str, tuple[Reads, ...]] = {}
     for node in nodes:
@@ -128,7 +144,7 @@ def _regions(plan: Plan) -> Iterator[Region]:
     while high + 1 < len(nodes) and nodes[high + 1].name in reads:
         high += 1
     if nodes[at].name not in reads:
-        return
+        return []
     found = []
     for first in range(low, at + 1):
         for last in range(max(at, first + 1), high + 1):
@@ -138,9 +154,9 @@ def _regions(plan: Plan) -> Iterator[Region]:
                 continue
             names = {numbers[node.name] for node in inside}
             outer = max((b for n, b in enumerate(live) if n not in names), default=0)
-            found.append((max(outer, _estimate(graph, region)), len(inside), first, region))
+            found.append((max(outer, _estimate(graph, region)), len(inside), first, outer, region))
     found.sort(key=lambda one: one[:3])
-    yield from (region for *_, region in found[:REGIONS])
+    return [(outer, region) for *_, outer, region in found[:REGIONS]]
 
 
 def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:

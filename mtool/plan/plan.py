@@ -16,11 +16,12 @@ Io = Literal["arena", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator: its node, its kind, and the schedule that computes it."""
+    """One operator: its node, its kind, the schedule that computes it, and how much scratch that needs."""
 
     node: Node
     op: KernelOp
     schedule: Schedule
+    scratch_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def choose_schedule(node: Node, graph: Graph, target: Target) -> Step:
     """Return the cheapest schedule that supports the node."""
     op = ops.KERNELS[node.op]
     fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
-    return Step(node, op, min(fitting, key=lambda schedule: schedule.cost(node, graph, target)))
+    schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+    return Step(node, op, schedule, schedule.scratch_bytes(node, graph))
 
 
 def plan_whole(graph: Graph, target: Target, io: Io) -> Plan:

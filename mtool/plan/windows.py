@@ -110,7 +110,7 @@ class _Rows:
         window = self.windows[out]
         place = (out, first * window.row) if out == self.region.result else self.room(window, count)
         own = next((one for one in reads if one.input == 0), None)
-        value = self.chunk_of(window, f"{out} {first}", first, count, place)
+        value = self.chunk_of(window, f"{out} rows", first, count, place)
         attrs = {**of_rows(node, self.graph, count, own), "whole": node.name}
         name = node.name if first == 0 else f"{node.name}_row{first}"
         self.rewriter.nodes.append(replace(node, name=name, inputs=tuple(inputs), outputs=(value,), attrs=attrs))
@@ -178,7 +178,7 @@ class _Rows:
 
     def rows_value(self, like: str, stem: str, count: int, place: tuple[str, int]) -> str:
         kind = self.graph.types[like]
-        value = self.rewriter.value(stem, kind.dtype, (1, count, *kind.shape[2:]))
+        value = self.rewriter.value(f"{stem} {len(self.places)}", kind.dtype, (1, count, *kind.shape[2:]))
         self.places[value] = place[0], place[1] * kind.dtype.size
         return value
 
@@ -216,9 +216,9 @@ class _Rows:
     def outside_rows(self, source: str, first: int, last: int, row: int) -> str:
         """Return a view of rows of a value that was there before."""
         kind = self.graph.types[source]
-        view = self.rewriter.value(f"{source} rows", kind.dtype, (1, last - first, *kind.shape[2:]))
+        view = self.rewriter.value(f"{source} rows {first}", kind.dtype, (1, last - first, *kind.shape[2:]))
         attrs = {"first": first * row}
-        self.rewriter.nodes.append(Node("view", self.rewriter.unique("rows"), (source,), (view,), attrs))
+        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), (source,), (view,), attrs))
         self.tell_source(source, view, first, last - first)
         return view
 
@@ -234,7 +234,7 @@ class _Rows:
 
     def joined(self, like: str, pieces: Sequence[str], count: int, place: tuple[str, int]) -> str:
         view = self.rows_value(like, f"{like} rows", count, place)
-        self.rewriter.nodes.append(Node("view", self.rewriter.unique("rows"), tuple(pieces), (view,)))
+        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), tuple(pieces), (view,)))
         return view
 
     def copy(self, node: Node, label: str, source: str, to: str) -> None:
