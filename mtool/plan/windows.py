@@ -268,5 +268,7 @@ def in_windows(graph: Graph, region: Region, chunk: Mapping[str, int]) -> Graph 
     before, after = graph.nodes[:first], graph.nodes[first + len(region.nodes) :]
     rewriter = made.rewriter
     rewriter.nodes = [*before, *rewriter.nodes, *after]
-    finished = replace(rewriter.finish(), windows={**graph.windows, **made.places})
+    finished = rewriter.finish()
+    used = {value: place for value, place in made.places.items() if value in finished.types}
+    finished = replace(finished, windows={**graph.windows, **used})
     return None if any(offset % ALIGNMENT for _, offset in places(finished).values()) else finished

@@ -1,0 +1,256 @@
+"""Partial execution: what is computed a few rows at a time is what is computed as a whole.
+
+Integers are held bit for bit, floats within rounding, as other schedules may be the cheapest for a few rows.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import onnx
+import pytest
+from graphs import HOST, NO_FPU, Array, compiled, model, reference, run_c
+from one_firmware import Case, failures
+from onnx import helper
+
+from mtool import frontend, passes
+from mtool.codegen import Conventions
+from mtool.compiler import partial_of
+from mtool.errors import UsageError
+from mtool.ops.schedule import Target
+from mtool.plan import Plan, make_plan
+from mtool.plan.memory import places
+
+F = np.float32
+DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
+MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
+NETWORKS = 6
+
+
+class Network:
+    """A random network of convolutions and poolings, in float or behind QDQ, and its values as they come."""
+
+    def __init__(self, seed: int, *, integer: bool) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.integer = integer
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Any] = {"s": F(0.05), "z": np.int8(-7)}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        channels, size = int(self.rng.choice([1, 3, 4])), int(self.rng.integers(14, 30))
+        width = int(self.rng.choice([8, 12, 16])) if channels != 1 else 16
+        shape = 1, channels, size, width
+        self.inputs = {"x": (np.int8 if integer else F, shape)}
+        value = "x"
+        if integer:
+            value = self.node("DequantizeLinear", ["x", "s", "z"], shape)
+        self.shapes[value] = shape
+        self.values = [value]
+
+    def pick(self, count: int) -> int:
+        return int(self.rng.integers(count))
+
+    def node(self, op: str, inputs: list[str], shape: tuple[int, ...], **attrs: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attrs))
+        self.shapes[name] = shape
+        return name
+
+    def stored(self, value: str) -> str:
+        """Quantise a value and take it back, as a quantiser puts it between two operators."""
+        if not self.integer:
+            return value
+        shape = self.shapes[value]
+        return self.node("DequantizeLinear", [self.node("QuantizeLinear", [value, "s", "z"], shape), "s", "z"], shape)
+
+    def windowed(self, size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
+        return (size + sum(pads) - (kernel - 1) * dilation - 1) // stride + 1
+
+    def convolve(self, value: str) -> str:
+        _, c, h, w = self.shapes[value]
+        depthwise = c > 1 and self.rng.random() < 0.35
+        kernel = [int(self.rng.choice([1, 3, 3, 5])), int(self.rng.choice([1, 3]))]
+        stride = [int(self.rng.choice([1, 1, 2])), int(self.rng.choice([1, 1, 2]))]
+        dilation = [int(self.rng.choice([1, 1, 2])), 1]
+        reach = [(kernel[i] - 1) * dilation[i] for i in (0, 1)]
+        pads = [self.pick(reach[0] + 1), self.pick(reach[1] + 1)] * 2 if self.rng.random() < 0.8 else [0, 0, 0, 0]
+        size = [self.windowed((h, w)[i], kernel[i], stride[i], dilation[i], (pads[i], pads[i + 2])) for i in (0, 1)]
+        if min(size) < 2:
+            return value
+        outputs = c if depthwise else int(self.rng.choice([4, 8, 16]))
+        group = c if depthwise else 1
+        weights = self.rng.integers(-100, 100, (outputs, c // group, *kernel))
+        name, shape = f"w{len(self.nodes)}", (1, outputs, *size)
+        if self.integer:
+            scale = np.full(outputs, 6 / (np.abs(weights).sum(axis=(1, 2, 3)).max() + 1), F)
+            self.constants |= {name: weights.astype(np.int8), f"{name}s": scale, f"{name}z": np.zeros(outputs, np.int8)}
+            name = self.node("DequantizeLinear", [name, f"{name}s", f"{name}z"], weights.shape, axis=0)
+        else:
+            self.constants[name] = (weights / 60 / np.sqrt(weights[0].size)).astype(F)
+        attrs = {"strides": stride, "dilations": dilation, "pads": pads, "group": group}
+        made = self.node("Conv", [value, name], shape, **attrs)
+        return self.stored(self.node("Relu", [made], shape) if self.rng.random() < 0.5 else made)
+
+    def pool(self, value: str) -> str:
+        _, c, h, w = self.shapes[value]
+        kernel, pad = int(self.rng.choice([2, 3])), self.pick(2)
+        kind = str(self.rng.choice(["MaxPool", "AveragePool"]))
+        pads = [pad if kind == "MaxPool" else 0] * 4
+        size = [self.windowed(n, kernel, 2, 1, (pads[0], pads[0])) for n in (h, w)]
+        if min(size) < 2:
+            return value
+        attrs = {"kernel_shape": [kernel, kernel], "strides": [2, 2], "pads": pads}
+        return self.stored(self.node(kind, [value], (1, c, *size), **attrs))
+
+    def join(self, value: str) -> str:
+        """Add a value of the same shape, or append its channels."""
+        shape = self.shapes[value]
+        others = [o for o in self.values if o != value and self.shapes[o][2:] == shape[2:]]
+        same = [other for other in others if self.shapes[other] == shape]
+        if same and self.rng.random() < 0.8:
+            return self.stored(self.node("Add", [value, same[self.pick(len(same))]], shape))
+        if not others:
+            return value
+        other = others[self.pick(len(others))]
+        channels = shape[1] + self.shapes[other][1]
+        return self.stored(self.node("Concat", [value, other], (1, channels, *shape[2:]), axis=1))
+
+    def build(self) -> onnx.ModelProto:
+        value = self.values[0]
+        for _ in range(int(self.rng.integers(4, 8))):
+            kind = self.rng.random()
+            value = self.convolve(value) if kind < 0.6 else self.pool(value) if kind < 0.75 else self.join(value)
+            self.values.append(value)
+        shape = (1, self.shapes[value][1], 1, 1)
+        value = self.node("GlobalAveragePool", [value], shape) if self.rng.random() < 0.5 else value
+        end = self.node("QuantizeLinear", [value, "s", "z"], shape) if self.integer else self.node(
+            "Identity", [value], shape
+        )  # fmt: skip
+        used = {name for node in self.nodes for name in node.input}
+        constants = {name: data for name, data in self.constants.items() if name in used}
+        return model(self.nodes, self.inputs, [end], constants)
+
+    def feeds(self) -> dict[str, Array]:
+        dtype, shape = self.inputs["x"]
+        return {
+            "x": self.rng.integers(-128, 128, shape).astype(dtype)
+            if self.integer
+            else self.rng.normal(size=shape).astype(F)
+        }
+
+
+def planned(proto: onnx.ModelProto, target: Target, partial: Any, name: str = "test", io: Any = "arena") -> Plan:
+    return make_plan(passes.run(frontend.from_proto(proto, name), target), target, io, partial)
+
+
+def cases(target: Target, *, integer: bool, count: int = NETWORKS) -> list[Case]:
+    found = []
+    for seed in range(100 * count):
+        network = Network(seed, integer=integer)
+        proto = network.build()
+        plan = planned(proto, target, "always", f"part{seed}")
+        if not plan.graph.windows:
+            continue
+        whole = planned(proto, target, "never", f"whole{seed}")
+        assert plan.arena_bytes < whole.arena_bytes
+        found.append(Case(plan, whole, network.feeds(), 0 if integer else 1e-5))
+        if len(found) == count:
+            return found
+    raise AssertionError(f"only {len(found)} networks were computed in parts")
+
+
+@pytest.mark.parametrize("target", [HOST, DSP, MVE, NO_FPU], ids=lambda target: target.cpu)
+@pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
+def test_parts_are_the_whole(target: Target, integer: bool, tmp_path: Path) -> None:
+    """On the host, where plain C stands for SIMD, under the sanitizers."""
+    assert failures(cases(target, integer=integer), tmp_path, None) == []
+
+
+@pytest.mark.parametrize(("target", "board"), [(DSP, "mps2_an386"), (MVE, "mps3_an547")], ids=["dsp", "mve"])
+def test_parts_are_the_whole_in_simd(target: Target, board: str, tmp_path: Path) -> None:
+    assert failures(cases(target, integer=True), tmp_path, board) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_are_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
+    case = cases(HOST, integer=False, count=seed + 1)[seed]
+    number = int(case.plan.graph.name.removeprefix("part"))
+    network = Network(number, integer=False)
+    proto = network.build()
+    found = run_c(replace(case.plan, graph=replace(case.plan.graph, name="test")), case.feeds, tmp_path)
+    np.testing.assert_allclose(found[0], reference(proto, case.feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+@models.needed
+@pytest.mark.parametrize(("name", "target", "most"), [
+    ("ic/ic_int8_qdq", DSP, 19_000), ("ic/ic_int8_qdq", NO_FPU, 18_000), ("vww/vww_int8_qdq", DSP, 31_000),
+    ("vww/vww_int8_qdq", NO_FPU, 33_000), ("vww/vww_float32", DSP, 125_000), ("ic/ic_float32", DSP, 76_000),
+])  # fmt: skip
+def test_networks_need_far_less_than_their_largest_tensors(name: str, target: Target, most: int) -> None:
+    graph = passes.run(frontend.load(models.path(name)), target)
+    plan = make_plan(graph, target)
+    assert plan.arena_bytes <= most
+    assert plan.cost <= 1.05 * make_plan(graph, target, partial="never").cost
+
+
+@models.needed
+def test_nothing_is_computed_twice() -> None:
+    """The rows of all parts of an operator are those of its result, each once."""
+    graph = passes.run(frontend.load(models.path("ic/ic_int8_qdq")), DSP)
+    whole, parts = (make_plan(graph, DSP, partial=partial) for partial in ("never", "auto"))
+    height = {step.node.name: whole.graph.types[step.node.outputs[0]].shape[1] for step in whole.steps}
+    rows: dict[str, int] = {}
+    for step in parts.steps:
+        if step.node.op == "conv2d":
+            rows[step.node.title] = rows.get(step.node.title, 0) + parts.graph.types[step.node.outputs[0]].shape[1]
+    assert rows == {name: height[name] for name in rows}
+    assert sum(step.op.macs(step.node, parts.graph) for step in parts.steps) == sum(
+        step.op.macs(step.node, whole.graph) for step in whole.steps
+    )
+
+
+@models.needed
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_no_step_writes_over_what_a_later_one_reads(io: Any) -> None:
+    """Every byte that a step reads was last written as the value, or the row of it, that it reads."""
+    for name, target in (("ic/ic_int8_qdq", DSP), ("vww/vww_int8_qdq", NO_FPU), ("vww/vww_float32", DSP)):
+        graph = passes.run(frontend.load(models.path(name)), target)
+        plan = make_plan(graph, target, io)
+        assert plan.graph.windows
+        lies = places(plan.graph)
+        memory: list[Any] = [None] * plan.arena_bytes
+
+        def mark(value: str, plan: Plan = plan, lies: Any = lies, memory: Any = memory) -> None:
+            if value not in plan.offsets:
+                return
+            root, first = lies.get(value, (value, 0))
+            for byte in range(plan.graph.types[value].bytes):
+                memory[plan.offsets[value] + byte] = root, first + byte
+
+        for value in plan.graph.inputs:
+            mark(value)
+        for number, step in enumerate(plan.steps):
+            for value in step.node.inputs:
+                if value not in plan.offsets:
+                    continue
+                root, first = lies.get(value, (value, 0))
+                found = memory[plan.offsets[value] : plan.offsets[value] + plan.graph.types[value].bytes]
+                assert found == [(root, first + byte) for byte in range(len(found))], (name, step.node.name, value)
+            if plan.scratch[number] is not None:
+                start = plan.scratch[number]
+                memory[start : start + step.scratch_bytes] = ["scratch"] * step.scratch_bytes
+                for value in step.node.inputs:  # the scratch is apart from what the step reads
+                    if value in plan.offsets:
+                        at, size = plan.offsets[value], plan.graph.types[value].bytes
+                        assert at + size <= start or start + step.scratch_bytes <= at
+            for value in step.node.outputs:
+                mark(value)
+
+
+def test_operators_that_are_called_by_name_stay_whole() -> None:
+    assert partial_of("auto", Conventions(interface="packed")) == "never"
+    assert partial_of("auto", Conventions(interface="step")) == "auto"
+    with pytest.raises(UsageError, match="--partial always"):
+        partial_of("always", Conventions(operators="packed", executor="graph"))
+    assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.windows
