@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
+import numpy as np
 
 from mtool import __version__, session
 from mtool.boards import Board, load_all
@@ -185,10 +186,13 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
     end = len(manifest.operators)
     kept = {state.arena_offset for state in manifest.states}
     blocks: list[Block] = []
-    at: dict[int, int] = {}  # offset -> the block that was written there last
+    owner = np.full(manifest.arena_bytes, -1)  # of each byte: the block that was written there last
+
+    def held(offset: int, size: int) -> list[int]:
+        return [int(number) for number in np.unique(owner[offset : offset + size]) if number >= 0]
 
     def begin(block: Block) -> None:
-        at[block.offset] = len(blocks)
+        owner[block.offset : block.offset + block.bytes] = len(blocks)
         blocks.append(block)
 
     for tensor in manifest.inputs:
@@ -198,9 +202,9 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
         blocks.append(Block(state.input, "state", state.arena_offset, state.bytes, -1, end))
     for operator in manifest.operators:
         for operand in operator.reads:
-            if operand.memory == "arena" and operand.offset in at:
-                number = at[operand.offset]
-                blocks[number] = dataclasses.replace(blocks[number], last=operator.index)
+            if operand.memory == "arena":
+                for number in held(operand.offset, operand.bytes):
+                    blocks[number] = dataclasses.replace(blocks[number], last=operator.index)
         if operator.scratch_bytes:
             scratch = (operator.scratch_offset, operator.scratch_bytes, operator.index, operator.index)
             blocks.append(Block(f"scratch of {operator.name}", "scratch", *scratch))
@@ -209,7 +213,7 @@ def memory_map(manifest: Manifest) -> tuple[Block, ...]:
                 label = f"{operator.name}: {operand.dtype}[{','.join(map(str, operand.shape))}]"
                 begin(Block(label, "between", operand.offset, operand.bytes, operator.index, operator.index))
     for tensor in manifest.outputs:
-        if tensor.arena_offset is not None and tensor.arena_offset in at:
-            number = at[tensor.arena_offset]
-            blocks[number] = dataclasses.replace(blocks[number], kind="output", label=tensor.name, last=end)
+        if tensor.arena_offset is not None:
+            for number in held(tensor.arena_offset, tensor.bytes):
+                blocks[number] = dataclasses.replace(blocks[number], kind="output", label=tensor.name, last=end)
     return tuple(blocks)
