@@ -14,9 +14,10 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_file import file_hash
+from mtool.ir import Graph
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
-from mtool.plan import Io, Partial, make_plan
+from mtool.plan import Io, Partial, Plan, make_plan
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,8 @@ def compile_model(
         given: what is said of the model beside its file.
         io: "arena": inputs and outputs lie in the arena, where the planner may overlap them with
             what is not live; "external": the caller keeps them.
-        partial: whether operators may be computed a few rows at a time for a smaller arena, see mtool.plan.partial.
+        partial: whether operators may be computed a few rows at a time for a smaller arena, see mtool.plan.partial;
+            "auto" becomes "always" where the board's memory is too small else.
         conventions: how the model and its operators are called; default: as typed C functions.
 
     Raises:
@@ -64,12 +66,20 @@ def compile_model(
     """
     start = time.monotonic()
     graph = frontend.load(path, given)
-    target = target_of(board)
-    plan = make_plan(passes.run(graph, target), target, io, partial_of(partial, conventions))
+    plan = plan_for(passes.run(graph, target_of(board)), board, io, partial_of(partial, conventions))
     files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest, seconds)
+
+
+def plan_for(graph: Graph, board: Board, io: Io, partial: Partial) -> Plan:
+    """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
+    plan = make_plan(graph, target_of(board), io, partial)
+    memory = board.memory_for("arena")
+    if partial != "auto" or memory is None or plan.arena_bytes <= memory.size:
+        return plan
+    return make_plan(graph, target_of(board), io, "always")
 
 
 def partial_of(partial: Partial, conventions: Conventions | None) -> Partial:
@@ -145,12 +155,16 @@ def check_model(path: Path, boards: Sequence[Board], given: Given = NOTHING) -> 
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     graph = frontend.load(path, given)
-    manifests: dict[Target, Manifest] = {}
+    manifests: dict[tuple[Target, Partial], Manifest] = {}
+
+    def compiled(target: Target, partial: Partial) -> Manifest:
+        if (target, partial) not in manifests:
+            plan = make_plan(passes.run(graph, target), target, partial=partial)
+            manifests[target, partial] = codegen.generate(plan, path.name, file_hash(path))[1]
+        return manifests[target, partial]
+
     fits = []
     for board in boards:
-        target = target_of(board)
-        if target not in manifests:
-            plan = make_plan(passes.run(graph, target), target)
-            manifests[target] = codegen.generate(plan, path.name, file_hash(path))[1]
-        fits.append(fit_of(manifests[target], board))
+        fit = fit_of(compiled(target_of(board), "auto"), board)
+        fits.append(fit_of(compiled(target_of(board), "always"), board) if "arena" in fit.lacking else fit)
     return Report(next(iter(manifests.values())), tuple(fits))

@@ -170,11 +170,8 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
 
 def _parameters(plan: Plan) -> int:
     """Count weights and biases."""
-    total = 0
-    for step in plan.steps:
-        if step.node.op in ("conv2d", "dense"):
-            total += sum(plan.graph.constants[value].size for value in step.node.inputs[1:3])
-    return total
+    of = {step.node.title: step.node.inputs[1:3] for step in plan.steps if step.node.op in ("conv2d", "dense")}
+    return sum(plan.graph.constants[value].size for values in of.values() for value in values)
 
 
 def shape_text(plan: Plan, number: int) -> str:

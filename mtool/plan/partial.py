@@ -25,7 +25,8 @@ REGIONS = 8  # that are tried
 CLOSE = 0.03  # of the peak, that fewer steps are worth
 LAID_OUT = 4  # of those that are close
 ROUNDS = 3
-LEAST_GAIN = 0.1  # of the arena, that "auto" asks for
+LEAST_GAIN = 0.1  # of the arena, that "auto" asks for,
+LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
@@ -34,16 +35,16 @@ def in_parts(plan: Plan, partial: Partial) -> Plan:
 
     Args:
         plan: of the whole graph.
-        partial: "auto": if the arena gets smaller by a tenth at least and no more than a twentieth of instructions
-            are added, as the schedules estimate; "always": if it gets smaller; "never".
+        partial: "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a twentieth of
+            instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
     """
     if partial == "never" or plan.graph.states:
         return plan
     chooser = _Chooser(plan)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     best = min((_in_parts(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
-    least = LEAST_GAIN * plan.arena_bytes if partial == "auto" else 0
-    return best if plan.arena_bytes - best.arena_bytes > least else plan
+    least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
+    return best if plan.arena_bytes - best.arena_bytes >= least else plan
 
 
 def _in_parts(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
