@@ -1,0 +1,50 @@
+"""The scalar functions: for each its meaning (NumPy) and its C text, side by side.
+
+Floating-point C is written for float32 (`expf`, `1.0f`), in which the 16-bit floats are computed too, and
+for double. The `mt_` functions are inline functions of crt/include/mt_math.h, mt_scalar.h and mt_half.h.
+"""
+
+from mtool.ir.scalar.evaluation import FUNCTIONS, evaluate, render
+from mtool.ir.scalar.function import Function
+from mtool.ir.scalar.rescaling import FixedRequantise, Requantise, Rescale, RescalePair
+from mtool.ir.scalar.text import (
+    ADD,
+    AND,
+    ATOM,
+    COMPARE,
+    MUL,
+    OR,
+    SELECT,
+    SHIFT,
+    UNARY,
+    Text,
+    half,
+    literal,
+    loaded,
+    stored,
+)
+
+__all__ = [
+    "ADD",
+    "AND",
+    "ATOM",
+    "COMPARE",
+    "FUNCTIONS",
+    "MUL",
+    "OR",
+    "SELECT",
+    "SHIFT",
+    "UNARY",
+    "FixedRequantise",
+    "Function",
+    "Requantise",
+    "Rescale",
+    "RescalePair",
+    "Text",
+    "evaluate",
+    "half",
+    "literal",
+    "loaded",
+    "render",
+    "stored",
+]

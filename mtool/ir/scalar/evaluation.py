@@ -1,0 +1,76 @@
+"""An expression whole: its meaning for a tensor, and its C."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mtool.ir.expr import Expr
+from mtool.ir.scalar.arithmetic import ARITHMETIC
+from mtool.ir.scalar.conversions import CONVERSIONS
+from mtool.ir.scalar.function import A, Function
+from mtool.ir.scalar.rescaling import RESCALING
+from mtool.ir.scalar.text import Text, literal
+
+FUNCTIONS: dict[str, Function] = {**ARITHMETIC, **CONVERSIONS, **RESCALING}
+"""All scalar functions, by the name that an expression has for them."""
+
+
+def evaluate(
+    expr: Expr, operands: Sequence[np.ndarray[Any, Any]], shape: tuple[int, ...], total: A = None
+) -> np.ndarray[Any, Any]:
+    """Return what an expression means for every element of a tensor of `shape`.
+
+    Args:
+        expr: the expression of one element.
+        operands: the node's inputs, by number.
+        shape: the loop's size along axes 0, 1, …
+        total: what stands for `acc`, an array of `shape`.
+    """
+    sizes = dict(enumerate(shape))
+    for node in expr.walk():
+        if node.op == "reduce":
+            sizes.update(node.value.axes)
+    order = sorted(sizes)
+    rank = len(order)
+
+    def grid(number: int) -> A:
+        view = [1] * rank
+        view[order.index(number)] = sizes[number]
+        return np.arange(sizes[number]).reshape(view)
+
+    def visit(node: Expr) -> A:
+        if node.op == "const":
+            return np.asarray(node.value, node.dtype.numpy)
+        if node.op == "axis":
+            return grid(node.value)
+        if node.op == "acc":
+            return np.asarray(total).reshape([sizes[n] if n < len(shape) else 1 for n in order])
+        args = [visit(arg) for arg in node.args]
+        if node.op == "load":
+            data = operands[node.value]
+            if not args:
+                return data
+            # An index of a load that a `where` will drop may lie outside.
+            inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]
+            return data[tuple(np.broadcast_arrays(*inside))]
+        if node.op == "reduce":
+            places = tuple(order.index(number) for number, _ in node.value.axes)
+            full = [sizes[n] if i in places else 1 for i, n in enumerate(order)]
+            body = np.broadcast_to(args[0], np.broadcast_shapes(np.shape(args[0]), tuple(full)))
+            return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
+        return FUNCTIONS[node.op].meaning(node, *args)
+
+    result = np.asarray(visit(expr))
+    result = result.reshape((1,) * (rank - result.ndim) + result.shape)
+    full_shape = tuple(shape) + (1,) * (rank - len(shape))
+    return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)
+
+
+def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:
+    """Return an expression as C; `leaf` gives the text of axes, loads and acc."""
+    if expr.op == "const":
+        return literal(expr.value, expr.dtype)
+    if expr.op in ("axis", "load", "acc", "reduce"):
+        return leaf(expr)
+    return FUNCTIONS[expr.op].text(expr, *(render(arg, leaf) for arg in expr.args))
