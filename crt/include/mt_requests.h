@@ -1,0 +1,39 @@
+/* What a host asks of the model in a session: its tensors, runs, times and functions. mt_server.c has the rest of the
+ * conversation; crt/PROTOCOL.md has the bytes. */
+#ifndef MT_REQUESTS_H
+#define MT_REQUESTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mt_link.h"
+#include "mt_server.h"
+#include "mt_work.h"
+
+#define MT_REQUESTS_WORK_BYTES 13u /* the longest reply to CALL, TIME, TIMER or INVOKE, without its status */
+
+/* Begins as zeros, with `config` and an open `link`. */
+struct mt_requests {
+    const struct mt_server_config *config;
+    struct mt_link link;                  /* RUNNING is sent over it */
+    struct mt_work last;                  /* what the last CALL, TIME or INVOKE found */
+    uint16_t work_sequence;               /* of the last CALL, TIME, TIMER or INVOKE */
+    uint8_t work[MT_REQUESTS_WORK_BYTES]; /* its reply */
+    uint8_t work_count;                   /* bytes of it; 0 where the session has none */
+};
+
+/* What is sent back, but for its status. */
+struct mt_reply {
+    uint8_t *bytes;
+    size_t count;
+};
+
+/* Do what a frame asks, and write its reply, which is empty before. Returns the reply's status; MT_UNKNOWN_MESSAGE:
+ * it asks nothing of the model. */
+int32_t mt_requests_execute(struct mt_requests *state, const struct mt_frame *request, struct mt_reply *reply);
+
+/* Answer a frame once more, whose status was `status`. What only looks is done again, what changes something is not. */
+int32_t mt_requests_repeat(struct mt_requests *state, const struct mt_frame *request, int32_t status,
+                           struct mt_reply *reply);
+
+#endif
