@@ -1,17 +1,17 @@
-"""Canonical forms of what slides over space: convolutions, pools and resizing, their padding made explicit."""
+"""Canonical forms of what slides over space or looks into it: convolutions, pools, resizing, regions.
 
-from collections.abc import Callable, Mapping
+Padding is made explicit.
+"""
+
 from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from mtool.frontend.canonical.forms import Attrs, Canonical, with_axis
 from mtool.frontend.problems import Unsupported
 
 if TYPE_CHECKING:
     from mtool.frontend.importer import Importer
-
-Attrs = Mapping[str, Any]
-Canonical = Callable[["Importer", onnx.NodeProto, str, Attrs, int], None]
 
 
 def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tuple[int, ...]) -> dict[str, Any]:
@@ -154,6 +154,17 @@ def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit("Resize", origin, [proto.input[0]], [proto.output[0]], made)
 
 
+def _roi_align(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    if not attrs.get("sampling_ratio"):
+        raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
+    half = attrs.get("coordinate_transformation_mode", "half_pixel" if version >= 16 else "output_half_pixel")
+    made = {
+        "sampling_ratio": attrs["sampling_ratio"], "spatial_scale": attrs.get("spatial_scale", 1.0),
+        "mode": attrs.get("mode", "avg"), "half_pixel": half == "half_pixel",
+    }  # fmt: skip
+    state.emit("RoiAlign", origin, list(proto.input), [proto.output[0]], made)
+
+
 WINDOWS: dict[str, Canonical] = {
     **dict.fromkeys(["Conv", "ConvInteger"], _conv),
     "ConvTranspose": _conv_transpose,
@@ -162,4 +173,7 @@ WINDOWS: dict[str, Canonical] = {
     "MaxUnpool": _max_unpool,
     **dict.fromkeys(["Resize", "Upsample"], _resize),
     "DeformConv": _deform_conv,
+    "RoiAlign": _roi_align,
+    "GridSample": with_axis(None, mode="linear", padding_mode="zeros", align_corners=0),
+    "NonMaxSuppression": with_axis(None, center_point_box=0),
 }

@@ -1,0 +1,17 @@
+"""Canonical forms: what ten years of opsets spell in many ways, the rest of mtool sees in one.
+
+Each function takes a node as it stands in the file and emits the canonical one: axes, pads, shapes
+and bounds as plain attributes, never negative; views of all kinds as `Reshape` of one input.
+"""
+
+from mtool.frontend.canonical.elementwise import ELEMENTWISE
+from mtool.frontend.canonical.forms import Attrs, Canonical
+from mtool.frontend.canonical.movement import MOVEMENT
+from mtool.frontend.canonical.reductions import REDUCTIONS
+from mtool.frontend.canonical.sequences import SEQUENCES, recurrent
+from mtool.frontend.canonical.windows import WINDOWS
+
+__all__ = ["CANONICAL", "Attrs", "Canonical", "recurrent"]
+
+CANONICAL: dict[str, Canonical] = {**ELEMENTWISE, **MOVEMENT, **REDUCTIONS, **WINDOWS, **SEQUENCES}
+"""How each operator comes to its canonical form, by its name; what is not here is canonical or expanded."""

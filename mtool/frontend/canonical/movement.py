@@ -1,0 +1,145 @@
+"""Canonical forms of what moves elements and computes none: views, slices, gathers, shapes."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from mtool.frontend.canonical.forms import Attrs, Canonical, first_input, vector, with_axis
+from mtool.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+
+def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
+    state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]], {})
+    if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
+        state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
+
+
+def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    shape = state.types[proto.input[0]].shape
+    starts = vector(state, proto, attrs, "starts", 1) or ()
+    axes = vector(state, proto, attrs, "axes", 3) or tuple(range(len(starts)))
+    steps = vector(state, proto, attrs, "steps", 4) or (1,) * len(starts)
+    first, stride = [0] * len(shape), [1] * len(shape)
+    for start, place, step in zip(starts, axes, steps, strict=True):
+        place %= len(shape)
+        size = shape[place]
+        start += size if start < 0 else 0
+        first[place] = min(max(start, 0), size if step > 0 else size - 1)
+        stride[place] = step
+    state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], {"first": tuple(first), "stride": tuple(stride)})
+
+
+def _split(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Split: a slice for each output."""
+    shape = state.types[proto.input[0]].shape
+    axis = attrs.get("axis", 0) % len(shape)
+    start = 0
+    for output in proto.output:
+        if not output:
+            continue
+        first = tuple(start if place == axis else 0 for place in range(len(shape)))
+        state.emit("Slice", origin, [proto.input[0]], [output], {"first": first, "stride": (1,) * len(shape)})
+        start += state.types[output].shape[axis]
+
+
+def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    mode = attrs.get("mode", "constant")
+    kind = state.types[proto.input[0]]
+    inputs = [proto.input[0]]
+    value: Any = attrs.get("value", 0.0)
+    if len(proto.input) > 2 and proto.input[2]:
+        known = state.constants.get(proto.input[2])
+        if known is None:
+            inputs.append(proto.input[2])
+        else:
+            value = known.item()
+    pads = vector(state, proto, attrs, "pads", 1) or ()
+    axes = vector(state, proto, {}, "axes", 3) or tuple(range(len(kind.shape)))
+    if len(pads) != 2 * len(axes):
+        raise Unsupported(f"it has {len(pads)} pads for {len(axes)} axes")
+    before = [0] * len(kind.shape)
+    for place, amount in zip(axes, pads[: len(axes)], strict=True):
+        before[place % len(kind.shape)] = amount
+    state.emit("Pad", origin, inputs, [proto.output[0]], {"mode": mode, "before": tuple(before), "value": value})
+
+
+def _transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.input[0]].shape)
+    perm = tuple(attrs.get("perm") or reversed(range(rank)))
+    state.emit("Transpose", origin, [proto.input[0]], [proto.output[0]], {"perm": perm})
+
+
+def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.output[0]].shape)
+    axis = attrs.get("axis", 1) % rank
+    inputs = [name for name in proto.input if state.types[name].count]
+    if not inputs:
+        inputs = [proto.input[0]]
+    state.emit("Concat", origin, inputs, [proto.output[0]], {"axis": axis})
+
+
+def _gather(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.input[0]].shape)
+    state.emit("Gather", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", 0) % rank})
+
+
+def _shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    shape = state.types[proto.input[0]].shape
+    part = shape[slice(attrs.get("start", 0), attrs.get("end"))]
+    state.add_constant(proto.output[0], np.asarray(part, np.int64))
+
+
+def _size(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    state.add_constant(proto.output[0], np.asarray(state.types[proto.input[0]].count, np.int64))
+
+
+def _constant_of_shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    value = numpy_helper.to_array(attrs["value"]).item() if "value" in attrs else 0
+    state.emit("Fill", origin, [], [proto.output[0]], {"value": value})
+
+
+def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.output[0]].shape)
+    state.emit("OneHot", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", -1) % rank})
+
+
+def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Compress, Unique: without an axis the input is flat."""
+    made: dict[str, Any] = {"axis": None, "sorted": bool(attrs.get("sorted", 1))}
+    if "axis" in attrs:
+        made["axis"] = attrs["axis"] % len(state.types[proto.input[0]].shape)
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
+
+
+MOVEMENT: dict[str, Canonical] = {
+    **dict.fromkeys(["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"], _view),
+    "Slice": _slice,
+    "Split": _split,
+    "Pad": _pad,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Expand": first_input("Expand"),
+    "Tile": first_input("Tile"),
+    "Shape": _shape,
+    "Size": _size,
+    "ConstantOfShape": _constant_of_shape,
+    "EyeLike": with_axis(None, k=0),
+    "Trilu": with_axis(None, upper=1),
+    **dict.fromkeys(["Compress", "Unique"], _optional_axis),
+    **dict.fromkeys(["ScatterElements", "Scatter"], with_axis(0, reduction="none")),
+    "ScatterND": with_axis(None, reduction="none"),
+    "TensorScatter": with_axis(-2, mode="linear"),
+    "OneHot": _one_hot,
+    "GatherElements": with_axis(0),
+    "GatherND": with_axis(None, batch_dims=0),
+    "DepthToSpace": with_axis(None, blocksize=1, mode="DCR"),
+    "SpaceToDepth": with_axis(None, blocksize=1, mode="DCR"),
+    "ReverseSequence": with_axis(None, time_axis=0, batch_axis=1),
+}

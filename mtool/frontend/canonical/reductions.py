@@ -1,0 +1,103 @@
+"""Canonical forms of what looks along axes: reductions, running sums, normalisations."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+
+from mtool.frontend.canonical.forms import Attrs, Canonical, vector, with_axis
+from mtool.frontend.problems import Unsupported
+from mtool.ir import TensorType
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+
+def _reduce(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.input[0]].shape)
+    axes = vector(state, proto, attrs, "axes", 1)
+    if not axes and attrs.get("noop_with_empty_axes"):
+        state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]], {})
+        return
+    chosen = tuple(sorted({a % rank for a in axes})) if axes else tuple(range(rank))
+    keep = bool(attrs.get("keepdims", 1))
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], {"axes": chosen, "keepdims": keep})
+
+
+def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    rank = len(state.types[proto.input[0]].shape)
+    made = {"axes": (attrs.get("axis", 0) % max(rank, 1),), "keepdims": bool(attrs.get("keepdims", 1))}
+    made["last"] = bool(attrs.get("select_last_index"))
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _running(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """CumSum, CumProd: the axis is an input."""
+    axis = int(state.value_of(proto.input[1], "axis").item()) % len(state.types[proto.input[0]].shape)
+    made = {"axis": axis, "exclusive": bool(attrs.get("exclusive")), "reverse": bool(attrs.get("reverse"))}
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
+
+
+def _softmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Softmax, LogSoftmax: before opset 13 they flatten to two dimensions at `axis` (default 1)."""
+    rank = len(state.types[proto.input[0]].shape)
+    log = proto.op_type == "LogSoftmax"
+    if version >= 13:
+        axis = attrs.get("axis", -1) % rank if rank else 0
+        state.emit("Softmax", origin, [proto.input[0]], [proto.output[0]], {"axis": axis, "log": log})
+        return
+    axis = attrs.get("axis", 1)
+    _flattened(state, proto, origin, "Softmax", axis + rank if axis < 0 else axis, {"log": log})
+
+
+def _hardmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Hardmax: before opset 13 it flattens to two dimensions at `axis` (default 1)."""
+    rank = len(state.types[proto.input[0]].shape)
+    axis = attrs.get("axis", -1 if version >= 13 else 1) % rank
+    if version >= 13 or axis == rank - 1:
+        state.emit("Hardmax", origin, [proto.input[0]], [proto.output[0]], {"axis": axis})
+        return
+    _flattened(state, proto, origin, "Hardmax", axis, {})
+
+
+def _flattened(state: "Importer", proto: onnx.NodeProto, origin: str, op: str, axis: int, attrs: Attrs) -> None:
+    """Emit `op` along the second of two dimensions, those before `axis` and those from it on."""
+    kind = state.types[proto.input[0]]
+    flat = (int(np.prod(kind.shape[:axis])), int(np.prod(kind.shape[axis:])))
+    before, after = state.unique(f"{origin}/flat"), state.unique(f"{origin}/{op.lower()}")
+    for name in (before, after):
+        state.types[name] = TensorType(kind.dtype, flat)
+    state.emit("Reshape", origin, [proto.input[0]], [before], {})
+    state.emit(op, origin, [before], [after], {"axis": 1, **attrs})
+    state.emit("Reshape", origin, [after], [proto.output[0]], {})
+
+
+def _batch_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    if attrs.get("training_mode") or any(proto.output[1:]):
+        state.fail("BatchNormalization", origin, "training mode is not supported")
+        return
+    x = state.types[proto.input[0]].shape
+    if len(x) < 2 or any(state.types[value].shape != x[1:2] for value in proto.input[1:5]):
+        raise Unsupported("its scale, bias, mean and variance do not have a number for each channel")
+    state.emit(
+        "BatchNormalization",
+        origin,
+        list(proto.input),
+        [proto.output[0]],
+        {"epsilon": attrs.get("epsilon", 1e-5)},
+    )
+
+
+REDUCTIONS: dict[str, Canonical] = {
+    **dict.fromkeys(["Softmax", "LogSoftmax"], _softmax),
+    **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"], _reduce),
+    **dict.fromkeys(["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"], _reduce),
+    "BatchNormalization": _batch_norm,
+    **dict.fromkeys(["ArgMax", "ArgMin"], _arg),
+    **dict.fromkeys(["CumSum", "CumProd"], _running),
+    "TopK": with_axis(-1, largest=1),
+    "Hardmax": _hardmax,
+    "LRN": with_axis(None, alpha=1e-4, beta=0.75, bias=1.0, size=1),
+    "LpNormalization": with_axis(-1, p=2),
+    "InstanceNormalization": with_axis(None, epsilon=1e-5),
+}
