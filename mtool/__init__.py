@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mtool.compiler import check_model as check
     from mtool.workflow import (
         Options,
+        Place,
         bench,
         bench_layers,
         compile,
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Options",
+    "Place",
     "__version__",
     "bench",
     "bench_layers",

@@ -11,7 +11,7 @@ from mtool.cli.output import Output, table
 from mtool.errors import UsageError
 from mtool.session.cycles import Estimate
 from mtool.session.layers import Profile
-from mtool.workflow import Clock, Cost
+from mtool.workflow import Clock, Cost, Place
 
 _BAR = 20  # columns of the longest bar
 
@@ -48,10 +48,9 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
+    place = Place(output_dir, port, probe)
     if layers:
-        profile = workflow.bench_layers(
-            model, board=board, repeat=repeat, folder=output_dir, options=options, port=port, probe=probe
-        )
+        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, place=place)
         _print_layers(out, profile, board)
         return
     clocks = workflow.clocks(clock or (), boards.get(board))
@@ -61,10 +60,8 @@ def bench(
         number=number,
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,
-        folder=output_dir,
         options=options,
-        port=port,
-        probe=probe,
+        place=place,
         cycles=cycles,
     )
     if cost.cycles is None:

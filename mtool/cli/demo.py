@@ -94,7 +94,7 @@ def _read(example: Path, board: str, below: Path) -> Read:
         example / "digits_int8.onnx",
         board=board,
         inputs=example / "test_data.npz",
-        folder=below / f"digits-{board}",
+        place=workflow.Place(below / f"digits-{board}"),
     )
     scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
     return Read(ran.cost, scores.argmax(axis=1))

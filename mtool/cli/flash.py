@@ -7,6 +7,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
+from mtool.workflow import Place
 
 
 def flash(
@@ -30,17 +31,14 @@ def flash(
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
+    place = Place(output_dir, port, probe)
     if dry_run:
-        lines = workflow.flash_plan(
-            model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options
-        )
+        lines = workflow.flash_plan(model, board=board, runner=runner, options=options, place=place)
         out.result({"commands": lines})
         for line in lines:
             out.text(line)
         return
-    ready = workflow.flash_model(
-        model, board=board, runner=runner, port=port, probe=probe, folder=output_dir, options=options
-    )
+    ready = workflow.flash_model(model, board=board, runner=runner, options=options, place=place)
     described = ready.prepared.manifest
     assert described.project is not None
     out.result(

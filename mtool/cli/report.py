@@ -9,6 +9,7 @@ from mtool import filetree, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.errors import UsageError
+from mtool.workflow import Place
 
 
 def report(
@@ -33,10 +34,8 @@ def report(
         samples=samples,
         seed=seed,
         repeat=repeat,
-        folder=output_dir,
         options=options,
-        port=port,
-        probe=probe,
+        place=Place(output_dir, port, probe),
     )
     try:
         filetree.write_file(output, found.as_html().encode())

@@ -12,7 +12,7 @@ from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
-from mtool.workflow import Ran, counted
+from mtool.workflow import Place, Ran, counted
 from mtool.workflow.samples import Array, Sample
 
 _SHOWN = 16  # elements of an output that are printed
@@ -44,10 +44,8 @@ def run(
         model,
         board=board,
         inputs=input,
-        folder=output_dir,
         options=options,
-        port=port,
-        probe=probe,
+        place=Place(output_dir, port, probe),
         seed=seed,
     )
     if output is not None:

@@ -10,6 +10,7 @@ from mtool import boards, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.session.verify import Difference, Report
+from mtool.workflow import Place
 from mtool.workflow.layers import Layer, Layers
 from mtool.workflow.wording import count, share
 from mtool.workflow.wording import samples as samples_of
@@ -67,10 +68,8 @@ def verify(
         tolerance=tolerance,
         samples=samples,
         seed=seed,
-        folder=output_dir,
         options=options,
-        port=port,
-        probe=probe,
+        place=Place(output_dir, port, probe),
     )
     if isinstance(report, Layers):
         _print_layers(out, report, board)

@@ -6,6 +6,7 @@ from mtool.workflow.dataset import Pixels
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, bench_layers, verify_layers
+from mtool.workflow.place import Place
 from mtool.workflow.quantisation import Quantised, Scheme, quantize
 from mtool.workflow.reporting import Report, report
 from mtool.workflow.stages import (
@@ -29,6 +30,7 @@ __all__ = [
     "Model",
     "Options",
     "Pixels",
+    "Place",
     "Prepared",
     "Quantised",
     "Ran",

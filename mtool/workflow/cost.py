@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards, session
+from mtool import boards
 from mtool.boards import Board
 from mtool.build import Size, measure
 from mtool.manifest import Manifest
 from mtool.session import Device
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Options, Prepared, build_model, compile
 from mtool.workflow.wording import amount, kilobytes
@@ -90,10 +91,8 @@ def bench(
     number: int = 1,
     repeat: int = 3,
     min_repeat_ms: float = 0.0,
-    folder: Path | None = None,
     options: Options | None = None,
-    port: str = "",
-    probe: str = "",
+    place: Place = ANYWHERE,
     cycles: bool = False,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
@@ -104,10 +103,8 @@ def bench(
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
         min_repeat_ms: how long a reading should take at least: `number` grows until it does.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
+        place: where the project lies, and which device runs it.
         cycles: estimate cycles too, in the board's emulator.
 
     Raises:
@@ -115,9 +112,9 @@ def bench(
     """
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
-    prepared = build_model(compile(path, board=board, options=options), folder, kinds=ALL_KINDS)
+    prepared = build_model(compile(path, board=board, options=options), place.folder, kinds=ALL_KINDS)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
-    with session.open(prepared.folder, port=port, probe=probe) as device:
+    with place.open(prepared.folder) as device:
         cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
 

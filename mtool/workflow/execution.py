@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool import session
 from mtool.boards import Board
 from mtool.session import Device
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options, Prepared, build_model, compile
 
@@ -41,11 +41,9 @@ def run(
     *,
     board: str | Board,
     inputs: Path | Sequence[Sample] | None = None,
-    folder: Path | None = None,
     options: Options | None = None,
+    place: Place = ANYWHERE,
     seed: int = 0,
-    port: str = "",
-    probe: str = "",
 ) -> Ran:
     """Compile, build and run a model.
 
@@ -54,11 +52,9 @@ def run(
         board: a board or its name.
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
+        place: where the project lies, and which device runs it.
         seed: of the drawn sample.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
@@ -69,9 +65,9 @@ def run(
         drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
-    prepared = build_model(model, folder, kinds=ALL_KINDS)
+    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
     start = time.monotonic()
-    with session.open(prepared.folder, port=port, probe=probe) as device:
+    with place.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)
         outputs = [infer(sample) for sample in drawn]
         cost = cost_of(prepared, device, drawn[-1])
@@ -79,9 +75,9 @@ def run(
     return Ran(prepared, tuple(drawn), tuple(outputs), cost)
 
 
-def run_samples(prepared: Prepared, inputs: Sequence[Sample], *, port: str = "", probe: str = "") -> list[Sample]:
+def run_samples(prepared: Prepared, inputs: Sequence[Sample], place: Place = ANYWHERE) -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
-    with session.open(prepared.folder, port=port, probe=probe) as device:
+    with place.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)
         return [infer(sample) for sample in inputs]
 

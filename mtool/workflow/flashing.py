@@ -22,6 +22,7 @@ from mtool.session import Device
 from mtool.transport.emulator import Channel
 from mtool.workflow import reference, wording
 from mtool.workflow import samples as sampling
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Model, Options, Prepared, build_model, build_plan, compile
 from mtool.workflow.verification import judge
 
@@ -67,10 +68,8 @@ def flash_model(
     *,
     board: str | Board,
     runner: str = "",
-    port: str = "",
-    probe: str = "",
-    folder: Path | None = None,
     options: Options | None = None,
+    place: Place = ANYWHERE,
 ) -> Ready:
     """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
 
@@ -78,10 +77,8 @@ def flash_model(
         path: the ONNX or TFLite model.
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
-        port: the serial port; default: MTOOL_PORT, mtool.toml, the single match.
-        probe: the probe's USB serial number, or its beginning; default: MTOOL_PROBE, mtool.toml, the single match.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
+        place: where the project lies, and which device is flashed.
 
     Raises:
         BoardError: several boards match, or what was asked for is not attached.
@@ -92,12 +89,12 @@ def flash_model(
     """
     target = boards.get(board) if isinstance(board, str) else board
     chosen = flash.choose(target, runner, template=_template_of(target, options))
-    emulated = chosen.name == "gdb" and not port and target.emulator is not None
-    device = None if emulated else _find(target, port, probe)
+    emulated = chosen.name == "gdb" and not place.port and target.emulator is not None
+    device = None if emulated else _find(target, place)
     if not emulated:
         chosen.probe_version()  # before all the work
     model = compile(path, board=target, options=options)
-    prepared = build_model(model, folder, kinds=(KIND,))
+    prepared = build_model(model, place.folder, kinds=(KIND,))
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
             return _flash_emulator(model, prepared, chosen)
@@ -113,10 +110,8 @@ def flash_plan(
     *,
     board: str | Board,
     runner: str = "",
-    port: str = "",
-    probe: str = "",
-    folder: Path | None = None,
     options: Options | None = None,
+    place: Place = ANYWHERE,
 ) -> list[str]:
     """Return the commands that `flash_model` would run, as a shell would take them; nothing is written or run.
 
@@ -124,18 +119,18 @@ def flash_plan(
     """
     target = boards.get(board) if isinstance(board, str) else board
     chosen = flash.choose(target, runner, template=_template_of(target, options))
-    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(port, probe))
+    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(place.port, place.probe))
     model = compile(path, board=target, options=options)
     described = Manifest.model_validate_json(model.project_tree()[manifest.FILE_NAME])
-    place = folder or model.default_folder()
-    job = _job(place, described, chosen, device)
+    folder = place.folder or model.default_folder()
+    job = _job(folder, described, chosen, device)
     before = []
     if chosen.name == "gdb" and target.emulator is not None:
         job = dataclasses.replace(job, port="127.0.0.1:PORT")
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     return [
-        *build_plan(model, folder, kinds=(KIND,)),
+        *build_plan(model, place.folder, kinds=(KIND,)),
         *before,
         *flash.plan(chosen, job),
         f"# hello{baud}: expect {_hashes(described)}",
@@ -148,9 +143,9 @@ def _template_of(board: Board, options: Options | None) -> str:
     return template.load(named).name if named else ""
 
 
-def _find(board: Board, port: str, probe: str) -> Attached | None:
+def _find(board: Board, place: Place) -> Attached | None:
     """Return the device that is meant; None where only the tool can tell whether it is there."""
-    want = ports.wanted(port, probe)
+    want = ports.wanted(place.port, place.probe)
     found = ports.attached()
     device = ports.resolve(board, want, found)
     if device is not None:

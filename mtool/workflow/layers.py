@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mtool import session
 from mtool.boards import Board
 from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
@@ -18,6 +17,7 @@ from mtool.session.layers import Profile, intermediates
 from mtool.session.verify import Difference, Tolerance, compare
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.ties import Ties, settle
@@ -124,10 +124,8 @@ def verify_layers(
     tolerance: Tolerance | None = None,
     samples: int = 4,
     seed: int = 0,
-    folder: Path | None = None,
     options: Options | None = None,
-    port: str = "",
-    probe: str = "",
+    place: Place = ANYWHERE,
 ) -> Layers:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
@@ -141,10 +139,8 @@ def verify_layers(
         tolerance: what is allowed; default: that of the board.
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
+        place: where the project lies, and which device runs it.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
@@ -157,7 +153,7 @@ def verify_layers(
         inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    with session.open(build_model(model, folder).folder, port=port, probe=probe) as device:
+    with place.open(build_model(model, place.folder).folder) as device:
         return compare_layers(device, model, inputs, tolerance)
 
 
@@ -249,10 +245,8 @@ def bench_layers(
     *,
     board: str | Board,
     repeat: int = 3,
-    folder: Path | None = None,
     options: Options | None = None,
-    port: str = "",
-    probe: str = "",
+    place: Place = ANYWHERE,
 ) -> Profile:
     """Compile, build and run a model, and time each operator on the device.
 
@@ -260,15 +254,13 @@ def bench_layers(
         path: the ONNX or TFLite model.
         board: a board or its name.
         repeat: inferences, over which each operator's median is taken.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
+        place: where the project lies, and which device runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    prepared = build_model(compile(path, board=board, options=options), folder)
-    with session.open(prepared.folder, port=port, probe=probe) as device:
+    prepared = build_model(compile(path, board=board, options=options), place.folder)
+    with place.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
         return device.profile(inputs, repeat=repeat)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jinja2
 import numpy as np
 
-from mtool import __version__, session
+from mtool import __version__
 from mtool.boards import Board, load_all
 from mtool.build import measure
 from mtool.compiler import Fit, check_model
@@ -19,6 +19,7 @@ from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
 from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Options, build_model, compile
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -123,10 +124,8 @@ def report(
     samples: int = 4,
     seed: int = 0,
     repeat: int = 3,
-    folder: Path | None = None,
     options: Options | None = None,
-    port: str = "",
-    probe: str = "",
+    place: Place = ANYWHERE,
 ) -> Report:
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
@@ -136,20 +135,18 @@ def report(
         samples: inputs to compare the operators on.
         seed: of these.
         repeat: inferences, over which each time's median is taken.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
+        place: where the project lies, and which device runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     chosen = options or Options()
     model = compile(path, board=board, options=chosen)
-    prepared = build_model(model, folder, kinds=ALL_KINDS)
+    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
     manifest = prepared.manifest
     layers, missing = None, ""
-    with session.open(prepared.folder, port=port, probe=probe) as device:
+    with place.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
         cost = cost_of(prepared, device, inputs, repeat=repeat)
         profile = device.profile(inputs, repeat=repeat)

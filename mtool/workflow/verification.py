@@ -11,6 +11,7 @@ from mtool.session.verify import Report, Tolerance, compare
 from mtool.workflow import counted, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.execution import run_samples
+from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 
@@ -43,10 +44,8 @@ def verify(
     tolerance: Tolerance | None = None,
     samples: int = 4,
     seed: int = 0,
-    folder: Path | None = None,
     options: Options | None = None,
-    port: str = "",
-    probe: str = "",
+    place: Place = ANYWHERE,
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -62,10 +61,8 @@ def verify(
             as many steps as the reference differs from itself with and without its optimisations, at least one.
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
-        folder: the project folder; default: build/<model>-<board>.
         options: how to compile and which template to use.
-        port: the serial port of the board; default: its emulator, MTOOL_PORT, mtool.toml, the single match.
-        probe: the USB serial number of the board or its probe, or the beginning of it.
+        place: where the project lies, and which device runs it.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -82,7 +79,7 @@ def verify(
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(model.path, inputs, options=model.options)
-    found = run_samples(build_model(model, folder), inputs, port=port, probe=probe)
+    found = run_samples(build_model(model, place.folder), inputs, place)
     name = golden.name if golden is not None else reference.name_of(model.path)
     return judge(model, inputs, expected, found, name=name, tolerance=tolerance)
 

@@ -44,7 +44,11 @@ def needs_toolchain(board: str) -> None:
 def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
     golden = models.golden(f"{name}/{name}_int8_qdq")
     report = workflow.verify(
-        tflite(name, "int8"), board="host", golden=golden, folder=tmp_path / "project", tolerance=Tolerance(lsb=0)
+        tflite(name, "int8"),
+        board="host",
+        golden=golden,
+        place=workflow.Place(tmp_path / "project"),
+        tolerance=Tolerance(lsb=0),
     )
     assert [output.differing for output in report.outputs] == [0]
 

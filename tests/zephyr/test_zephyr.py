@@ -83,7 +83,11 @@ def test_every_board_is_one_of_zephyrs() -> None:
 def test_the_host_drives_the_model_over_the_uart(name: str, tmp_path: Path) -> None:
     board = need(name)
     report = workflow.verify(
-        models.path(KWS), board=board, golden=models.golden(KWS), folder=tmp_path / "project", options=options()
+        models.path(KWS),
+        board=board,
+        golden=models.golden(KWS),
+        place=workflow.Place(tmp_path / "project"),
+        options=options(),
     )
     for output in report.outputs:
         assert output.within, f"{output.name}: {output.worst}, allowed {output.allowed}"
