@@ -34,8 +34,8 @@ enum { RAW = 0xF0, REPEATED = 0xF1, AHEAD = 0xF2, OTHER_SESSION = 0xF3, OPEN = 0
         }                                                                       \
     } while (0)
 
-static uint8_t wire[1u << 16];
-static size_t wire_end, wire_at, read_most;
+#include "mt_test_wire.h"
+
 static uint32_t runs;
 static int is_running;
 
@@ -117,17 +117,6 @@ const struct mt_model mt_model = {
 int32_t mt_port_init(void)
 {
     return MT_OK;
-}
-
-int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
-{
-    size_t most = capacity < read_most ? capacity : read_most;
-    CHECK(capacity > 0);
-    most = most < wire_end - wire_at ? most : wire_end - wire_at;
-    memcpy(bytes, wire + wire_at, most);
-    wire_at += most;
-    *count = most;
-    return most > 0 ? MT_OK : MT_IO;
 }
 
 /* What the server sends is one frame, whole, between two delimiters. */

@@ -17,19 +17,7 @@
         }                                                                       \
     } while (0)
 
-static uint8_t wire[1u << 16];
-static size_t wire_end, wire_at, read_most;
-
-int32_t mt_port_read(uint8_t *bytes, size_t capacity, size_t *count)
-{
-    size_t most = capacity < read_most ? capacity : read_most;
-    CHECK(capacity > 0);
-    most = most < wire_end - wire_at ? most : wire_end - wire_at;
-    memcpy(bytes, wire + wire_at, most);
-    wire_at += most;
-    *count = most;
-    return most > 0 ? MT_OK : MT_IO;
-}
+#include "mt_test_wire.h"
 
 int32_t mt_port_write(const uint8_t *bytes, size_t count)
 {
