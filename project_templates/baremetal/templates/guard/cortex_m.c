@@ -208,13 +208,7 @@ __attribute__((naked)) void platform_fault(void)
                      "pop {r3, pc}");
 }
 
-void mt_port_abort(int32_t status)
-{
-    if (status != MT_OK) {
-        mt_server_fault(MT_FAULT_ASSERTION, MT_MACHINE_NONE, NULL, 0);
-    }
-    platform_exit(status);
-}
+{% include "shared/guard_abort.c" %}
 
 /* newlib's assert() ends here. */
 void __assert_func(const char *file, int line, const char *function, const char *expression)

@@ -108,13 +108,7 @@ void mt_guard_trap(uint32_t ra, uint32_t sp)
     platform_exit(PLATFORM_FAULT + (int32_t)(cause & 31u));
 }
 
-void mt_port_abort(int32_t status)
-{
-    if (status != MT_OK) {
-        mt_server_fault(MT_FAULT_ASSERTION, MT_MACHINE_NONE, NULL, 0);
-    }
-    platform_exit(status);
-}
+{% include "shared/guard_abort.c" %}
 
 /* picolibc's assert() ends here. */
 void __assert_func(const char *file, int line, const char *function, const char *expression)

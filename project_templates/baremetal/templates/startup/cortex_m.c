@@ -36,15 +36,8 @@ __attribute__((weak)) void platform_fault(void)
     platform_exit(PLATFORM_FAULT + exception);
 }
 
-/* newlib's assert() ends here; its own would print. guard.c has another. */
-__attribute__((weak)) void __assert_func(const char *file, int line, const char *function, const char *expression)
-{
-    (void)file;
-    (void)line;
-    (void)function;
-    (void)expression;
-    platform_exit(PLATFORM_FAULT);
-}
+{% set libc = "newlib" %}
+{% include "shared/startup_assert.c" %}
 
 void mt_reset(void)
 {

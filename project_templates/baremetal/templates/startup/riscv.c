@@ -40,15 +40,8 @@ __attribute__((aligned(4))) void mt_trap(void)
     platform_exit(PLATFORM_FAULT + (int32_t)(cause & 31u));
 }
 
-/* picolibc's assert() ends here; its own would print. guard.c has another. */
-__attribute__((weak)) void __assert_func(const char *file, int line, const char *function, const char *expression)
-{
-    (void)file;
-    (void)line;
-    (void)function;
-    (void)expression;
-    platform_exit(PLATFORM_FAULT);
-}
+{% set libc = "picolibc" %}
+{% include "shared/startup_assert.c" %}
 
 __attribute__((section(".vectors"), naked, used)) void mt_reset(void)
 {
