@@ -1,0 +1,111 @@
+"""Transpositions: they sink through loops and into weights, or loops store and read through them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from mtool.ir import Expr, Graph, Node
+from mtool.ir.expr import axis
+from mtool.ir.graph import Rewriter
+from mtool.passes.layout.rule import Change, Shape, State, inverse, own_element, reads_own_element, whole_operands
+
+
+def permute_weights(state: State, node: Node) -> Change | None:
+    """Dense after flattening a transposed tensor: permute the columns of its weights instead."""
+    graph = state.graph
+    view = state.maker(node.inputs[0], "view") if node.op == "dense" else None
+    transpose = state.maker(view.inputs[0], "transpose") if view else None
+    if transpose is None:
+        return None
+    rows, depth = graph.types[node.inputs[0]].shape
+    shape, perm = graph.types[transpose.outputs[0]].shape, transpose.attrs["perm"]
+    if shape[0] != rows or perm[0] != 0:
+        return None
+    order = np.arange(depth).reshape(shape[1:]).transpose(np.argsort(perm[1:]) if len(perm) > 1 else ())
+    source, columns = transpose.inputs[0], order.reshape(-1)
+
+    def permuted(r: Rewriter, n: Node) -> None:
+        weights = r.constant(f"{n.name}/weights", np.ascontiguousarray(r.constants[n.inputs[1]][:, columns]))
+        viewed = r.value(f"{source}.flat", r.types[r.resolve(source)].dtype, (rows, depth))
+        r.node("view", [r.resolve(source)], [viewed], like=n)
+        r.node(n.op, [viewed, weights, *n.inputs[2:]], n.outputs, n.attrs, like=n)
+
+    return permuted
+
+
+def sink_transpose(state: State, node: Node) -> Change | None:
+    """loop(transpose(a), transpose(b), parameters) = transpose(loop(a, b, parameters))."""
+    graph = state.graph
+    whole = whole_operands(node, graph) if node.op == "loop" else []
+    makers = [maker for value in whole if (maker := state.maker(value, "transpose"))]
+    perms = {maker.attrs["perm"] for maker in makers}
+    if len(perms) != 1 or len(makers) != len(whole) or not reads_own_element(node, graph, whole):
+        return None
+    perm = perms.pop()
+    sources = {value: maker.inputs[0] for value, maker in zip(whole, makers, strict=True)}
+
+    def sunk(r: Rewriter, n: Node) -> None:
+        kind = r.types[n.outputs[0]]
+        renamed = n.attrs["expr"].with_axes({number: axis(place) for number, place in enumerate(perm)})
+        expr = own_element(renamed, n, sources, len(perm))
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in inverse(perm)])
+        inputs = [r.resolve(sources.get(value, value)) for value in n.inputs]
+        r.node("loop", inputs, [made], {**n.attrs, "expr": expr}, like=n)
+        r.node("transpose", [made], n.outputs, {"perm": perm}, like=n)
+
+    return sunk
+
+
+def store_transposed(state: State, node: Node) -> Change | None:
+    """A loop that is read through a transposition is stored transposed; other readers turn it back."""
+    if node.op != "loop" or node.outputs[0] in state.graph.outputs:
+        return None
+    readers = state.consumers.get(node.outputs[0], [])
+    perms = {reader.attrs["perm"] for reader in readers if reader.op == "transpose"}
+    if len(perms) != 1 or not all(reader.op in ("transpose", "loop") for reader in readers):
+        return None
+    if any(value in state.producers for value in whole_operands(node, state.graph)):
+        return None  # better fused into what makes it, in its layout
+    perm = perms.pop()
+    turned = [user.op for r in readers if r.op == "transpose" for user in state.consumers.get(r.outputs[0], [])]
+    if any(reader.op == "loop" for reader in readers) and not set(turned) - {"loop", "transpose"}:
+        return None  # loops read through transpositions anyway; they would turn it to and fro
+
+    def stored(r: Rewriter, n: Node) -> None:
+        kind = r.types[n.outputs[0]]
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in perm])
+        expr = n.attrs["expr"].with_axes({place: axis(number) for number, place in enumerate(perm)})
+        r.node("loop", n.inputs, [made], {**n.attrs, "expr": expr}, like=n)
+        r.node("transpose", [made], n.outputs, {"perm": inverse(perm)}, like=n)
+
+    return stored
+
+
+def absorb_transposes(graph: Graph) -> Graph:
+    """Let loops read through the transpositions before them."""
+    producers = graph.producers()
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if node.op != "loop":
+            rewriter.keep(node)
+            continue
+        inputs, expr = list(node.inputs), node.attrs["expr"]
+        for number, value in enumerate(node.inputs):
+            maker = producers.get(value)
+            if maker is None or maker.op != "transpose":
+                continue
+            inputs[number] = maker.inputs[0]
+            expr = _through(expr, number, inverse(maker.attrs["perm"]))
+        rewriter.keep(replace(node, inputs=tuple(inputs), attrs={**node.attrs, "expr": expr}))
+    return rewriter.finish()
+
+
+def _through(expr: Expr, number: int, turned: Shape) -> Expr:
+    """Let the loads of an operand read what it was transposed from."""
+
+    def through(part: Expr) -> Expr:
+        if part.op == "load" and part.value == number:
+            return replace(part, args=tuple(part.args[place] for place in turned))
+        return part
+
+    return expr.rewrite(through)
