@@ -92,6 +92,8 @@ def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opset
 
 def _get_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     """OptionalGetElement, Optional: of a value that is there, the value."""
+    if not proto.input or not proto.input[0]:
+        raise Unsupported("its optional is empty, which the C has no form for")
     if proto.input[0] in state.sequences:
         state.sequences[proto.output[0]] = state.sequences[proto.input[0]]
     else:

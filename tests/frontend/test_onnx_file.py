@@ -7,7 +7,7 @@ from graphs import model
 from onnx import TensorProto, helper
 
 from mtool.errors import ModelError, UsageError
-from mtool.frontend import Given, load
+from mtool.frontend import Given, from_proto, load
 from mtool.frontend.onnx_file import MIN_OPSET
 
 
@@ -120,3 +120,16 @@ def test_an_opset_older_than_the_oldest_is_refused(tmp_path: Path) -> None:
     proto.opset_import[0].version = MIN_OPSET - 1
     with pytest.raises(ModelError):
         load(save(tmp_path, proto))
+
+
+def test_an_optional_without_a_value_is_told_by_name() -> None:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [2]))
+    nodes = [
+        helper.make_node("Optional", [], ["o"], name="nothing", type=kind),
+        helper.make_node("OptionalGetElement", ["o"], ["y"], name="got"),
+    ]
+    outputs = [helper.make_tensor_value_info("y", 1, [2])]
+    proto = helper.make_model(helper.make_graph(nodes, "g", [], outputs), opset_imports=[helper.make_opsetid("", 18)])
+    with pytest.raises(ModelError) as refused:
+        from_proto(proto, "test")
+    assert any("nothing" in line and "its optional is empty" in line for line in refused.value.details)
