@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SUBSET = [
     ("digits_int8", "mps2_an386"),
     ("kws_int8_qdq", "mps2_an386"),
+    ("ic_int8_qdq", "mps2_an386"),
     ("ad_int8_qdq", "mps3_an547"),
     ("ad_float32", "mps2_an386"),
 ]

@@ -202,3 +202,16 @@ def test_an_input_that_shapes_the_code_becomes_a_constant(capsys: Captured) -> N
     assert "--const axes=..." in capsys.readouterr().err
     assert app.invoke(["verify", "mean.onnx", "--const", "axes=[1]"]) == 0
     assert app.invoke(["verify", "mean.onnx", "--const", "axes=no"]) == 2
+
+
+def test_rows_at_a_time_can_be_asked_for(capsys: Captured, tmp_path: Path) -> None:
+    arenas = {}
+    for partial in ("never", "always"):
+        folder = tmp_path / partial
+        assert app.invoke(["compile", str(DIGITS), "--partial", partial, "-d", str(folder), "--json"]) == 0
+        arenas[partial] = json.loads((folder / "mtool.json").read_text())["arena_bytes"]
+    assert arenas["always"] < arenas["never"]
+    capsys.readouterr()
+    assert app.invoke(["compile", str(DIGITS), "--partial", "always", "--executor", "graph"]) == 2
+    assert "--partial always computes operators a few rows at a time" in capsys.readouterr().err
+    assert app.invoke(["compile", str(DIGITS), "--partial", "often"]) == 2

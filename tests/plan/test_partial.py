@@ -15,9 +15,9 @@ from graphs import HOST, NO_FPU, Array, compiled, model, reference, run_c
 from one_firmware import Case, failures
 from onnx import helper
 
-from mtool import frontend, passes
+from mtool import boards, frontend, passes
 from mtool.codegen import Conventions
-from mtool.compiler import partial_of
+from mtool.compiler import check_model, compile_model, partial_of
 from mtool.errors import UsageError
 from mtool.ops.schedule import Target
 from mtool.plan import Plan, make_plan
@@ -27,6 +27,7 @@ F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 NETWORKS = 6
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
 
 class Network:
@@ -254,3 +255,15 @@ def test_operators_that_are_called_by_name_stay_whole() -> None:
     with pytest.raises(UsageError, match="--partial always"):
         partial_of("always", Conventions(operators="packed", executor="graph"))
     assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.windows
+
+
+def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
+    """The example's arena has 1,600 bytes as a whole, which is too little to gain for others."""
+    uno = boards.get("arduino_uno")
+    (name,) = [name for name, memory in uno.memories.items() if "arena" in memory.holds]
+    small = uno.memories[name].model_copy(update={"size": 1500})
+    board = uno.model_copy(update={"memories": {**uno.memories, name: small}})
+    assert compile_model(DIGITS, uno).manifest.arena_bytes == 1600
+    assert compile_model(DIGITS, board).manifest.arena_bytes <= 1500
+    assert compile_model(DIGITS, board, partial="never").manifest.arena_bytes == 1600
+    assert check_model(DIGITS, [uno, board]).fits[1].ram_bytes <= 1500
