@@ -22,6 +22,8 @@ Partial = Literal["auto", "never", "always"]
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
 DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
 REGIONS = 8  # that are tried
+REACH = 32  # operators before and after the peak that a region may have
+CHUNKS = 1000  # that a region may be made in
 CLOSE = 0.03  # of the peak, that fewer steps are worth
 LAID_OUT = 4  # of those that are close
 ROUNDS = 3
@@ -108,7 +110,8 @@ def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
     for rows in ROWS:
         for divisor in DIVISORS:
             chunks = _chunks(graph, region, rows, divisor)
-            if chunks not in seen:
+            count = sum(graph.types[n.outputs[0]].shape[1] // chunks[n.name] for n in region.nodes)
+            if chunks not in seen and count <= CHUNKS:
                 seen.append(chunks)
                 yield chunks
 
@@ -140,9 +143,9 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
     numbers = {node.name: number for number, node in enumerate(n for n in nodes if n.op != "view")}
     readers = graph.consumers()
     low = high = at
-    while low > 0 and nodes[low - 1].name in reads:
+    while low > max(at - REACH, 0) and nodes[low - 1].name in reads:
         low -= 1
-    while high + 1 < len(nodes) and nodes[high + 1].name in reads:
+    while high + 1 < min(at + REACH, len(nodes)) and nodes[high + 1].name in reads:
         high += 1
     if nodes[at].name not in reads:
         return []
@@ -161,11 +164,18 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
 
 
 def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) -> bool:
+    """Tell whether what is made in a region is read there only, row by row, but for its result."""
     names = {node.name for node in region.nodes}
-    between = [node.outputs[0] for node in region.nodes[:-1]]
-    return not {*between} & {*graph.outputs} and all(
-        readers.get(value) and all(reader.name in names for reader in readers[value]) for value in between
-    )
+    between = {node.outputs[0] for node in region.nodes[:-1]}
+    by_row = {(node.name, reads.input) for node in region.nodes for reads in region.reads[node.name]}
+    whole = [
+        value
+        for node in region.nodes
+        for place, value in enumerate(node.inputs)
+        if value in between and (node.name, place) not in by_row
+    ]
+    alone = all(readers.get(value) and all(reader.name in names for reader in readers[value]) for value in between)
+    return alone and not whole and not between & {*graph.outputs}
 
 
 def _estimate(graph: Graph, region: Region) -> int:

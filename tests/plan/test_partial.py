@@ -267,3 +267,24 @@ def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
     assert compile_model(DIGITS, board).manifest.arena_bytes <= 1500
     assert compile_model(DIGITS, board, partial="never").manifest.arena_bytes == 1600
     assert check_model(DIGITS, [uno, board]).fits[1].ram_bytes <= 1500
+
+
+def test_what_reads_one_row_all_the_time_stays_out(tmp_path: Path) -> None:
+    """The first row of a convolution's result, added to every row of the next one's, is no row of a window."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "w2"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("Slice", ["c", "zero", "one", "two"], ["row"]),
+        helper.make_node("Add", ["d", "row"], ["s"]),
+        helper.make_node("Conv", ["s", "w2"], ["t"], strides=[2, 2]),
+        helper.make_node("MaxPool", ["t"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    constants = {
+        "w1": rng.normal(size=(8, 4, 3, 3)).astype(F) / 6, "w2": rng.normal(size=(8, 8, 3, 3)).astype(F) / 8,
+        "zero": np.array([0]), "one": np.array([1]), "two": np.array([2]),
+    }  # fmt: skip
+    proto = model(nodes, {"x": (F, (1, 4, 24, 16))}, ["y"], constants)
+    feeds = {"x": rng.normal(size=(1, 4, 24, 16)).astype(F)}
+    plan = planned(proto, HOST, "always")
+    np.testing.assert_allclose(run_c(plan, feeds, tmp_path)[0], reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
