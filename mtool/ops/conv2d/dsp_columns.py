@@ -1,6 +1,6 @@
 """Schedules of conv2d for SIMD32 (Armv7E-M and Armv8-M with DSP): three pixels by two channels, int8.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp.h.
+The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns.h.
 """
 
 import math
@@ -14,8 +14,8 @@ from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
-UNROLLS = (28, 16, 8)  # steps of k an iteration: the loops that mt_dsp.h has
-HEADER = "mt_dsp.h"
+UNROLLS = (28, 16, 8)  # steps of k an iteration: the loops that mt_dsp_columns.h has
+HEADER = "mt_dsp_columns.h"
 
 
 def dot_cost(depth: int, unroll: int, *, apart: bool = False) -> int:

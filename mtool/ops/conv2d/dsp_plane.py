@@ -1,4 +1,4 @@
-"""Schedule of depthwise 3x3 for SIMD32: a channel at a time through a plane of int16. See crt/include/mt_dsp.h."""
+"""Schedule of depthwise 3x3 for SIMD32: a plane of int16 a channel at a time. See crt/include/mt_dsp_plane.h."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
+HEADER = "mt_dsp_plane.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 

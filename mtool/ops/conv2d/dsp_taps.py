@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions of any kernel for SIMD32: pairs of taps. See crt/include/mt_dsp.h."""
+"""Schedule of depthwise convolutions of any kernel for SIMD32: pairs of taps. See crt/include/mt_dsp_taps.h."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
+HEADER = "mt_dsp_taps.h"
 Pair = tuple[int, int]
 
 

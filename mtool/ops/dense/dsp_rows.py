@@ -1,4 +1,4 @@
-"""Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp.h."""
+"""Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp_rows.h."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_columns import HEADER
 from mtool.ops.conv2d.dsp_weights import radix_pairs, round_up, settled
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
-UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp.h has
+HEADER = "mt_dsp_rows.h"
+UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_rows.h has
 
 
 def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
@@ -37,7 +37,7 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_dsp.h that divides the depth."""
+    """Return the largest unrolling of mt_dsp_rows.h that divides the depth."""
     return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 

@@ -1,0 +1,185 @@
+/* Depthwise of int8 with any kernel and SIMD32: pairs of taps meet four outputs. In plain C as mt_dsp.h is. */
+#ifndef MT_DSP_TAPS_H
+#define MT_DSP_TAPS_H
+
+#include "mt_dsp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_DSP_ASM
+
+/* In the order that is written: the compiler would load everything first, and spill it. */
+MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
+{
+    __asm__ volatile("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(x), "r"(y));
+    return sum;
+}
+
+/* A step of a sweep with stride 1: outputs 0 and 1 see the columns x, outputs 2 and 3 those after them. */
+MT_DSP_INLINE void mt_dsp_step1(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t *x)
+{
+    int32_t u, v, next;
+    __asm__ volatile("ldrd %[u], %[v], [%[w]], #8\n\t"
+                     "ldr %[n], [%[p]], #4"
+                     : [w] "+&r"(*taps), [p] "+&r"(*from), [u] "=&r"(u), [v] "=&r"(v), [n] "=r"(next)
+                     :
+                     : "memory");
+    sums[0] = mt_dsp_mac(*x, u, sums[0]);
+    sums[1] = mt_dsp_mac(*x, v, sums[1]);
+    sums[2] = mt_dsp_mac(next, u, sums[2]);
+    sums[3] = mt_dsp_mac(next, v, sums[3]);
+    *x = next;
+}
+
+/* With stride 2 each output begins a word after the one before it. */
+MT_DSP_INLINE void mt_dsp_step2(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t x[3])
+{
+    int32_t u, next;
+    __asm__ volatile("ldr %[u], [%[w]], #8\n\t"
+                     "ldr %[n], [%[p]], #4"
+                     : [w] "+&r"(*taps), [p] "+&r"(*from), [u] "=&r"(u), [n] "=r"(next)
+                     :
+                     : "memory");
+    sums[0] = mt_dsp_mac(x[0], u, sums[0]);
+    sums[1] = mt_dsp_mac(x[1], u, sums[1]);
+    sums[2] = mt_dsp_mac(x[2], u, sums[2]);
+    sums[3] = mt_dsp_mac(next, u, sums[3]);
+    x[0] = x[1];
+    x[1] = x[2];
+    x[2] = next;
+}
+
+MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    float value = (float)acc * scale;
+    int32_t step;
+    __asm__("vcvtr.s32.f32 %0, %0\n\t"
+            "vmov %1, %0"
+            : "+t"(value), "=r"(step));
+    if (zero_point == -128 && low == -128 && high == 127) {
+        __asm__("usat %0, #8, %0" : "+r"(step) : : "cc");
+        return (int8_t)(step - 128);
+    }
+    __asm__("qadd %0, %0, %1\n\t"
+            "ssat %0, #8, %0"
+            : "+r"(step)
+            : "r"(zero_point)
+            : "cc");
+    if (low > -128)
+        step = step > low ? step : low;
+    if (high < 127)
+        step = step < high ? step : high;
+    return (int8_t)step;
+}
+
+#else /* the same in plain C */
+
+MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
+{
+    return (int32_t)mt_dsp_smlad(x, y, (uint32_t)sum);
+}
+
+MT_DSP_INLINE void mt_dsp_step1(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t *x)
+{
+    int32_t pairs[3];
+    memcpy(pairs, *taps, 8);
+    memcpy(pairs + 2, *from, 4);
+    *taps += 4;
+    *from += 2;
+    for (int32_t i = 0; i < 4; ++i)
+        sums[i] = mt_dsp_mac(i < 2 ? *x : pairs[2], pairs[i % 2], sums[i]);
+    *x = pairs[2];
+}
+
+MT_DSP_INLINE void mt_dsp_step2(int32_t sums[4], const int16_t **taps, const int16_t **from, int32_t x[3])
+{
+    int32_t pairs[2];
+    memcpy(pairs, *taps, 4);
+    memcpy(pairs + 1, *from, 4);
+    *taps += 4;
+    *from += 2;
+    for (int32_t i = 0; i < 4; ++i)
+        sums[i] = mt_dsp_mac(i < 3 ? x[i] : pairs[1], pairs[0], sums[i]);
+    x[0] = x[1];
+    x[1] = x[2];
+    x[2] = pairs[1];
+}
+
+MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    return (int8_t)mt_requantise_wide(acc, scale, zero_point, low, high);
+}
+
+#endif
+
+MT_DSP_INLINE int32_t mt_dsp_pair(const int16_t *from)
+{
+    int32_t pair;
+    memcpy(&pair, from, 4);
+    return pair;
+}
+
+/* The taps of a row of a kernel in steps of two columns: (w0, w1), and a column later (0, w0); (w2, w3), (w1, w2)...
+ * `from` is filled up with zeros to 2 * steps. */
+#define MT_DSP_SPREAD(name, type)                                                              \
+    MT_DSP_INLINE void name(int16_t *taps, const type *from, int32_t rows, int32_t steps)      \
+    {                                                                                          \
+        for (; rows; --rows) {                                                                 \
+            int16_t before = 0;                                                                \
+            for (int32_t k = 0; k < steps; ++k, taps += 4, from += 2) {                        \
+                taps[0] = taps[3] = from[0];                                                   \
+                taps[2] = before;                                                              \
+                taps[1] = before = from[1];                                                    \
+            }                                                                                  \
+        }                                                                                      \
+    }
+MT_DSP_SPREAD(mt_dsp_spread_i8, int8_t)
+MT_DSP_SPREAD(mt_dsp_spread_i16, int16_t)
+
+/* A row of outputs of a depthwise channel with any kernel, four at a time (the last ones are computed and not stored).
+ * `plane` has int16, aligned as words; taps are as mt_dsp_spread gives them. Rows of the plane that taps meet stand
+ * `next` elements apart, outputs `step` bytes. All from `rows` on are constants, but perhaps `count`. */
+MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int16_t *taps, int32_t bias, float scale,
+                                int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count, int32_t step,
+                                int32_t zero_point, int32_t low, int32_t high)
+{
+    for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
+        int32_t sums[4] = {bias, bias, bias, bias};
+        const int16_t *w = taps, *row = plane;
+        for (int32_t y = 0; y < rows; ++y, row += next) {
+            const int16_t *from = row;
+            if (stride == 1) {
+                int32_t x = mt_dsp_pair(from);
+                from += 2;
+                MT_UNROLL(8)
+                for (int32_t k = 0; k < steps; ++k)
+                    mt_dsp_step1(sums, &w, &from, &x);
+            } else if (stride == 2) {
+                int32_t x[3] = {mt_dsp_pair(from), mt_dsp_pair(from + 2), mt_dsp_pair(from + 4)};
+                from += 6;
+                MT_UNROLL(8)
+                for (int32_t k = 0; k < steps; ++k)
+                    mt_dsp_step2(sums, &w, &from, x);
+            } else {
+                for (int32_t k = 0; k < steps; ++k, w += 4, from += 2)
+                    for (int32_t i = 0; i < 4; ++i)
+                        sums[i] = mt_dsp_mac(mt_dsp_pair(from + i * stride), mt_dsp_pair(w), sums[i]);
+            }
+        }
+        output[0] = mt_dsp_requantise(sums[0], scale, zero_point, low, high);
+        if (count > 1)
+            output[step] = mt_dsp_requantise(sums[1], scale, zero_point, low, high);
+        if (count > 2)
+            output[2 * step] = mt_dsp_requantise(sums[2], scale, zero_point, low, high);
+        if (count > 3)
+            output[3 * step] = mt_dsp_requantise(sums[3], scale, zero_point, low, high);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
