@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test lint bench aot-table golden fuzz soak
+.PHONY: check test lint bench aot-table schedules golden fuzz soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -20,6 +20,10 @@ bench:          ## every model on every emulated board, beside what others need:
 aot-table:      ## what each calling convention costs: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
+
+schedules:      ## every schedule and its knobs: docs/schedules.md
+	scripts/setup --dev
+	.venv/bin/python scripts/schedules.py
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mtool.compiler import check_model as check
     from mtool.workflow import (
+        Choice,
         Options,
         Place,
         bench,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Choice",
     "Options",
     "Place",
     "__version__",

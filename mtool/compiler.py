@@ -17,7 +17,7 @@ from mtool.frontend.onnx_file import file_hash
 from mtool.ir import Graph
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
-from mtool.plan import Io, Partial, Plan, make_plan
+from mtool.plan import Choices, Io, Partial, Plan, make_plan
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ def compile_model(
     io: Io = "arena",
     partial: Partial = "auto",
     conventions: Conventions | None = None,
+    schedules: Choices | None = None,
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -58,28 +59,29 @@ def compile_model(
         partial: whether operators may be computed a few rows at a time for a smaller arena, see mtool.plan.partial;
             "auto" becomes "always" where the board's memory is too small else.
         conventions: how the model and its operators are called; default: as typed C functions.
+        schedules: those that are asked for, by node; the cost model chooses all others.
 
     Raises:
-        UsageError: the file is missing, what is given names nothing of the model, or `partial` and the conventions
-            do not go together.
+        UsageError: the file is missing, what is given names nothing of the model, `partial` and the conventions do
+            not go together, or a schedule that is asked for can't compute its node.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
     graph = frontend.load(path, given)
-    plan = plan_for(passes.run(graph, target_of(board)), board, io, partial_of(partial, conventions))
+    plan = plan_for(passes.run(graph, target_of(board)), board, io, partial_of(partial, conventions), schedules)
     files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest, seconds)
 
 
-def plan_for(graph: Graph, board: Board, io: Io, partial: Partial) -> Plan:
+def plan_for(graph: Graph, board: Board, io: Io, partial: Partial, schedules: Choices | None = None) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
-    plan = make_plan(graph, target_of(board), io, partial)
+    plan = make_plan(graph, target_of(board), io, partial, schedules)
     memory = board.memory_for("arena")
     if partial != "auto" or memory is None or plan.arena_bytes <= memory.size:
         return plan
-    return make_plan(graph, target_of(board), io, "always")
+    return make_plan(graph, target_of(board), io, "always", schedules)
 
 
 def partial_of(partial: Partial, conventions: Conventions | None) -> Partial:

@@ -13,7 +13,7 @@ from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.frontend import Rounding
 from mtool.manifest import Executor, InterfaceApi, OperatorsApi
-from mtool.plan import Io, Partial
+from mtool.plan import Choice, Io, Partial
 from mtool.workflow import Options
 from mtool.workflow.samples import Array
 
@@ -95,6 +95,15 @@ ExecutorName = Annotated[
     Executor,
     typer.Option("--executor", help="What calls the operators: C, the graph executor on the device, or the host."),
 ]
+Schedules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schedule",
+        metavar="NODE=SCHEDULE[:KNOB=VALUE,...]",
+        help="Compute a node by this schedule (docs/schedules.md); may be repeated.",
+        show_default=False,
+    ),
+]
 TemplateName = Annotated[
     str,
     typer.Option(
@@ -143,14 +152,15 @@ def options(
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
+    schedule: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
     Raises:
-        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, or the conventions do not go
-            together.
+        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
+            it should be, or the conventions do not go together.
     """
     return Options(
         io=io,
@@ -163,6 +173,7 @@ def options(
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
+        schedules=schedule_choices(schedule),
     )
 
 
@@ -190,6 +201,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
+    "schedule": (Schedules, None),
 }
 _OF_A_PROJECT = {**_OF_ITS_C, "template": (TemplateName, ""), "option": (TemplateOptions, None)}
 
@@ -246,6 +258,31 @@ def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
             )
         pairs.append((output, value))
     return tuple(pairs)
+
+
+def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
+    """Return the schedules that are asked for, by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
+
+    Raises:
+        UsageError: one is not written so, or a node has two.
+    """
+    example = "pw_2=dsp_pointwise:unroll=16"
+    choices: dict[str, Choice] = {}
+    for text in schedules or ():
+        node, value = _pair(text, "--schedule", example)
+        name, _, settings = value.partition(":")
+        pairs = [setting.partition("=") for setting in settings.split(",")] if settings else []
+        wrong = next(("".join(pair) for pair in pairs if not all(pair)), None)
+        problem = (
+            "that names no schedule" if not name
+            else f"{node} has another schedule already" if node in choices
+            else f"{wrong!r} is not KNOB=VALUE" if wrong is not None
+            else ""
+        )  # fmt: skip
+        if problem:
+            raise UsageError(f"--schedule {text}: {problem}", hint=f"for instance: --schedule {example}")
+        choices[node] = Choice(name, {knob: setting for knob, _, setting in pairs})
+    return choices
 
 
 def dimensions(dims: Sequence[str] | None) -> dict[str, int]:

@@ -20,6 +20,7 @@ from mtool.codegen.source import source
 from mtool.codegen.states import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
+from mtool.ops.schedule import described
 from mtool.plan import Plan
 
 
@@ -108,7 +109,7 @@ def _manifest(
             whole=str(step.node.attrs.get("whole", "")),
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
-            schedule=step.schedule.name,
+            schedule=described(step.schedule),
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),

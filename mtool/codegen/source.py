@@ -9,6 +9,7 @@ from mtool.codegen.functions import Function, Functions
 from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
+from mtool.ops.schedule import described
 from mtool.plan import Plan
 from mtool.plan.memory import places
 
@@ -116,7 +117,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
     node, graph = step.node, plan.graph
     kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
     origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
-    facts = [f"schedule {step.schedule.name}"]
+    facts = [f"schedule {described(step.schedule)}"]
     macs = step.op.macs(node, graph)
     if macs:
         facts.append(f"{macs:,} MACs")

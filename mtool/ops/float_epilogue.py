@@ -11,6 +11,7 @@ from mtool.ops.schedule import Argument, Kernel, Target
 
 SLOW_FMA = frozenset({"cortex-m4"})  # cores whose VFMA takes longer than VMUL and VADD: Arm DDI 0439B, table 7-1
 PRODUCTS = ("muladd", "fma")  # rounded before they are added, or not
+PRODUCT_MEANING = "products are rounded before they are added, or fused; auto: as the core does it faster"
 HEADER = "mt_f32.h"
 
 

@@ -99,8 +99,8 @@ class Schedule(Protocol):
         """Return the C."""
         ...
 
-    def knobs(self) -> Mapping[str, tuple[Any, ...]]:
-        """Return the fields that may be turned, and the values that each may have, its default first.
+    def knobs(self) -> Mapping[str, "Knob"]:
+        """Return what may be turned, by the names of the schedule's fields.
 
         Every setting gives the same integers, and floats within their tolerance.
         `dataclasses.replace(schedule, unroll=8)` turns one.
@@ -108,9 +108,43 @@ class Schedule(Protocol):
         ...
 
 
-def knob(default: Any, *others: Any) -> Any:
-    """Declare a field of a schedule (a frozen dataclass) that may be turned."""
-    return field(default=default, metadata={"allowed": (default, *others)})
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A field of a schedule that may be turned: the values that it may have, its default first, and what it does.
+
+    A default of "" or 0 leaves the choice to the schedule, for each node; people write it `auto`.
+    """
+
+    values: tuple[Any, ...]
+    meaning: str
+
+    @property
+    def default(self) -> Any:
+        """The value unless told."""
+        return self.values[0]
+
+    def written(self, value: Any) -> str:
+        """Return a value as people write it."""
+        return str(value) if value else AUTO
+
+    def read(self, value: Any) -> Any:
+        """Return the value that is meant by a value or by how it is written; None: there is no such value."""
+        return next((own for own in self.values if value in (own, self.written(own))), None)
+
+
+AUTO = "auto"
+
+
+def knob(default: Any, *others: Any, meaning: str) -> Any:
+    """Declare a field of a schedule (a frozen dataclass) that may be turned; `meaning` is one line for people."""
+    return field(default=default, metadata={"knob": Knob((default, *others), meaning)})
+
+
+def described(schedule: Schedule) -> str:
+    """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
+    values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
+    turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
+    return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
 
 
 class BaseSchedule:
@@ -124,10 +158,10 @@ class BaseSchedule:
         """A residual operand that is not its input."""
         return residual_operands(node, graph)
 
-    def knobs(self) -> Mapping[str, tuple[Any, ...]]:
+    def knobs(self) -> Mapping[str, Knob]:
         """Those that are declared."""
         declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
-        return {one.name: one.metadata["allowed"] for one in declared if "allowed" in one.metadata}
+        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
 
 
 @dataclass(frozen=True, slots=True)

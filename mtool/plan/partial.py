@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
+from mtool.errors import UsageError
 from mtool.ir import Graph, Node
 from mtool.ops.schedule import Target
+from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Io, Plan, Step, choose_schedule, lay_out_steps
 from mtool.plan.rows import Reads, reads_of
@@ -32,17 +34,18 @@ LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def in_parts(plan: Plan, partial: Partial) -> Plan:
+def in_parts(plan: Plan, partial: Partial, choices: Choices) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
         plan: of the whole graph.
         partial: "auto": if the arena gets smaller by a tenth and 2 KB at least, and no more than a twentieth of
             instructions are added, as the schedules estimate; "always": if it gets smaller; "never".
+        choices: the schedules that are asked for; a region whose rows they can't compute stays whole.
     """
     if partial == "never" or plan.graph.states:
         return plan
-    chooser = _Chooser(plan)
+    chooser = _Chooser(plan, choices)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
     best = min((_in_parts(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
@@ -61,20 +64,25 @@ def _in_parts(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
 class _Chooser:
     """Chooses schedules, for nodes that are alike once."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, choices: Choices) -> None:
+        self.choices = choices
         self.target: Target = plan.target
         self.io: Io = plan.io
         self.known: dict[Any, tuple[Step, float]] = {}
 
     def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
-        """Return the steps of a graph, and their cost."""
+        """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""
         steps, total = [], 0.0
         for node in graph.nodes:
             if node.op == "view":
                 continue
-            key = graph.likeness(node)
+            choice = self.choices.get(node.name)
+            key = graph.likeness(node), node.name if choice else ""
             if key not in self.known:
-                step = choose_schedule(node, graph, self.target)
+                try:
+                    step = choose_schedule(node, graph, self.target, choice)
+                except UsageError:
+                    return (), math.inf
                 self.known[key] = step, step.schedule.cost(node, graph, self.target)
             step, cost = self.known[key]
             steps.append(replace(step, node=node))
@@ -94,6 +102,8 @@ def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
             if graph is None:
                 continue
             steps, cost = chooser.steps(graph)
+            if math.isinf(cost):
+                continue
             bound = live_bound(storages(graph, steps, plan.io)[0])
             if cost <= most and bound < plan.arena_bytes:
                 found.append((bound, len(steps), graph, steps))

@@ -7,6 +7,7 @@ from typing import Literal
 from mtool import ops
 from mtool.ir import Graph, Node
 from mtool.ops.schedule import KernelOp, Schedule, Target
+from mtool.plan.choice import Choice, Choices, check_names, chosen
 from mtool.plan.memory import Storage, lay_out, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
@@ -48,20 +49,29 @@ class Plan:
         return sum(step.schedule.cost(step.node, self.graph, self.target) for step in self.steps)
 
 
-def choose_schedule(node: Node, graph: Graph, target: Target) -> Step:
-    """Return the cheapest schedule that supports the node."""
+def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
+    """Return the schedule that is asked for, or the cheapest that supports the node.
+
+    Raises:
+        UsageError: the one that is asked for is not there, or can't compute the node.
+    """
     op = ops.KERNELS[node.op]
-    fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
-    schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+    if choice is not None:
+        schedule = chosen(choice, op, node, graph, target)
+    else:
+        fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
+        schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
     return Step(node, op, schedule, schedule.scratch_bytes(node, graph))
 
 
-def plan_whole(graph: Graph, target: Target, io: Io) -> Plan:
+def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found."""
-    chosen = {node.name: choose_schedule(node, graph, target) for node in graph.nodes if node.op != "view"}
-    ordered = order_nodes(graph, chosen, io)
+    nodes = [node for node in graph.nodes if node.op != "view"]
+    check_names(choices, (node.name for node in nodes))
+    by_name = {node.name: choose_schedule(node, graph, target, choices.get(node.name)) for node in nodes}
+    ordered = order_nodes(graph, by_name, io)
     graph = replace(graph, nodes=ordered)
-    steps = tuple(chosen[node.name] for node in ordered if node.op != "view")
+    steps = tuple(by_name[node.name] for node in ordered if node.op != "view")
     graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
     return lay_out_steps(graph, steps, target, io)
 

@@ -1,5 +1,6 @@
 """What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin."""
 
+from mtool.plan import Choice
 from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
 from mtool.workflow.dataset import Pixels
@@ -24,6 +25,7 @@ from mtool.workflow.verification import default_tolerance, verify
 
 __all__ = [
     "ALL_KINDS",
+    "Choice",
     "Clock",
     "Cost",
     "Layers",

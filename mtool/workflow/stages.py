@@ -17,7 +17,7 @@ from mtool.compiler import compile_model
 from mtool.filetree import FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
-from mtool.plan import Io, Partial
+from mtool.plan import Choices, Io, Partial
 from mtool.project import Format
 from mtool.session import Device
 from mtool.workflow import wording
@@ -36,6 +36,7 @@ class Options(Given):
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
+    schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
     """
 
     io: Io = "arena"
@@ -43,6 +44,7 @@ class Options(Given):
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
+    schedules: Choices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,13 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     chosen = options or Options()
     source = Path(path)
     compiled = compile_model(
-        source, target, chosen, io=chosen.io, partial=chosen.partial, conventions=chosen.conventions
+        source,
+        target,
+        chosen,
+        io=chosen.io,
+        partial=chosen.partial,
+        conventions=chosen.conventions,
+        schedules=chosen.schedules,
     )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))

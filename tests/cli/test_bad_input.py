@@ -48,9 +48,15 @@ def relu(name: str, shape: tuple[int | str, ...] = (1, 4)) -> str:
         ("--executor graph --interface-api step", "runs the operators from C"),
         ("--executor tree", "tree"),
         ("--interface-api cpp", "cpp"),
+        ("--schedule conv_2", "that is not NAME=VALUE"),
+        ("--schedule conv_2=", "that names no schedule"),
+        ("--schedule conv_2=dsp_patch:unroll", "'unroll' is not KNOB=VALUE"),
+        ("--schedule conv_2=dsp_patch:unroll=8,", "'' is not KNOB=VALUE"),
+        ("--schedule conv_2=c99_patch --schedule conv_2=dsp_patch", "conv_2 has another schedule already"),
+        ("--schedule conv_7=c99_patch", "no such node"),
     ],
 )
-def test_conventions_that_do_not_go_together(command: str, arguments: str, told: str, capsys: Captured) -> None:
+def test_options_that_do_not_go_together(command: str, arguments: str, told: str, capsys: Captured) -> None:
     board = ["--board", "host"] if command != "flash" else ["--board", "stm32f746g_disco", "--dry-run"]
     assert app.invoke([command, str(DIGITS), *board, *arguments.split()]) == 2
     captured = capsys.readouterr()

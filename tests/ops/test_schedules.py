@@ -202,10 +202,10 @@ def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
             found[key] = [
-                (f"{s.name} {knob}={value}", replace(s, **{knob: value}))
+                (f"{s.name} {name}={value}", replace(s, **{name: value}))
                 for s in chosen
-                for knob, values in s.knobs().items()
-                for value in values[1:]
+                for name, knob in s.knobs().items()
+                for value in knob.values[1:]
             ]
     return found
 
@@ -308,7 +308,10 @@ def test_every_setting_of_a_knob_in_the_emulator(
 def test_knobs_begin_with_the_default() -> None:
     for kernel in ops.KERNELS.values():
         for schedule in kernel.schedules:
-            for knob, values in schedule.knobs().items():
-                assert getattr(schedule, knob) == values[0] and len(set(values)) == len(values) > 1
+            for name, knob in schedule.knobs().items():
+                assert getattr(schedule, name) == knob.default and len(set(knob.values)) == len(knob.values) > 1
+                assert [knob.read(knob.written(value)) for value in knob.values] == list(knob.values)
+                assert knob.meaning and ("auto" in knob.meaning) == (knob.written(knob.default) == "auto")
     (patch,) = (s for s in ops.KERNELS["conv2d"].schedules if s.name == "dsp_patch")
-    assert patch.knobs() == {"unroll": (0, 28, 16, 8)}
+    assert patch.knobs()["unroll"].values == (0, 28, 16, 8)
+    assert patch.knobs()["unroll"].read("16") == 16 and patch.knobs()["unroll"].read("12") is None

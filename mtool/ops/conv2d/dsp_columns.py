@@ -78,12 +78,9 @@ def results_aside(conv: Conv, epilogue: Int8Epilogue | None) -> int:
 
 @dataclass(frozen=True)
 class _Columns(BaseSchedule):
-    """What both schedules share.
+    """What both schedules share."""
 
-    unroll: steps of k an iteration; 0: those with the fewest instructions.
-    """
-
-    unroll: int = knob(0, *UNROLLS)
+    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
 
     def _unroll(self, depth: int) -> int:
         return self.unroll or best_unroll(depth)

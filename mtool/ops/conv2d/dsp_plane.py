@@ -6,6 +6,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
@@ -74,13 +75,11 @@ class Plane(BaseSchedule):
 
     A channel has been read whole before any of it is written, and writes only its own places: the output may take the
     input's storage.
-
-    direction: of the inner loop, along rows ("straight") or columns ("turned"); "": that with fewer instructions.
     """
 
     name = "dsp_plane"
 
-    direction: str = knob("", "straight", "turned")
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """3x3, stride 1 or 2 both ways, one image, int8 to int8."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
@@ -109,13 +110,11 @@ class Taps(BaseSchedule):
 
     A channel has been read whole before any of it is written, and writes only its own places: the output may take the
     input's storage.
-
-    direction: of the inner loop, along rows ("straight") or columns ("turned"); "": that with fewer instructions.
     """
 
     name = "dsp_taps"
 
-    direction: str = knob("", "straight", "turned")
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""

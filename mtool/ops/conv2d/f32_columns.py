@@ -9,7 +9,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
-from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.float_epilogue import PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 
@@ -33,13 +33,11 @@ class Columns(BaseSchedule):
     """The patches of four pixels are gathered side by side and meet all channels, four at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
-
-    product: how products are summed; "": as the core does it faster.
     """
 
     name = "f32_columns"
 
-    product: str = knob("", *PRODUCTS)
+    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image, no groups, no dilation of columns, float32."""

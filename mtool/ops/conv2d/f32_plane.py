@@ -7,8 +7,9 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.schedules import Conv
-from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.float_epilogue import PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
@@ -95,15 +96,12 @@ class Plane(BaseSchedule):
 
     Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
     and writes only its own places: the output may take the input's storage.
-
-    product: how products are summed; "": as the core does it faster. direction: of the inner loop, along rows
-    ("straight") or columns ("turned"); "": that with fewer instructions.
     """
 
     name = "f32_plane"
 
-    product: str = knob("", *PRODUCTS)
-    direction: str = knob("", "straight", "turned")
+    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""

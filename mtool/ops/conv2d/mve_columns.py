@@ -57,16 +57,13 @@ def _by_vectors(conv: Conv) -> bool:
 
 @dataclass(frozen=True)
 class _Columns(BaseSchedule):
-    """What both schedules share.
-
-    unroll: blocks of k an iteration; 0: the most that divide the depth.
-    """
+    """What both schedules share."""
 
     name = ""
     template = ""
     pixelwise = False
 
-    unroll: int = knob(0, *UNROLLS)
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)

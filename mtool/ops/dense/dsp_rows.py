@@ -43,14 +43,11 @@ def best_unroll(depth: int) -> int:
 
 @dataclass(frozen=True)
 class Rows(BaseSchedule):
-    """Row by row of the input; four outputs share each widened word of it.
-
-    unroll: inputs an iteration; 0: the most that divide their number.
-    """
+    """Row by row of the input; four outputs share each widened word of it."""
 
     name = "dsp_rows"
 
-    unroll: int = knob(0, *UNROLLS)
+    unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
 
     def _filled(self, depth: int) -> int:
         return round_up(depth, self.unroll or 4)

@@ -7,7 +7,7 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_weights import round_up
-from mtool.ops.float_epilogue import PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.float_epilogue import PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 GROUP = 8  # outputs at a time
@@ -29,14 +29,11 @@ def pack(weights: Array, bias: Array) -> Array:
 
 @dataclass(frozen=True)
 class Rows(BaseSchedule):
-    """Row by row of the input; eight outputs share each input element.
-
-    product: how products are summed; "": as the core does it faster.
-    """
+    """Row by row of the input; eight outputs share each input element."""
 
     name = "f32_rows"
 
-    product: str = knob("", *PRODUCTS)
+    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """float32."""

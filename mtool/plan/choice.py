@@ -1,0 +1,102 @@
+"""Schedules that are asked for by name, in place of those that the cost model would take."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mtool.errors import UsageError
+from mtool.ir import Graph, Node
+from mtool.ops.schedule import KernelOp, Schedule, Target
+
+PAGE = "docs/schedules.md has every schedule and its knobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A schedule for one node, by its name, with settings of its knobs.
+
+    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto").
+    """
+
+    schedule: str
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+
+Choices = Mapping[str, Choice]
+"""Choices by the nodes' names, which are those of `mtool.json` and of the generated functions: pw_2."""
+
+
+def chosen(choice: Choice, op: KernelOp, node: Node, graph: Graph, target: Target) -> Schedule:
+    """Return the schedule that is asked for, its knobs turned.
+
+    Raises:
+        UsageError: the operator has no such schedule, the schedule no such knob, the knob no such value, or the
+            schedule can't compute the node on the target.
+    """
+    what = f"{node.name} ({op.label(node, graph)})"
+    schedule = next((one for one in op.schedules if one.name == choice.schedule), None)
+    if schedule is None:
+        names = [one.name for one in op.schedules]
+        raise UsageError(
+            f"schedule {choice.schedule} is not one of {what}",
+            details=[f"its schedules on this core: {', '.join(_supporting(op, node, graph, target))}"],
+            hint=_similar(choice.schedule, names),
+        )
+    turned = _turned(schedule, choice.knobs, node.name)
+    if not turned.supports(node, graph, target):
+        raise UsageError(
+            f"schedule {choice.schedule} can't compute {what} on {target.cpu}",
+            details=[
+                f"it takes: {(schedule.supports.__doc__ or '').strip().splitlines()[0]}",
+                f"schedules that can: {', '.join(_supporting(op, node, graph, target))}",
+            ],
+            hint=PAGE,
+        )
+    return turned
+
+
+def check_names(choices: Choices, names: Iterable[str]) -> None:
+    """Check that all nodes that a schedule is asked for are there.
+
+    Raises:
+        UsageError: one is not.
+    """
+    there = list(names)
+    unknown = [name for name in choices if name not in there]
+    if unknown:
+        raise UsageError(
+            f"a schedule is asked for {', '.join(unknown)}: there is no such node",
+            details=[f"nodes: {', '.join(there)}"],
+            hint=_similar(unknown[0], there),
+        )
+
+
+def _turned(schedule: Schedule, settings: Mapping[str, Any], node: str) -> Schedule:
+    knobs, values = schedule.knobs(), {}
+    for name, value in settings.items():
+        if name not in knobs:
+            raise UsageError(
+                f"{node}: schedule {schedule.name} has no knob {name}",
+                details=[f"its knobs: {', '.join(knobs) or 'none'}"],
+                hint=PAGE,
+            )
+        read = knobs[name].read(value)
+        if read is None:
+            allowed = ", ".join(map(knobs[name].written, knobs[name].values))
+            raise UsageError(
+                f"{node}: knob {name} of {schedule.name} can't be {value}",
+                details=[f"its values: {allowed}", f"{name}: {knobs[name].meaning}"],
+                hint=PAGE,
+            )
+        values[name] = read
+    return replace(schedule, **values) if values else schedule  # type: ignore[type-var]
+
+
+def _supporting(op: KernelOp, node: Node, graph: Graph, target: Target) -> list[str]:
+    return [one.name for one in op.schedules if one.supports(node, graph, target)]
+
+
+def _similar(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {near[0]}?" if near else PAGE

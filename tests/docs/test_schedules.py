@@ -1,0 +1,34 @@
+"""docs/schedules.md is what `make schedules` writes."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from mtool import ops
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("schedules", ROOT / "scripts" / "schedules.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_as_the_schedules_are(script: ModuleType) -> None:
+    assert (ROOT / "docs" / "schedules.md").read_text() == script.page(), "run `make schedules`"
+
+
+def test_the_page_has_every_schedule_and_knob(script: ModuleType) -> None:
+    page = script.page()
+    for kernel in ops.KERNELS.values():
+        for schedule in kernel.schedules:
+            section = page.split(f"### `{schedule.name}`")[1].split("###")[0]
+            assert "Takes: " in section and len(section.splitlines()) > 4
+            for name in schedule.knobs():
+                assert f"| `{name}` |" in section
