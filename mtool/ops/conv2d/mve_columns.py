@@ -1,6 +1,5 @@
-"""Schedules of conv2d for Helium: four pixels by two channels, int8. See crt/include/mt_mve.h."""
+"""Schedules of conv2d for Helium: four pixels by two channels, or two by four, int8. See crt/include/mt_mve*.h."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +9,14 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_columns import shrinks_by_rows
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.conv2d.tile import Tile
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 HEADER = "mt_mve.h"
 BLOCK = 16  # bytes of a vector
+TILES = ("4x2", "2x4")  # pixels by channels
+HEADERS = {"4x2": HEADER, "2x4": "mt_mve_2x4.h"}
 UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
@@ -25,28 +27,30 @@ def best_unroll(depth: int) -> int:
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def dot_cost(padded: int, unroll: int) -> float:
-    """Return instructions of 4 x 2 dot products with their results: 14 a block, 2 an iteration, 34 more."""
-    return padded / BLOCK * (14 + 2 / unroll) + 34
+def dot_cost(padded: int, unroll: int, tile: Tile) -> float:
+    """Return instructions of a tile's dot products with their results: 14 a block, 2 an iteration, 34 (29) more."""
+    return padded / BLOCK * (14 + 2 / unroll) + (34 if tile.name == "4x2" else 29)
 
 
-def pack(weights: Array, bias: Array, scale: Array, padded: int) -> Array:
-    """Return the stream of mt_mve_columns, int8 [N/2, 16 + 2 * padded].
+def pack(weights: Array, bias: Array, scale: Array, padded: int, together: int) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/T, T * (8 + padded)].
 
     Args:
-        weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
+        weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
         padded: whole vectors.
+        together: T, the channels of a tile.
     """
     wanted, depth = weights.shape
-    count = round_up(wanted, 2)
+    count = round_up(wanted, together)
     filled = np.zeros((count, padded), np.int8)
     filled[:wanted, :depth] = weights
     bias, scale = np.pad(bias, (0, count - wanted)), np.pad(scale, (0, count - wanted))
-    blocks = filled.reshape(count // 2, 2, -1, BLOCK).transpose(0, 2, 1, 3).reshape(count // 2, -1)
-    heads = np.ascontiguousarray(bias.astype(np.int32)).view(np.int8).reshape(count // 2, 8)
-    tails = np.ascontiguousarray(scale.astype(np.float32)).view(np.int8).reshape(count // 2, 8)
+    tiles = count // together
+    blocks = filled.reshape(tiles, together, -1, BLOCK).transpose(0, 2, 1, 3).reshape(tiles, -1)
+    heads = np.ascontiguousarray(bias.astype(np.int32)).view(np.int8).reshape(tiles, -1)
+    tails = np.ascontiguousarray(scale.astype(np.float32)).view(np.int8).reshape(tiles, -1)
     return np.concatenate([heads, blocks, tails], axis=1)
 
 
@@ -65,11 +69,20 @@ class _Columns(BaseSchedule):
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
 
+    tile: str = knob("", *TILES, meaning="pixels x channels of the register tile; auto: 4x2, or 2x4 where a tenth less")
+
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)
 
     def _padded(self, conv: Conv) -> int:
         return round_up(conv.depth, BLOCK * self._unroll(conv))
+
+    def _tile(self, conv: Conv) -> Tile:
+        """2x4 reads the weights twice as often, perhaps from slow flash: it has to save a tenth of the instructions."""
+        if self.tile:
+            return Tile.named(self.tile)
+        usual, other = map(Tile.named, TILES)
+        return other if self._cost(conv, other) < 0.9 * self._cost(conv, usual) else usual
 
     def fits(self, conv: Conv) -> bool:
         """Whether the shape is one of this schedule's."""
@@ -86,17 +99,19 @@ class _Columns(BaseSchedule):
         """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         direct = epilogue is not None and epilogue.rest is None
-        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, 4)
+        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Four columns, and a patch or results that are not stored directly."""
+        """A tile's columns, and a patch or results that are not stored directly."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         padded = self._padded(conv)
-        channels = conv.out_channels // conv.group
-        direct = (epilogue is None or epilogue.rest is None) and conv.pixels % 4 == 0 and channels % 2 == 0
+        tile, channels = self._tile(conv), conv.out_channels // conv.group
+        whole = conv.pixels % tile.pixels == 0 and channels % tile.channels == 0
+        direct = (epilogue is None or epilogue.rest is None) and whole
         gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
         row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
-        return 4 * padded + row + max(0 if direct else 4 * round_up(channels, 2), gathered)
+        aside = 0 if direct else tile.pixels * round_up(channels, tile.channels)
+        return tile.pixels * padded + row + max(aside, gathered)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
@@ -107,24 +122,30 @@ class _Columns(BaseSchedule):
         return (0, *residuals)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dot products, and what gathers four pixels."""
+        """The dot products, and what gathers the pixels."""
         conv = Conv.of(node, graph)
+        return self._cost(conv, self._tile(conv))
+
+    def _cost(self, conv: Conv, tile: Tile) -> float:
         gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
-        pairs = math.ceil(conv.out_channels / conv.group / 2)
-        tile = pairs * dot_cost(self._padded(conv), self._unroll(conv))
-        return conv.group * math.ceil(conv.pixels / 4) * (tile + 4 * gathering + 20)
+        dots = tile.channel_steps(conv) * dot_cost(self._padded(conv), self._unroll(conv), tile)
+        return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         assert epilogue is not None
+        tile = self._tile(conv)
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
         groups = zip(*(np.split(data, conv.group) for data in parts), strict=True)
-        weights = np.concatenate([pack(rows, bias, scale, self._padded(conv)) for rows, bias, scale in groups])
+        weights = np.concatenate(
+            [pack(rows, bias, scale, self._padded(conv), tile.channels) for rows, bias, scale in groups]
+        )
         body = template(
             self.template,
             conv=conv,
+            tile=tile,
             padded=self._padded(conv),
             unroll=self._unroll(conv),
             by_vectors=_by_vectors(conv),
@@ -134,11 +155,11 @@ class _Columns(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER, scratch="int8_t")
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], scratch="int8_t")
 
 
 class Pointwise(_Columns):
-    """1x1: four pixels side by side meet all channels, two at a time. In place; growing layers run backwards."""
+    """1x1: a tile's pixels side by side meet all channels, a tile's at a time. In place; if it grows, backwards."""
 
     name = "mve_pointwise"
     template = "conv2d/mve_pointwise.c.j2"
@@ -150,7 +171,7 @@ class Pointwise(_Columns):
 
 
 class Patch(_Columns):
-    """k x k: the patches of four pixels are gathered side by side and meet all channels, two at a time.
+    """k x k: the patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
 
     Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
     """

@@ -1,0 +1,33 @@
+"""Register tiles: how many pixels by how many output channels a schedule's inner loop computes together."""
+
+import math
+from dataclasses import dataclass
+
+from mtool.ops.conv2d.schedules import Conv
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Pixels by output channels."""
+
+    pixels: int
+    channels: int
+
+    @classmethod
+    def named(cls, name: str) -> "Tile":
+        """Return the tile of a name: 4x2."""
+        pixels, channels = map(int, name.split("x"))
+        return cls(pixels, channels)
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.pixels}x{self.channels}"
+
+    def columns(self, conv: Conv) -> int:
+        """Return how often pixels are put together for one group; the last may be fewer than the tile has."""
+        return math.ceil(conv.pixels / self.pixels)
+
+    def channel_steps(self, conv: Conv) -> int:
+        """Return how often channels of a group are; likewise."""
+        return math.ceil(conv.out_channels / conv.group / self.channels)
