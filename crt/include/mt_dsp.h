@@ -46,7 +46,35 @@ struct mt_dsp_range {
         (zero_point) + 128, MT_DSP_BYTES(127 - (high)), MT_DSP_BYTES(255 - (high) + (low)), MT_DSP_BYTES(low) \
     }
 
-#ifndef MT_DSP_ASM
+#ifdef MT_DSP_ASM
+
+/* The results a and b of two channels become bytes and go to o, which goes on; `range` and a copy `own` of it are there. */
+#define MT_DSP_STORE(a, b, o)                                                                   \
+    if (range)                                                                                  \
+        __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                     \
+                         "qadd %[vb], %[vb], %[offset]\n\t"                                     \
+                         "usat %[va], #8, %[va]\n\t"                                            \
+                         "usat %[vb], #8, %[vb]\n\t"                                            \
+                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
+                         "uqadd8 %[va], %[va], %[above]\n\t"                                    \
+                         "uqsub8 %[va], %[va], %[span]\n\t"                                     \
+                         "uadd8 %[va], %[va], %[low]\n\t"                                       \
+                         "strh %[va], [%[to]], #2"                                              \
+                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
+                         : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span),   \
+                           [low] "r"(own.low)                                                       \
+                         : "cc", "memory");                                                     \
+    else                                                                                        \
+        __asm__ volatile("usat %[va], #8, %[va]\n\t"                                            \
+                         "usat %[vb], #8, %[vb]\n\t"                                            \
+                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
+                         "eor %[va], %[va], #0x80808080\n\t"                                    \
+                         "strh %[va], [%[to]], #2"                                              \
+                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
+                         :                                                                      \
+                         : "cc", "memory")
+
+#else /* the same in plain C */
 
 MT_DSP_INLINE int32_t mt_dsp_sxtb16(uint32_t word)
 {

@@ -147,30 +147,6 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                            [b2] "+&r"(b2), [w] "+&r"(weights)
                          :
                          : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
-#define MT_DSP_STORE(a, b, o)                                                                   \
-    if (range)                                                                                  \
-        __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                     \
-                         "qadd %[vb], %[vb], %[offset]\n\t"                                     \
-                         "usat %[va], #8, %[va]\n\t"                                            \
-                         "usat %[vb], #8, %[vb]\n\t"                                            \
-                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
-                         "uqadd8 %[va], %[va], %[above]\n\t"                                    \
-                         "uqsub8 %[va], %[va], %[span]\n\t"                                     \
-                         "uadd8 %[va], %[va], %[low]\n\t"                                       \
-                         "strh %[va], [%[to]], #2"                                              \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
-                         : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span),   \
-                           [low] "r"(own.low)                                                       \
-                         : "cc", "memory");                                                     \
-    else                                                                                        \
-        __asm__ volatile("usat %[va], #8, %[va]\n\t"                                            \
-                         "usat %[vb], #8, %[vb]\n\t"                                            \
-                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
-                         "eor %[va], %[va], #0x80808080\n\t"                                    \
-                         "strh %[va], [%[to]], #2"                                              \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
-                         :                                                                      \
-                         : "cc", "memory")
         MT_DSP_STORE(a0, b0, o0);
         MT_DSP_STORE(a1, b1, o1);
         MT_DSP_STORE(a2, b2, o2);

@@ -1,6 +1,6 @@
-"""Schedules of conv2d for SIMD32 (Armv7E-M and Armv8-M with DSP): three pixels by two channels, int8.
+"""Schedules of conv2d for SIMD32 (Armv7E-M and Armv8-M with DSP): three or two pixels by two channels, int8.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns.h.
+The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns*.h.
 """
 
 import math
@@ -11,21 +11,29 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.dsp_weights import Packed, round_up
 from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.conv2d.tile import Tile
 from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 UNROLLS = (28, 16, 8)  # steps of k an iteration: the loops that mt_dsp_columns.h has
-HEADER = "mt_dsp_columns.h"
+TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
+HEADERS = {"3x2": "mt_dsp_columns.h", "2x2": "mt_dsp_columns_2x2.h"}
+SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
 
 
-def dot_cost(depth: int, unroll: int, *, apart: bool = False) -> int:
-    """Return instructions of 3 x 2 dot products: 17 for four steps of k (19 of weights apart), 3 an iteration."""
-    return round_up(depth, unroll) // unroll * (unroll // 4 * (19 if apart else 17) + 3)
+def dot_cost(depth: int, unroll: int, tile: Tile, *, apart: bool = False) -> int:
+    """Return instructions of a tile's dot products and results.
+
+    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 an iteration, 57 for the results; of 2x2: 13, 2, 40.
+    """
+    four, iteration, results = (17, 3, 57) if tile.pixels == 3 else (13, 2, 40)
+    return round_up(depth, unroll) // unroll * (unroll // 4 * (four + 2 * apart) + iteration) + results
 
 
-def best_unroll(depth: int) -> int:
+def best_unroll(depth: int, tile: Tile) -> int:
     """Return the unrolling with the fewest instructions."""
-    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll))
+    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, tile))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,11 @@ def shrinks_by_rows(conv: Conv, pixels: int) -> bool:
     )
 
 
-def results_aside(conv: Conv, epilogue: Int8Epilogue | None) -> int:
-    """Return the bytes of results that are not stored directly: all three pixels', or those of the unwanted ones."""
+def results_aside(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
+    """Return the bytes of results that are not stored directly: a tile's, or those of unwanted pixels."""
     channels = conv.out_channels // conv.group
     direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
+    return round_up(channels, 2) * (tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0)
 
 
 @dataclass(frozen=True)
@@ -82,15 +90,45 @@ class _Columns(BaseSchedule):
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
 
-    def _unroll(self, depth: int) -> int:
-        return self.unroll or best_unroll(depth)
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
-    def _padded(self, depth: int) -> int:
-        return round_up(depth, self._unroll(depth))
+    def depth(self, conv: Conv) -> int:
+        """Elements of a column, before it is filled up for the unrolled loop."""
+        raise NotImplementedError
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """Instructions that make all columns of a group."""
+        raise NotImplementedError
+
+    def _tile(self, conv: Conv) -> Tile:
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
+
+    def _unroll(self, conv: Conv, tile: Tile) -> int:
+        return self.unroll or best_unroll(self.depth(conv), tile)
+
+    def _padded(self, conv: Conv) -> int:
+        return round_up(self.depth(conv), self._unroll(conv, self._tile(conv)))
+
+    def _columns_bytes(self, conv: Conv) -> int:
+        return 2 * self._tile(conv).pixels * self._padded(conv)
+
+    def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
+        dots = dot_cost(self.depth(conv), self._unroll(conv, tile), tile, apart=apart)
+        return conv.group * (tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile))
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, and what gathers the pixels."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        return self._cost(conv, self._tile(conv), apart=packed is not None and packed.apart)
+
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+        raise NotImplementedError
 
 
 class Pointwise(_Columns):
-    """1x1: three pixels are widened to int16 and meet all channels, two at a time. In place either way.
+    """1x1: a tile's pixels are widened to int16 and meet all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """
@@ -110,16 +148,25 @@ class Pointwise(_Columns):
         epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
-        depth = Conv.of(node, graph).channels
-        filters = weights.reshape(weights.shape[0], depth)
-        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(depth))
+        conv = Conv.of(node, graph)
+        filters = weights.reshape(weights.shape[0], conv.channels)
+        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(conv))
+
+    def depth(self, conv: Conv) -> int:
+        """A pixel."""
+        return conv.channels
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """14 to widen four elements of three pixels, 9 of two."""
+        return tile.columns(conv) * (14 if tile.pixels == 3 else 9) * conv.channels / 4
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Three columns, results that are not stored directly, the last pixels if they are not whole words."""
+        """A tile's columns, results that are not stored directly, the last pixels if they are not whole words."""
         conv = Conv.of(node, graph)
-        copied = 2 * conv.channels + round_up(conv.channels, 4) if conv.channels % 4 else 0  # as far as words reach
-        aside = results_aside(conv, Int8Epilogue.of(node, graph))
-        return 6 * self._padded(conv.channels) + aside + copied
+        tile = self._tile(conv)
+        reach = (tile.pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
+        aside = results_aside(conv, Int8Epilogue.of(node, graph), tile)
+        return self._columns_bytes(conv) + aside + (reach if conv.channels % 4 else 0)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -128,35 +175,28 @@ class Pointwise(_Columns):
             return residuals
         return (0, *residuals)
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dot products, 57 for two channels of three pixels, 14 to widen four elements of three."""
-        conv = Conv.of(node, graph)
-        packed = self._packed(node, graph)
-        apart = packed is not None and packed.apart
-        tile = conv.out_channels / 2 * (dot_cost(conv.channels, self._unroll(conv.channels), apart=apart) + 57)
-        return math.ceil(conv.pixels / 3) * (tile + 14 * conv.channels / 4)
-
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, packed = Conv.of(node, graph), self._packed(node, graph)
         assert packed is not None
         epilogue = packed.epilogue
-        unroll = self._unroll(conv.channels)
+        tile = self._tile(conv)
         body = template(
             "conv2d/dsp_pointwise.c.j2",
             conv=conv,
-            function=packed.function(unroll),
-            depth=round_up(conv.channels, unroll),
-            results=results_aside(conv, epilogue),
+            tile=tile,
+            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            depth=self._padded(conv),
+            results=results_aside(conv, epilogue, tile),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])
 
 
 class Patch(_Columns):
-    """k x k: the patches of three pixels are gathered into columns of int16, which meet all channels, two at a time.
+    """k x k: the patches of a tile's pixels are gathered into columns of int16, which meet all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
     """
@@ -177,61 +217,58 @@ class Patch(_Columns):
         order = np.asarray(Columns.of(conv).order)
         flat = weights.reshape(weights.shape[0], -1)
         filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
-        padded = self._padded(order.size)
-        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], padded, conv.group)
+        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(conv), conv.group)
+
+    def depth(self, conv: Conv) -> int:
+        """A patch, with what fills up its rows."""
+        return len(Columns.of(conv).order)
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """8 for four elements, 20 a row; 12 a tap that stands alone."""
+        columns = Columns.of(conv)
+        places = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
+        return conv.pixels * (8 * len(columns.order) / 4 + places)
 
     def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, columns: Columns) -> int:
         """Bytes for one patch of a border pixel, or for results that are not stored directly."""
         gathered = len(columns.order) if conv.channels % 4 or columns.by_taps else 0
-        return max(results_aside(conv, epilogue), gathered)
+        return max(results_aside(conv, epilogue, self._tile(conv)), gathered)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Three columns, a row of results if they are stored a row at a time, a border patch."""
+        """A tile's columns, a row of results if they are stored a row at a time, a border patch."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        columns = Columns.of(conv)
-        depth = len(columns.order)
         row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
-        return 6 * self._padded(depth) + row + self._aside(conv, epilogue, columns)
+        return self._columns_bytes(conv) + row + self._aside(conv, epilogue, Columns.of(conv))
 
     def _by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
         epilogue, conv = Int8Epilogue.of(node, graph), Conv.of(node, graph)
-        return epilogue is not None and epilogue.rest is None and conv.group == 1 and shrinks_by_rows(conv, 3)
+        direct = epilogue is not None and epilogue.rest is None
+        return direct and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""
         residuals = residual_operands(node, graph)
         return (0, *residuals) if self._by_rows(node, graph) else residuals
 
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The dot products, 57 for two channels of three pixels, 8 for four gathered elements."""
-        conv = Conv.of(node, graph)
-        columns = Columns.of(conv)
-        depth = len(columns.order)
-        pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        packed = self._packed(node, graph)
-        apart = packed is not None and packed.apart
-        tile = pairs * (dot_cost(depth, self._unroll(depth), apart=apart) + 57)
-        gathering = 8 * depth / 4 + (12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0])
-        return math.ceil(conv.pixels / 3) * tile + conv.pixels * conv.group * gathering
-
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, packed = Conv.of(node, graph), self._packed(node, graph)
         assert packed is not None
         epilogue = packed.epilogue
-        columns = Columns.of(conv)
-        unroll = self._unroll(len(columns.order))
+        columns, tile = Columns.of(conv), self._tile(conv)
         body = template(
             "conv2d/dsp_patch.c.j2",
             conv=conv,
             columns=columns,
-            function=packed.function(unroll),
-            depth=round_up(len(columns.order), unroll),
+            tile=tile,
+            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            suffix=SUFFIXES[tile.name],
+            depth=self._padded(conv),
             stream=packed.stream.size // conv.group,
             epilogue=epilogue,
             aside=self._aside(conv, epilogue, columns) > 0,
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])

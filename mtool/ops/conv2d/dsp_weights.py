@@ -115,6 +115,6 @@ class Packed:
             return cls(epilogue, np.concatenate(paired), False)
         return cls(epilogue, np.concatenate([pack_apart(w, b, scale, depth) for w, b, scale in parts]), True)
 
-    def function(self, unroll: int) -> str:
-        """Return the name of the runtime's function, but for `_range`."""
-        return f"mt_dsp_{'apart' if self.apart else 'columns'}_{unroll}"
+    def function(self, unroll: int, suffix: str = "") -> str:
+        """Return the name of the runtime's function, but for `_range`; `suffix` is that of another tile."""
+        return f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}_{unroll}"

@@ -15,7 +15,8 @@ from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_oper
 
 HEADER = "mt_mve.h"
 BLOCK = 16  # bytes of a vector
-TILES = ("4x2", "2x4")  # pixels by channels
+TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fifth"
 HEADERS = {"4x2": HEADER, "2x4": "mt_mve_2x4.h"}
 UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
@@ -69,9 +70,7 @@ class _Columns(BaseSchedule):
 
     unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
 
-    tile: str = knob(
-        "", *TILES, meaning="pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a quarter"
-    )
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def _unroll(self, conv: Conv) -> int:
         return self.unroll or best_unroll(conv.depth)
@@ -80,11 +79,9 @@ class _Columns(BaseSchedule):
         return round_up(conv.depth, BLOCK * self._unroll(conv))
 
     def _tile(self, conv: Conv) -> Tile:
-        """2x4 reads the weights twice as often and is more code: it has to save a quarter of the instructions."""
         if self.tile:
             return Tile.named(self.tile)
-        usual, other = map(Tile.named, TILES)
-        return other if self._cost(conv, other) < 0.75 * self._cost(conv, usual) else usual
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
 
     def fits(self, conv: Conv) -> bool:
         """Whether the shape is one of this schedule's."""
