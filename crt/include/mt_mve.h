@@ -288,62 +288,74 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
     }
 }
 
-/* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. */
+/* 16 inputs by eight outputs of a dense layer. */
+#define MT_MVE_ROW                       \
+    "vldrb.u8 q0, [%[x]], #16\n\t"       \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r0, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r2, q0, q2\n\t"         \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r4, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r6, q0, q2\n\t"         \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r8, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r10, q0, q2\n\t"        \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r12, q0, q1\n\t"        \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 lr, q0, q2\n\t"
+#define MT_MVE_ROW_TWO MT_MVE_ROW MT_MVE_ROW
+#define MT_MVE_ROW_FOUR MT_MVE_ROW_TWO MT_MVE_ROW_TWO
+#define MT_MVE_DENSE(blocks)                                                                                          \
+    __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                            \
+                     "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                           \
+                     "bne 1b\n\t"                                                                                     \
+                     "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
+                     "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
+                     "vmov q1[2], q1[0], r8, r12\n\t"                                                                 \
+                     "vmov q1[3], q1[1], r10, lr\n\t"                                                                 \
+                     "vldrw.32 q2, [%[w]], #16\n\t"                                                                   \
+                     "vldrw.32 q3, [%[w]], #16\n\t"                                                                   \
+                     "vcvt.f32.s32 q0, q0\n\t"                                                                        \
+                     "vcvt.f32.s32 q1, q1\n\t"                                                                        \
+                     "vmul.f32 q0, q0, q2\n\t"                                                                        \
+                     "vmul.f32 q1, q1, q3\n\t"                                                                        \
+                     "vcvtn.s32.f32 q0, q0\n\t"                                                                       \
+                     "vcvtn.s32.f32 q1, q1\n\t"                                                                       \
+                     "vqmovnb.s32 q0, q0\n\t"                                                                         \
+                     "vqmovnb.s32 q1, q1\n\t"                                                                         \
+                     "ldr r0, %[limits]\n\t"                                                                          \
+                     "vldrh.u16 q2, [r0]\n\t"                                                                         \
+                     "vqadd.s16 q0, q0, q2\n\t"                                                                       \
+                     "vqadd.s16 q1, q1, q2\n\t"                                                                       \
+                     "vldrh.u16 q2, [r0, #16]\n\t"                                                                    \
+                     "vmax.s16 q0, q0, q2\n\t"                                                                        \
+                     "vmax.s16 q1, q1, q2\n\t"                                                                        \
+                     "vldrh.u16 q2, [r0, #32]\n\t"                                                                    \
+                     "vmin.s16 q0, q0, q2\n\t"                                                                        \
+                     "vmin.s16 q1, q1, q2\n\t"                                                                        \
+                     "vstrb.32 q0, [%[o]], #4\n\t"                                                                    \
+                     "vstrb.32 q1, [%[o]], #4"                                                                        \
+                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output)                                            \
+                     : [end] "r"(end), [limits] "m"(range)                                                            \
+                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
+
+/* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. `unroll`
+ * vectors of inputs an iteration, of which `end` is a multiple. */
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
-                                        int32_t groups, const struct mt_mve_range *range)
+                                        int32_t groups, int unroll, const struct mt_mve_range *range)
 {
     do {
         const int8_t *x = input;
-        __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"
-                         "1:\n\t"
-                         "vldrb.u8 q0, [%[x]], #16\n\t"
-                         "vldrb.u8 q1, [%[w]], #16\n\t"
-                         "vmladava.s8 r0, q0, q1\n\t"
-                         "vldrb.u8 q2, [%[w]], #16\n\t"
-                         "vmladava.s8 r2, q0, q2\n\t"
-                         "vldrb.u8 q1, [%[w]], #16\n\t"
-                         "vmladava.s8 r4, q0, q1\n\t"
-                         "vldrb.u8 q2, [%[w]], #16\n\t"
-                         "vmladava.s8 r6, q0, q2\n\t"
-                         "vldrb.u8 q1, [%[w]], #16\n\t"
-                         "vmladava.s8 r8, q0, q1\n\t"
-                         "vldrb.u8 q2, [%[w]], #16\n\t"
-                         "vmladava.s8 r10, q0, q2\n\t"
-                         "vldrb.u8 q1, [%[w]], #16\n\t"
-                         "vmladava.s8 r12, q0, q1\n\t"
-                         "vldrb.u8 q2, [%[w]], #16\n\t"
-                         "vmladava.s8 lr, q0, q2\n\t"
-                         "cmp %[x], %[end]\n\t"
-                         "bne 1b\n\t"
-                         "vmov q0[2], q0[0], r0, r4\n\t"
-                         "vmov q0[3], q0[1], r2, r6\n\t"
-                         "vmov q1[2], q1[0], r8, r12\n\t"
-                         "vmov q1[3], q1[1], r10, lr\n\t"
-                         "vldrw.32 q2, [%[w]], #16\n\t"
-                         "vldrw.32 q3, [%[w]], #16\n\t"
-                         "vcvt.f32.s32 q0, q0\n\t"
-                         "vcvt.f32.s32 q1, q1\n\t"
-                         "vmul.f32 q0, q0, q2\n\t"
-                         "vmul.f32 q1, q1, q3\n\t"
-                         "vcvtn.s32.f32 q0, q0\n\t"
-                         "vcvtn.s32.f32 q1, q1\n\t"
-                         "vqmovnb.s32 q0, q0\n\t"
-                         "vqmovnb.s32 q1, q1\n\t"
-                         "ldr r0, %[limits]\n\t"
-                         "vldrh.u16 q2, [r0]\n\t"
-                         "vqadd.s16 q0, q0, q2\n\t"
-                         "vqadd.s16 q1, q1, q2\n\t"
-                         "vldrh.u16 q2, [r0, #16]\n\t"
-                         "vmax.s16 q0, q0, q2\n\t"
-                         "vmax.s16 q1, q1, q2\n\t"
-                         "vldrh.u16 q2, [r0, #32]\n\t"
-                         "vmin.s16 q0, q0, q2\n\t"
-                         "vmin.s16 q1, q1, q2\n\t"
-                         "vstrb.32 q0, [%[o]], #4\n\t"
-                         "vstrb.32 q1, [%[o]], #4"
-                         : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output)
-                         : [end] "r"(end), [limits] "m"(range)
-                         : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory");
+        if (unroll == 4)
+            MT_MVE_DENSE(MT_MVE_ROW_FOUR);
+        else if (unroll == 2)
+            MT_MVE_DENSE(MT_MVE_ROW_TWO);
+        else
+            MT_MVE_DENSE(MT_MVE_ROW);
     } while (--groups);
     return weights;
 }
@@ -444,9 +456,10 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
 }
 
 MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
-                                        int32_t groups, const struct mt_mve_range *range)
+                                        int32_t groups, int unroll, const struct mt_mve_range *range)
 {
     const int32_t depth = (int32_t)(end - input);
+    (void)unroll;
     for (; groups; --groups, weights += 64 + 8 * depth, output += 8)
         for (int32_t q = 0; q < 8; ++q) {
             int32_t sum;
@@ -480,11 +493,15 @@ MT_OPERATOR void mt_mve_taps(const int8_t *rows, const int32_t *taps, int8_t *ou
     mt_mve_sweep(rows, taps, output, weights, pairs, count, stride, step, lanes, range);
 }
 
-MT_OPERATOR const int8_t *mt_mve_dense(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
-                                         int32_t groups, const struct mt_mve_range *range)
-{
-    return mt_mve_rows(input, end, weights, output, groups, range);
-}
+#define MT_MVE_ROWS(name, unroll)                                                                                    \
+    MT_OPERATOR const int8_t *name(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,    \
+                                   int32_t groups, const struct mt_mve_range *range)                                 \
+    {                                                                                                                \
+        return mt_mve_rows(input, end, weights, output, groups, unroll, range);                                      \
+    }
+MT_MVE_ROWS(mt_mve_dense, 1)
+MT_MVE_ROWS(mt_mve_dense_2, 2)
+MT_MVE_ROWS(mt_mve_dense_4, 4)
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 """Schedule of dense for Helium: eight outputs at a time, int8. See crt/include/mt_mve.h."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mtool.ir import Graph, Node
@@ -7,20 +9,22 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 GROUP = 8  # outputs at a time
+UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve.h has
 
 
-def pack(weights: Array, bias: Array, scale: Array) -> Array:
-    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * K]; N is filled up to a multiple of 8, K of 16.
+def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array:
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * depth]; N is filled up to a multiple of 8, K to `depth`.
 
     Args:
         weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
         scale: float32 [N].
+        depth: whole vectors.
     """
-    count, depth = weights.shape[0], round_up(weights.shape[1], BLOCK)
+    count = weights.shape[0]
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
     filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, GROUP, depth // BLOCK, BLOCK)
@@ -29,10 +33,16 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array:
     return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
 
 
+@dataclass(frozen=True)
 class Rows(BaseSchedule):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve_rows"
+
+    unroll: int = knob(*UNROLLS, meaning="vectors of inputs an iteration: more are faster, and more code")
+
+    def _filled(self, depth: int) -> int:
+        return round_up(depth, BLOCK * self.unroll)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8."""
@@ -42,7 +52,8 @@ class Rows(BaseSchedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """What holds results aside, and a row of inputs that is not whole vectors."""
         depth = graph.types[node.inputs[0]].shape[1]
-        return self._results(node, graph) + (round_up(depth, BLOCK) if depth % BLOCK else 0)
+        filled = self._filled(depth)
+        return self._results(node, graph) + (filled if filled > depth else 0)
 
     def _results(self, node: Node, graph: Graph) -> int:
         """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
@@ -52,10 +63,10 @@ class Rows(BaseSchedule):
         return GROUP if outputs % GROUP else 0
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """19 instructions for 16 inputs and eight outputs, 30 for eight outputs."""
+        """17 instructions for 16 inputs and eight outputs, 2 an iteration, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
         groups = round_up(graph.types[node.outputs[0]].shape[1], GROUP) // GROUP
-        return rows * groups * (19 * round_up(depth, BLOCK) / BLOCK + 30)
+        return rows * groups * ((17 + 2 / self.unroll) * self._filled(depth) / BLOCK + 30)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -68,10 +79,12 @@ class Rows(BaseSchedule):
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
             epilogue=epilogue,
-            filled=round_up(depth, BLOCK),
+            unroll=self.unroll,
+            filled=self._filled(depth),
             results=self._results(node, graph),
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        weights = pack(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], epilogue.scale)
+        parts = (graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], epilogue.scale)
+        weights = pack(*parts, self._filled(depth))
         scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
         return epilogue.kernel(node, graph, body, weights, HEADER, scratch)
