@@ -55,7 +55,9 @@ class FloatEpilogue:
         assert self.rest is not None
         return rest_text(self.rest, node, graph, acc, offset, channel)
 
-    def kernel(self, node: Node, graph: Graph, body: str, weights: Array, *, scratch: bool) -> Kernel:
+    def kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, *, scratch: bool, header: str = HEADER
+    ) -> Kernel:
         """Assemble the function: input, output, packed weights, what `rest` reads, scratch."""
         names = elementwise_names(self.rest, node, graph)
         arguments = [
@@ -68,4 +70,4 @@ class FloatEpilogue:
             arguments.append(Argument("scratch", "float", "scratch"))
         constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
         math = self.rest is not None and needs_math(self.rest)
-        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (HEADER,))
+        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))

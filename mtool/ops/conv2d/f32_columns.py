@@ -1,6 +1,8 @@
-"""Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels. See crt/include/mt_f32.h."""
+"""Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels, or two by eight.
 
-import math
+See crt/include/mt_f32.h and mt_f32_2x8.h.
+"""
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,28 +11,35 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
-from mtool.ops.float_epilogue import PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
+from mtool.ops.conv2d.tile import Tile
+from mtool.ops.float_epilogue import HEADER, PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
+TILES = ("4x4", "2x8")  # pixels by channels; the second where four pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 4x4, or 2x8 where that saves a fifth"
+HEADERS = {"4x4": HEADER, "2x8": "mt_f32_2x8.h"}
+FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
-def pack(weights: Array, bias: Array) -> Array:
-    """Return the stream of mt_f32_columns, float32 [N/4, 4 + 4 * K]; both are filled up to multiples of 4.
+
+def pack(weights: Array, bias: Array, together: int) -> Array:
+    """Return the stream of mt_f32_columns, float32 [N/T, T * (1 + K)].
 
     Args:
-        weights: float32 [N, K].
+        weights: float32 [N, K]; N is filled up to whole tiles, K to a multiple of 4.
         bias: float32 [N].
+        together: T, the channels of a tile.
     """
-    count = round_up(weights.shape[0], 4)
+    count = round_up(weights.shape[0], together)
     filled = np.zeros((count, round_up(weights.shape[1], 4)), np.float32)
     filled[: weights.shape[0], : weights.shape[1]] = weights
     bias = np.pad(bias, (0, count - bias.size))
-    steps = filled.reshape(count // 4, 4, -1).transpose(0, 2, 1).reshape(count // 4, -1)
-    return np.concatenate([bias.reshape(count // 4, 4), steps], axis=1).astype(np.float32)
+    steps = filled.reshape(count // together, together, -1).transpose(0, 2, 1).reshape(count // together, -1)
+    return np.concatenate([bias.reshape(count // together, together), steps], axis=1).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Columns(BaseSchedule):
-    """The patches of four pixels are gathered side by side and meet all channels, four at a time.
+    """The patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
     """
@@ -38,6 +47,7 @@ class Columns(BaseSchedule):
     name = "f32_columns"
 
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image, no groups, no dilation of columns, float32."""
@@ -50,11 +60,12 @@ class Columns(BaseSchedule):
         return epilogue is None or epilogue.rest is None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Four columns, and results that are not stored directly."""
+        """A tile's columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        direct = self._is_direct(node, graph) and conv.out_channels % 4 == 0
-        aside = 4 if not direct else 1 if conv.pixels % 4 else 0
-        return 16 * round_up(conv.depth, 4) + 4 * aside * round_up(conv.out_channels, 4)
+        tile = self._tile(conv)
+        direct = self._is_direct(node, graph) and conv.out_channels % tile.channels == 0
+        aside = tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0
+        return 4 * (tile.pixels * round_up(conv.depth, 4) + aside * round_up(conv.out_channels, tile.channels))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
@@ -66,22 +77,32 @@ class Columns(BaseSchedule):
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""
         conv = Conv.of(node, graph)
         each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
-        padded = math.ceil(conv.pixels / 4) * 4
-        return padded * (round_up(conv.out_channels, 4) * (each * conv.depth + 3) + 3 * conv.depth)
+        return self._cost(conv, self._tile(conv), each)
+
+    def _cost(self, conv: Conv, tile: Tile, each: float) -> float:
+        channels = tile.channel_steps(conv) * tile.channels
+        return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
+
+    def _tile(self, conv: Conv) -> Tile:
+        """Which of them leaves less empty is the same however products are summed."""
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile, 1.2))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         assert epilogue is not None
-        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        tile, filters = self._tile(conv), graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         body = template(
             "conv2d/f32_columns.c.j2",
             conv=conv,
             depth=round_up(conv.depth, 4),
-            function=epilogue.function("mt_f32_columns", self.product or best_product(target)),
+            tile=tile,
+            function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target)),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
         )
-        weights = pack(filters, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, scratch=True)
+        weights = pack(filters, graph.constants[node.inputs[2]], tile.channels)
+        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADERS[tile.name])
