@@ -52,6 +52,7 @@ def convolution(pixels: int, kernel: int, dtype: type) -> onnx.ModelProto:
         (MVE, np.int8, 25, "mt_mve.h"),
         (M7, F, 2, "mt_f32_2x8.h"),
         (M7, F, 4, "mt_f32.h"),
+        (M7, F, 9, "mt_f32_2x8.h"),
         (M7, F, 25, "mt_f32.h"),
     ],
 )
