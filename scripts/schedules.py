@@ -40,13 +40,13 @@ tile of fewer pixels costs more than it does here, since it reads the weights mo
 
 | setting | where | default | turned |
 |---|---|--:|--:|
-| `tile=2x2`, SIMD32 | 1x1, 64 to 64 channels, 4 pixels, Cortex-M4: instructions (it is `auto` there) | 24,480 | 18,720 |
+| `tile=2x2`, SIMD32 | 1x1, 64 to 64 channels, 4 pixels, Cortex-M4: instructions (`auto` there) | 24,480 | 18,720 |
 | `tile=2x2`, SIMD32 | `ic_int8_qdq`, code for a Cortex-M4: its cycles | 17,342,818 | 19,094,910 |
 | `tile=2x2`, SIMD32 | the same code: cycles of a Cortex-M7 | 12,545,540 | 11,289,917 |
 | `tile=2x2`, SIMD32 | `ic_int8_qdq`: bytes of the arena | 33,680 | 33,376 |
-| `tile=2x4`, Helium | 1x1, 64 to 64 channels, 1 pixel: instructions (it is `auto` there) | 3,156 | 1,562 |
+| `tile=2x4`, Helium | 1x1, 64 to 64 channels, 1 pixel: instructions (`auto` there) | 3,156 | 1,562 |
 | `tile=2x4`, Helium | `kws_int8_qdq`: instructions | 817,937 | 795,500 |
-| `tile=2x8`, float32 | 1x1, 64 to 64 channels, 9 pixels, Cortex-M7: cycles (it is `auto` there) | 70,628 | 62,657 |
+| `tile=2x8`, float32 | 1x1, 64 to 64 channels, 9 pixels, Cortex-M7: cycles (`auto` there) | 70,628 | 62,657 |
 | `unroll=4` of `mve_rows` | `ad_int8_qdq`: instructions, for 376 bytes of code | 45,906 | 43,718 |
 | `unroll=8` of `dsp_patch`, `dsp_pointwise` | `kws_int8_qdq`: bytes of code, for 2% more instructions | 3,712 | 3,200 |
 | `direction=straight` of `dsp_plane` | `kws_int8_qdq`: bytes of code, for 2% more instructions | 3,712 | 3,648 |
