@@ -76,11 +76,10 @@ class _Chooser:
         for node in graph.nodes:
             if node.op == "view":
                 continue
-            choice = self.choices.get(node.name)
-            key = graph.likeness(node), node.name if choice else ""
+            key = graph.likeness(node)
             if key not in self.known:
                 try:
-                    step = choose_schedule(node, graph, self.target, choice)
+                    step = choose_schedule(node, graph, self.target, self.choices.get(node.title))
                 except UsageError:
                     return (), math.inf
                 self.known[key] = step, step.schedule.cost(node, graph, self.target)

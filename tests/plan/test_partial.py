@@ -20,7 +20,7 @@ from mtool.codegen import Conventions
 from mtool.compiler import check_model, compile_model, partial_of
 from mtool.errors import UsageError
 from mtool.ops.schedule import Target
-from mtool.plan import Plan, make_plan
+from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.memory import places
 
 F = np.float32
@@ -288,3 +288,14 @@ def test_what_reads_one_row_all_the_time_stays_out(tmp_path: Path) -> None:
     feeds = {"x": rng.normal(size=(1, 4, 24, 16)).astype(F)}
     plan = planned(proto, HOST, "always")
     np.testing.assert_allclose(run_c(plan, feeds, tmp_path)[0], reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+@models.needed
+def test_all_parts_have_the_schedule_that_is_asked_for() -> None:
+    graph = passes.run(frontend.load(models.path("ic/ic_int8_qdq")), DSP)
+    plan = make_plan(
+        graph, DSP, schedules={"conv_1": Choice("c99_patch"), "conv_2": Choice("dsp_patch", {"unroll": 16})}
+    )
+    assert {s.schedule.name for s in plan.steps if s.node.title == "conv_1"} == {"c99_patch"}
+    asked = [step for step in plan.steps if step.node.title == "conv_2"]
+    assert len(asked) > 1 and {step.schedule.unroll for step in asked} == {16}
