@@ -26,10 +26,12 @@ HOST = [
     "-Wno-unused-function",
 ]
 LINKER = """
-MEMORY {{ F (rx) : ORIGIN = {flash:#x}, LENGTH = {flash_size}
-         R (rw) : ORIGIN = {ram:#x}, LENGTH = {ram_size} }}
+MEMORY {{ F (rx) : ORIGIN = {code.base:#x}, LENGTH = {code.size}
+         C (r) : ORIGIN = {weights.base:#x}, LENGTH = {weights.size}
+         R (rw) : ORIGIN = {arena.base:#x}, LENGTH = {arena.size} }}
 stack_top = ORIGIN(R) + LENGTH(R);
-SECTIONS {{ .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.ARM*) }} > F
+SECTIONS {{ .text : {{ KEEP(*(.vectors)) *(.text*) *(.ARM*) }} > F
+           .rodata : {{ *(.rodata*) }} > {constants}
            .bss (NOLOAD) : {{ bss_start = .; *(.data*) *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; }} > R }}
 """
 
@@ -104,9 +106,10 @@ def _run_host(folder: Path) -> str:
 
 def _run_board(folder: Path, board_name: str, optimise: str) -> str:
     board = get(board_name)
-    code, data = board.memory_for("code"), board.memory_for("data")
-    assert code and data and board.emulator
-    script = LINKER.format(flash=code.base, flash_size=code.size, ram=data.base, ram_size=data.size)
+    code, weights, arena = (board.memory_for(what) for what in ("code", "weights", "arena"))
+    assert code and weights and arena and board.emulator
+    constants = "F" if weights == code else "C"
+    script = LINKER.format(code=code, weights=weights, arena=arena, constants=constants)
     (folder / "checks.ld").write_text(script)
     flags = [*board.cflags, *STRICT, optimise, f"-I{resources.path('crt') / 'include'}", "-ffunction-sections"]
     link = ["-nostartfiles", "-T", "checks.ld", "-Wl,--gc-sections", str(HERE / "one_firmware.c")]

@@ -13,6 +13,7 @@ SLOW_FMA = frozenset({"cortex-m4"})  # cores whose VFMA takes longer than VMUL a
 PRODUCTS = ("muladd", "fma")  # rounded before they are added, or not
 PRODUCT_MEANING = "products are rounded before they are added, or fused; auto: as the core does it faster"
 HEADER = "mt_f32.h"
+MVE_HEADER = "mt_mve_f32.h"
 
 
 def best_product(target: Target) -> str:
@@ -54,6 +55,11 @@ class FloatEpilogue:
         """Return the C of `rest` for the element at `offset`."""
         assert self.rest is not None
         return rest_text(self.rest, node, graph, acc, offset, channel)
+
+    @property
+    def least(self) -> str:
+        """Return the bound that tiles of mt_mve_f32.h have, in C."""
+        return "0" if self.relu else "MT_MVE_F32_ANY"
 
     def kernel(
         self, node: Node, graph: Graph, body: str, weights: Array, *, scratch: bool, header: str = HEADER

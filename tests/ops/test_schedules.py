@@ -195,10 +195,10 @@ def replaced(node: Any, output: str) -> Any:
 
 
 def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
-    """The schedules of each kernel whose names begin so, by name; or each with one of its knobs turned, every way."""
+    """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for key in ("conv2d", "dense", "pool2d"):
-        chosen = [s for s in ops.KERNELS[key].schedules if s.name.startswith(prefix)]
+        chosen = [s for s in ops.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
             found[key] = [
@@ -224,7 +224,7 @@ def cases_of(
         if all(found[label] >= count for label in wanted):
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % 5]
-        make = real if prefix == "f32" else quantised
+        make = real if prefix.endswith("f32") else quantised
         proto, feeds = (
             pool(rng, make) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
         )
@@ -238,7 +238,7 @@ def cases_of(
             if any(step.schedule.name == schedule.name for step in plan.steps):
                 found[label] += 1
                 portable = planned(proto, target, f"{name}_c99", key, kernel.schedules[:1], monkeypatch)
-                made.append(Case(plan, portable, feeds, 2e-5 if prefix == "f32" else 0.0))
+                made.append(Case(plan, portable, feeds, 2e-5 if make is real else 0.0))
     assert all(found[label] >= count for label in wanted), found
     return made
 
@@ -270,11 +270,12 @@ class _Preferred:
         return -1.0
 
 
-PLAIN = [(DSP, "dsp"), (MVE, "mve"), (DSP, "f32")]
+PLAIN = [(DSP, "dsp"), (MVE, "mve"), (DSP, "f32"), (MVE, "mve_f32")]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
     (MVE, "mve", "mps3_an547"),
     (DSP, "f32", "mps2_an386"),
+    (MVE, "mve_f32", "mps3_an547"),
     (M7, "f32", "mps2_an500"),
 ]
 
@@ -298,7 +299,7 @@ def test_every_setting_of_a_knob_in_plain_c(
     assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, None) == []
 
 
-@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:3], ids=[case[1] for case in EMULATED[:3]])
+@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:4], ids=[case[1] for case in EMULATED[:4]])
 def test_every_setting_of_a_knob_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,18 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
 from mtool.ops import window
-from mtool.ops.conv2d import dsp_columns, dsp_plane, dsp_taps, f32_columns, f32_plane, mve_columns, mve_ring, mve_taps
+from mtool.ops.conv2d import (
+    dsp_columns,
+    dsp_plane,
+    dsp_taps,
+    f32_columns,
+    f32_plane,
+    mve_columns,
+    mve_f32_columns,
+    mve_f32_taps,
+    mve_ring,
+    mve_taps,
+)
 from mtool.ops.conv2d.schedules import SCHEDULES as PORTABLE
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lower, Lowering
@@ -43,6 +54,8 @@ SCHEDULES: tuple[Schedule, ...] = (
     mve_taps.Taps(),
     f32_columns.Columns(),
     f32_plane.Plane(),
+    mve_f32_columns.Columns(),
+    mve_f32_taps.Taps(),
 )
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 

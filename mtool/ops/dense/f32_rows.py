@@ -13,18 +13,19 @@ from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 GROUP = 8  # outputs at a time
 
 
-def pack(weights: Array, bias: Array) -> Array:
-    """Return the stream of mt_f32_rows, float32 [N/8, 8 * K + 8]; N is filled up to a multiple of 8, K of 4.
+def pack(weights: Array, bias: Array, group: int = GROUP) -> Array:
+    """Return the stream of mt_f32_rows, float32 [N/group, group * (K + 1)].
 
     Args:
-        weights: float32 [N, K].
+        weights: float32 [N, K]; N is filled up to a multiple of `group`, K of 4.
         bias: float32 [N].
+        group: outputs at a time.
     """
     count, depth = weights.shape[0], round_up(weights.shape[1], 4)
-    groups = round_up(count, GROUP) // GROUP
-    more = groups * GROUP - count
-    steps = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, GROUP, depth).transpose(0, 2, 1)
-    return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, GROUP)], axis=1)
+    groups = round_up(count, group) // group
+    more = groups * group - count
+    steps = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, group, depth).transpose(0, 2, 1)
+    return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, group)], axis=1)
 
 
 @dataclass(frozen=True)

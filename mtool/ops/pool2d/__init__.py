@@ -25,7 +25,7 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, channels.Dsp(), channels.Mve(), channels.F32())
+SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, channels.Dsp(), channels.Mve(), channels.F32(), channels.MveF32())
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 

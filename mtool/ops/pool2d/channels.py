@@ -63,7 +63,7 @@ class _Window(BaseSchedule):
         return 0 if self._is_direct(node) else each * graph.types[node.inputs[0]].shape[3]
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """6 instructions a tap (4 a float) and 12 more for a vector of channels, 32 (6) an output of an epilogue."""
+        """6 instructions a tap (4 of floats) and 12 more for a vector of channels, 32 (6) an output of an epilogue."""
         height, width = node.attrs["kernel"]
         out = graph.types[node.outputs[0]]
         vectors = -(-out.shape[3] // (self.lanes if node.attrs["kind"] == "max" else min(self.lanes, 4)))
@@ -135,3 +135,15 @@ class F32(_Window):
     def fits(self, target: Target) -> bool:
         """A Cortex-M with a float32 FPU."""
         return has_tiles(target)
+
+
+class MveF32(_Window):
+    """Four channels at a time."""
+
+    name = "mve_f32_window"
+    stem = "mve_f32"
+    dtype = DType.FLOAT32
+
+    def fits(self, target: Target) -> bool:
+        """Helium."""
+        return target.has_mve
