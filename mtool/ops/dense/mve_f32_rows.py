@@ -13,8 +13,7 @@ GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_f32.h has
 
 @dataclass(frozen=True)
 class Rows(BaseSchedule):
-    """Row by row of the input; a few vectors of outputs share each input element.
-    """
+    """Row by row of the input; a few vectors of outputs share each input element."""
 
     name = "mve_f32_rows"
 
