@@ -31,8 +31,9 @@ MEMORY {{ F (rx) : ORIGIN = {code.base:#x}, LENGTH = {code.size}
          R (rw) : ORIGIN = {arena.base:#x}, LENGTH = {arena.size} }}
 stack_top = ORIGIN(R) + LENGTH(R);
 SECTIONS {{ .text : {{ KEEP(*(.vectors)) *(.text*) *(.ARM*) }} > F
-           .rodata : {{ *(.rodata*) }} > {constants}
-           .bss (NOLOAD) : {{ bss_start = .; *(.data*) *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; }} > R }}
+           .rodata : {{ *(.rodata*) *(.srodata*) }} > {constants}
+           .bss (NOLOAD) : {{ bss_start = .; *(.data*) *(.sdata*) *(.bss*) *(.sbss*) *(COMMON)
+                              . = ALIGN(4); bss_end = .; }} > R }}
 """
 
 

@@ -32,6 +32,14 @@ extern "C" {
 #define MT_UNROLL(n)
 #endif
 
+/* What is computed above is computed before what is loaded below. GCC 12 multiplies ahead until it has no registers left
+ * (RISC-V), and then spills the products. */
+#if defined(__GNUC__)
+#define MT_IN_ORDER __asm__ volatile("" ::: "memory")
+#else
+#define MT_IN_ORDER
+#endif
+
 /* An operator of a model stays a function of its own: a fault names it, a profile shows it, and its stack frame ends
  * with it. GCC 12.2 must not look across it either: it drops the call of an operator whose result the next one reads and
  * overwrites in place (interprocedural dead stores, -fipa-modref); tests/ops/test_schedules.py has the case. */
@@ -53,6 +61,15 @@ extern "C" {
 
 static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
 {
+#if defined(__ARM_FEATURE_SAT) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 10))
+    /* one instruction, with the shift before it; GCC 12 compares */
+    if (__builtin_constant_p(low) && __builtin_constant_p(high)) {
+        if (low == -128 && high == 127)
+            return (int32_t)__builtin_arm_ssat(value, 8);
+        if (low == 0 && high == 255)
+            return (int32_t)__builtin_arm_usat(value, 8);
+    }
+#endif
     return value < low ? low : value > high ? high : value;
 }
 
@@ -85,30 +102,49 @@ static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_
     return mt_round(value < most ? value : most) + zero_point;
 }
 
+/* Cores without an instruction for a product of 64 bits. */
+#if defined(__AVR__) || defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define MT_NO_LONG_PRODUCT
+#endif
+
+/* acc * multiplier / 2^32, rounded down. */
+static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
+{
+#ifdef MT_NO_LONG_PRODUCT
+    /* four products of 16 by 16 bits; the call would be of 64 by 64 */
+    const int16_t a = (int16_t)(acc >> 16), b = (int16_t)(multiplier >> 16);
+    const uint16_t c = (uint16_t)acc, d = (uint16_t)multiplier;
+    const int32_t left = (int32_t)a * d + (int32_t)(((uint32_t)c * d) >> 16);
+    const int32_t right = (int32_t)b * c + (left & 0xffff);
+    return (int32_t)a * b + (left >> 16) + (right >> 16);
+#else
+    return (int32_t)(((int64_t)acc * multiplier) >> 32);
+#endif
+}
+
 /* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
  * half a step, both times 2^shift. Differs by at most 1, near ties. */
 static inline int32_t mt_requantise_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
                                           int32_t high)
 {
-    int32_t scaled = (int32_t)(((int64_t)acc * multiplier) >> 32);
-    return mt_clamp((scaled + offset) >> shift, low, high);
+    return mt_clamp((mt_high_word(acc, multiplier) + offset) >> shift, low, high);
 }
 
 /* The same, ties to even: for scales such as 1/64, with which exact ties happen. */
 static inline int32_t mt_requantise_fixed_even(int32_t acc, int32_t multiplier, int32_t zero_point, int32_t shift,
                                                int32_t low, int32_t high)
 {
-    int64_t product = (int64_t)acc * multiplier;
-    int64_t odd = (product >> (32 + shift)) & 1;
-    int64_t below_half = ((int64_t)1 << (31 + shift)) - 1;
-    return mt_clamp((int32_t)((product + below_half + odd) >> (32 + shift)) + zero_point, low, high);
+    const int32_t scaled = mt_high_word(acc, multiplier);
+    const int32_t odd = (scaled >> shift) & 1;
+    const int32_t rest = (uint32_t)acc * (uint32_t)multiplier != 0; /* what mt_high_word has left out */
+    const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1)) - 1;
+    return mt_clamp((scaled + (odd | rest) + offset) >> shift, low, high);
 }
 
 /* TFLite's requantisation: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */
 static inline int32_t mt_rescale(int32_t acc, int32_t multiplier, int32_t shift)
 {
-    int32_t scaled = (int32_t)(((int64_t)acc * multiplier) >> 32);
-    return (scaled + ((int32_t)1 << (shift - 1))) >> shift;
+    return (mt_high_word(acc, multiplier) + ((int32_t)1 << (shift - 1))) >> shift;
 }
 
 /* The same rounded twice: to acc * multiplier / 2^31, ties up, then the rest, ties away from zero; shift is 0 to 30. */

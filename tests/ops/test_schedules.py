@@ -26,6 +26,10 @@ CASES = 24  # of each schedule
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
+M0 = Target("cortex-m0plus", frozenset())
+M3 = Target("cortex-m3", frozenset())
+RV32 = Target("rv32imc", frozenset())
+AVR = Target("avr5", frozenset())
 
 
 def limits(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
@@ -234,11 +238,12 @@ def cases_of(
             if found[label] >= count:
                 continue
             name = f"case{len(made)}"
-            plan = planned(proto, target, name, key, (_Preferred(schedule), *kernel.schedules[:2]), monkeypatch)
+            portable = [s for s in kernel.schedules if s.name.startswith("c99")]
+            plan = planned(proto, target, name, key, (_Preferred(schedule), *portable), monkeypatch)
             if any(step.schedule.name == schedule.name for step in plan.steps):
                 found[label] += 1
-                portable = planned(proto, target, f"{name}_c99", key, kernel.schedules[:1], monkeypatch)
-                made.append(Case(plan, portable, feeds, 2e-5 if make is real else 0.0))
+                reference = planned(proto, target, f"{name}_c99", key, portable[:1], monkeypatch)
+                made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
     assert all(found[label] >= count for label in wanted), found
     return made
 
@@ -270,17 +275,28 @@ class _Preferred:
         return -1.0
 
 
-PLAIN = [(DSP, "dsp"), (MVE, "mve"), (DSP, "f32"), (MVE, "mve_f32")]
+PLAIN = [
+    (DSP, "dsp"),
+    (MVE, "mve"),
+    (DSP, "f32"),
+    (MVE, "mve_f32"),
+    (M3, "int"),
+    (RV32, "int"),
+    (M0, "int"),
+    (AVR, "int"),
+]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
     (MVE, "mve", "mps3_an547"),
     (DSP, "f32", "mps2_an386"),
     (MVE, "mve_f32", "mps3_an547"),
+    (M3, "int", "mps2_an385"),
+    (RV32, "int", "qemu_riscv32"),
     (M7, "f32", "mps2_an500"),
 ]
 
 
-@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[prefix for _, prefix in PLAIN])
+@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, None) == []
 
@@ -292,14 +308,17 @@ def test_schedules_in_the_emulator(
     assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, board) == []
 
 
-@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[prefix for _, prefix in PLAIN])
+@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 def test_every_setting_of_a_knob_in_plain_c(
     target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, None) == []
 
 
-@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:4], ids=[case[1] for case in EMULATED[:4]])
+KNOBS = EMULATED[:6]
+
+
+@pytest.mark.parametrize(("target", "prefix", "board"), KNOBS, ids=[f"{case[1]}-{case[2]}" for case in KNOBS])
 def test_every_setting_of_a_knob_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from mtool.ops.conv2d import (
     dsp_taps,
     f32_columns,
     f32_plane,
+    int_columns,
+    int_plane,
     mve_columns,
     mve_f32_columns,
     mve_f32_taps,
@@ -44,6 +46,8 @@ def _macs(node: Node, graph: Graph) -> int:
 
 SCHEDULES: tuple[Schedule, ...] = (
     *PORTABLE,
+    int_columns.Columns(),
+    int_plane.Plane(),
     dsp_columns.Pointwise(),
     dsp_columns.Patch(),
     dsp_plane.Plane(),

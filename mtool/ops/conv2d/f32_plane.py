@@ -9,6 +9,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.conv2d.walk import Walk
 from mtool.ops.float_epilogue import PRODUCT_MEANING, PRODUCTS, FloatEpilogue, best_product, has_tiles
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
@@ -16,78 +17,21 @@ BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """The plane of a channel as it is walked: all pairs are (slow, fast); steps are elements of the tensors.
+def registers(walk: Walk) -> int:
+    """Return the registers that taps, bias, sums and inputs take."""
+    return math.prod(walk.kernel) + 1 + walk.block + len(walk.places)
 
-    `block` outputs side by side on the fast axis share the inputs that they load. The last block of a row ends with it:
-    it computes some outputs again if the row is not whole blocks.
-    """
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
-    plane: tuple[int, int]
-    copied: tuple[int, int]
-    pad: tuple[int, int]
-    out_size: tuple[int, int]
-    in_step: tuple[int, int]
-    out_step: tuple[int, int]
-    turned: bool
-    block: int
+def cost(walk: Walk) -> float:
+    """Return the instructions a channel: two a product, the loads, four an output; three a copied element."""
+    each = walk.block * (2 * math.prod(walk.kernel) + 4) + walk.kernel[0] * len(walk.places) + 6
+    return walk.out_size[0] * (walk.blocks * each + 8) + 3 * math.prod(walk.copied)
 
-    @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
-        """Choose direction and block with the fewest instructions; None: the taps do not fit in the registers."""
-        fitting = [
-            walk
-            for turned in (False, True)
-            if direction in ("", "turned" if turned else "straight")
-            for block in range(1, min(BLOCK, conv.out_size[not turned]) + 1)
-            for walk in [cls._along(conv, turned, block)]
-            if walk._registers() <= REGISTERS
-        ]
-        return min(fitting, key=lambda walk: walk.cost(), default=None)
 
-    @classmethod
-    def _along(cls, conv: Conv, turned: bool, block: int) -> "Walk":
-        def pair(of: tuple[int, int]) -> tuple[int, int]:
-            return of[::-1] if turned else of
-
-        return cls(
-            kernel=pair(conv.kernel),
-            stride=pair(conv.stride),
-            dilation=pair(conv.dilation),
-            plane=pair(conv.plane),
-            copied=pair(
-                (min(conv.size[0], conv.plane[0] - conv.pad[0]), min(conv.size[1], conv.plane[1] - conv.pad[1]))
-            ),
-            pad=pair(conv.pad),
-            out_size=pair(conv.out_size),
-            in_step=pair((conv.size[1] * conv.channels, conv.channels)),
-            out_step=pair((conv.out_size[1] * conv.channels, conv.channels)),
-            turned=turned,
-            block=block,
-        )
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of a row."""
-        return -(-self.out_size[1] // self.block)
-
-    def _loaded(self) -> int:
-        """Inputs that a block meets in one row of taps."""
-        return len(
-            {t * self.stride[1] + k * self.dilation[1] for t in range(self.block) for k in range(self.kernel[1])}
-        )
-
-    def _registers(self) -> int:
-        return math.prod(self.kernel) + 1 + self.block + self._loaded()
-
-    def cost(self) -> float:
-        """Instructions a channel: two a product, the loads, four an output; three a copied element."""
-        each = self.block * (2 * math.prod(self.kernel) + 4) + self.kernel[0] * self._loaded() + 6
-        return self.out_size[0] * (self.blocks * each + 8) + 3 * math.prod(self.copied)
+def best_walk(conv: Conv, direction: str = "") -> Walk | None:
+    """Return the walk with the fewest instructions; None: the taps do not fit in the registers."""
+    fitting = [walk for walk in Walk.all(conv, direction, BLOCK) if registers(walk) <= REGISTERS]
+    return min(fitting, key=cost, default=None)
 
 
 @dataclass(frozen=True)
@@ -109,10 +53,10 @@ class Plane(BaseSchedule):
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         alone = epilogue is not None and not node.attrs["epilogue"].operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        return has_tiles(target) and shape and alone and same and Walk.of(conv, self.direction) is not None
+        return has_tiles(target) and shape and alone and same and best_walk(conv, self.direction) is not None
 
     def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph), self.direction)
+        walk = best_walk(Conv.of(node, graph), self.direction)
         assert walk is not None
         return walk
 
@@ -125,8 +69,8 @@ class Plane(BaseSchedule):
         return (0,) if graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Walk."""
-        return Conv.of(node, graph).channels * self._walk(node, graph).cost()
+        """See above."""
+        return Conv.of(node, graph).channels * cost(self._walk(node, graph))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

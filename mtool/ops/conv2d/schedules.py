@@ -103,6 +103,18 @@ class EpilogueText:
         return Kernel(tuple(arguments), body, constants, needs_math(self.expr))
 
 
+def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that the output of a kernel may be written over that gathers each pixel before it writes it."""
+    conv = Conv.of(node, graph)
+    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    residuals = residual_operands(node, graph)
+    shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
+    direct = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
+    if direct and not node.attrs["epilogue"].operands() & {0}:
+        return (0, *residuals)
+    return residuals
+
+
 class Patch(BaseSchedule):
     """Gather the input patches of two pixels, then two pixels by two channels at a time.
 
@@ -121,20 +133,14 @@ class Patch(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pointwise and not growing; a residual operand that is not its input."""
-        conv = Conv.of(node, graph)
-        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        residuals = residual_operands(node, graph)
-        shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
-        direct = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
-        if direct and not node.attrs["epilogue"].operands() & {0}:
-            return (0, *residuals)
-        return residuals
+        return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """2.5 instructions a multiply-accumulate, 3 a gathered element, 12 an output."""
+        """1.5 instructions a multiply-accumulate besides itself, 3 a gathered element, 12 an output."""
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
-        return outputs * (2.5 * conv.depth + 12) + 3.0 * conv.batch * conv.pixels * conv.depth * conv.group
+        each = 1.5 + target.product_instructions
+        return outputs * (each * conv.depth + 12) + 3.0 * conv.batch * conv.pixels * conv.depth * conv.group
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -150,6 +156,14 @@ class Patch(BaseSchedule):
             epilogue=epilogue,
         )
         return epilogue.kernel(body, graph.constants[node.inputs[1]])
+
+
+def plane_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that the output of a kernel may be written over that reads a channel before it writes it."""
+    x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+    residuals = residual_operands(node, graph)
+    same = x.shape == y.shape and x.dtype.size == y.dtype.size
+    return (0, *residuals) if same and not node.attrs["epilogue"].operands() & {0} else residuals
 
 
 class Plane(BaseSchedule):
@@ -171,16 +185,16 @@ class Plane(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if the output has the same shape."""
-        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        residuals = residual_operands(node, graph)
-        same = x.shape == y.shape and x.dtype.size == y.dtype.size
-        return (0, *residuals) if same and not node.attrs["epilogue"].operands() & {0} else residuals
+        return plane_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """3 instructions a multiply-accumulate, 4 a copied element, 14 an output."""
+        """2 instructions a multiply-accumulate besides itself, 4 a copied element, 14 an output."""
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
-        return outputs * (3.0 * conv.depth + 14) + 4.0 * conv.batch * math.prod(conv.size) * conv.channels
+        return (
+            outputs * ((2.0 + target.product_instructions) * conv.depth + 14)
+            + 4.0 * conv.batch * math.prod(conv.size) * conv.channels
+        )
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

@@ -12,7 +12,7 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
 from mtool.ir.types import Array
 from mtool.ops.conv2d import constant_value, epilogue_of, float_bias, integer_weights
-from mtool.ops.dense import dsp_rows, f32_rows, mve_f32_rows, mve_rows
+from mtool.ops.dense import dsp_rows, f32_rows, int_rows, mve_f32_rows, mve_rows
 from mtool.ops.dense.schedules import SCHEDULES as PORTABLE
 from mtool.ops.lowering import Lower, Lowering
 from mtool.ops.schedule import KernelOp, Schedule
@@ -28,7 +28,14 @@ def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
 
 
-SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, dsp_rows.Rows(), mve_rows.Rows(), f32_rows.Rows(), mve_f32_rows.Rows())
+SCHEDULES: tuple[Schedule, ...] = (
+    *PORTABLE,
+    int_rows.Rows(),
+    dsp_rows.Rows(),
+    mve_rows.Rows(),
+    f32_rows.Rows(),
+    mve_f32_rows.Rows(),
+)
 KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 

@@ -36,14 +36,13 @@ MT_ALONE void small_transpose_0(const int8_t *input, int8_t *output)
 
 /* conv_1: conv2d 3x3 + relu + quantizelinear, int8[1,6,6,2] -> int8[1,6,6,4]
  * "stem/conv" "stem/relu" "cf_q"
- * schedule c99_patch, 2,592 MACs */
+ * schedule int_columns, 2,592 MACs */
 MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights,
                            const int32_t *bias, const int32_t *multiplier, int8_t *scratch)
 {
     for (int32_t p = 0; p < 36; p += 2) {
-        /* the input patches of pixels p and p + 1 */
-        const int8_t *column0 = scratch;
-        const int8_t *column1 = scratch + 18;
+        /* the input patches of 2 pixels from p on */
+        const int8_t *const columns = scratch;
         int8_t *patch = scratch;
         for (int32_t q = p; q < p + 2; ++q) {
             const int32_t left = q % 6 - 1;
@@ -67,24 +66,26 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
                 patch += 6;
             }
         }
+        const int8_t *w = weights;
         for (int32_t c = 0; c < 4; c += 2) {
-            const int8_t *w0 = weights + c * 18;
-            const int8_t *w1 = weights + (c + 1) * 18;
             int32_t acc00 = bias[c];
             int32_t acc01 = bias[c + 1];
             int32_t acc10 = bias[c];
             int32_t acc11 = bias[c + 1];
-            MT_UNROLL(3)
-            for (int32_t k = 0; k < 18; ++k) {
-                const int32_t a0 = column0[k];
-                const int32_t a1 = column1[k];
-                const int32_t b0 = w0[k];
-                const int32_t b1 = w1[k];
-                acc00 += a0 * b0;
-                acc01 += a0 * b1;
-                acc10 += a1 * b0;
-                acc11 += a1 * b1;
+            for (int32_t j = 0; j < 18; j += 3) {
+                MT_UNROLL(3)
+                for (int32_t k = j; k < j + 3; ++k) {
+                    const int a0 = columns[k];
+                    const int a1 = columns[18 + k];
+                    const int b0 = w[2 * k];
+                    const int b1 = w[2 * k + 1];
+                    acc00 += a0 * b0;
+                    acc10 += a1 * b0;
+                    acc01 += a0 * b1;
+                    acc11 += a1 * b1;
+                }
             }
+            w += 36;
             const int32_t o0 = p * 4 + c;
             output[o0] = (int8_t)mt_requantise_fixed(acc00, multiplier[c], -4080, 5, -128, 127);
             output[o0 + 1] = (int8_t)mt_requantise_fixed(acc01, multiplier[c + 1], -4080, 5, -128, 127);
@@ -97,7 +98,7 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
 
 /* dw_2: depthwise 3x3 + quantizelinear + dequantizelinear + add + relu, int8[1,6,6,4] -> int8[1,6,6,4]
  * "block/depthwise" "df_q" "cf" "…"
- * schedule c99_plane, 1,296 MACs */
+ * schedule int_plane, 1,296 MACs */
 MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights,
                          const int32_t *bias, const int8_t *residual, const int32_t *multiplier,
                          int8_t *scratch)
@@ -105,42 +106,48 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
         scratch[i] = -128;
-    for (int32_t channel = 0; channel < 4; ++channel) {
-        const int8_t *source = input + channel;
-        for (int32_t y = 0; y < 6; ++y, source += 0) {
+    for (int32_t c = 0; c < 4; ++c) {
+        for (int32_t y = 0; y < 6; ++y) {
+            const int8_t *from = input + c + y * 24;
             int8_t *row = scratch + (y + 1) * 8 + 1;
-            for (int32_t x = 0; x < 6; ++x, source += 4)
-                row[x] = *source;
+            MT_UNROLL(4)
+            for (int32_t x = 0; x < 6; ++x, from += 4)
+                row[x] = *from;
         }
-        const int32_t c = channel;
-        {
-            const int8_t *taps = weights + c * 9;
-            const int32_t w0 = taps[0];
-            const int32_t w1 = taps[1];
-            const int32_t w2 = taps[2];
-            const int32_t w3 = taps[3];
-            const int32_t w4 = taps[4];
-            const int32_t w5 = taps[5];
-            const int32_t w6 = taps[6];
-            const int32_t w7 = taps[7];
-            const int32_t w8 = taps[8];
-            int32_t o = c;
-            for (int32_t y = 0; y < 6; ++y) {
-                const int8_t *p = scratch + y * 8;
-                for (int32_t x = 0; x < 6; ++x, p += 1, o += 4) {
-                    int32_t acc = bias[c];
-                    acc += p[0] * w0;
-                    acc += p[1] * w1;
-                    acc += p[2] * w2;
-                    acc += p[8] * w3;
-                    acc += p[9] * w4;
-                    acc += p[10] * w5;
-                    acc += p[16] * w6;
-                    acc += p[17] * w7;
-                    acc += p[18] * w8;
-                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise_fixed(acc,
-                            multiplier[c], 88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+        const int8_t *taps = weights + c * 9;
+        const int32_t start = bias[c];
+        for (int32_t y = 0; y < 6; ++y) {
+            const int8_t *p = scratch + y * 8;
+            int32_t o = c + y * 24;
+            for (int32_t x = 0; x < 2; ++x, p += 3, o += 12) {
+                int32_t s0 = start;
+                int32_t s1 = start;
+                int32_t s2 = start;
+                for (int32_t k = 0; k < 3; ++k) {
+                    const int w0 = taps[k * 3];
+                    const int w1 = taps[k * 3 + 1];
+                    const int w2 = taps[k * 3 + 2];
+                    const int x0 = p[k * 8];
+                    s0 += x0 * w0;
+                    const int x1 = p[k * 8 + 1];
+                    s0 += x1 * w1;
+                    s1 += x1 * w0;
+                    const int x2 = p[k * 8 + 2];
+                    s0 += x2 * w2;
+                    s1 += x2 * w1;
+                    s2 += x2 * w0;
+                    const int x3 = p[k * 8 + 3];
+                    s1 += x3 * w2;
+                    s2 += x3 * w1;
+                    const int x4 = p[k * 8 + 4];
+                    s2 += x4 * w2;
                 }
+                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise_fixed(s0, multiplier[c],
+                        88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 + (int8_t)mt_requantise_fixed(s1,
+                        multiplier[c], 88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 + (int8_t)mt_requantise_fixed(s2,
+                        multiplier[c], 88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
             }
         }
     }

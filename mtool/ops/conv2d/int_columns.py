@@ -1,0 +1,71 @@
+"""Schedule of conv2d for cores that have nothing but a multiplier of integers. See mtool/ops/integer_tile.py."""
+
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.ops.conv2d.schedules import Conv, EpilogueText, pointwise_in_place
+from mtool.ops.integer_tile import Tile, Work, is_narrow, pack, price_of_code, reads_activations
+from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
+
+
+@dataclass(frozen=True)
+class Columns(BaseSchedule):
+    """Gather the input patches of some pixels, which then meet all output channels, some at a time.
+
+    columns: pixels of a tile. channels: outputs of a tile. unroll: elements of the depth in one turn of the loop, which
+    divide it. All at most; 0: as the core has registers, and as the work is worth the code.
+    """
+
+    name = "int_columns"
+
+    columns: int = knob(0, 1, 2, 3, 4)
+    channels: int = knob(0, 1, 2, 4, 6, 8)
+    unroll: int = knob(0, 1, 2, 4)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """8 bits by 8 bits, and not as many groups as channels."""
+        return target.registers > 0 and is_narrow(node, graph) and not Conv.of(node, graph).is_depthwise
+
+    def _work(self, node: Node, graph: Graph) -> Work:
+        conv = Conv.of(node, graph)
+        return Work(
+            conv.pixels,
+            conv.out_channels // conv.group,
+            conv.depth,
+            reads_activations(node, graph),
+            price_of_code(graph),
+        )
+
+    def _tile(self, node: Node, graph: Graph, target: Target) -> Tile:
+        return Tile.best(target, self._work(node, graph), self.columns, self.channels, self.unroll)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """As many patches as a tile has at most."""
+        conv = Conv.of(node, graph)
+        return min(self.columns or 2, conv.pixels) * conv.depth
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if pointwise and not growing; a residual operand that is not its input."""
+        return pointwise_in_place(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The tiles', and 1.5 instructions a gathered element."""
+        conv = Conv.of(node, graph)
+        products = self._tile(node, graph, target).cost(target, self._work(node, graph))
+        return conv.batch * conv.group * (products + 1.5 * conv.pixels * conv.depth)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
+        tile = self._tile(node, graph, target)
+        weights = pack(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1), tile.channels, conv.group)
+        body = template(
+            "conv2d/int_columns.c.j2",
+            conv=conv,
+            tile=tile,
+            packed=weights.size,
+            in_order=target.product_instructions > 1,
+            x=graph.types[node.inputs[0]].dtype.c,
+            epilogue=epilogue,
+        )
+        return epilogue.kernel(body, weights)
