@@ -103,24 +103,27 @@ static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_
 }
 
 /* Cores without an instruction for a product of 64 bits. */
-#if defined(__AVR__) || defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define MT_NO_LONG_PRODUCT
 #endif
 
 /* acc * multiplier / 2^32, rounded down. */
-static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
-{
 #ifdef MT_NO_LONG_PRODUCT
-    /* four products of 16 by 16 bits; the call would be of 64 by 64 */
+/* four products of 16 by 16 bits, instead of a call that multiplies 64 by 64; too long to stand at every output */
+static MT_ALONE int32_t mt_high_word(int32_t acc, int32_t multiplier)
+{
     const int16_t a = (int16_t)(acc >> 16), b = (int16_t)(multiplier >> 16);
     const uint16_t c = (uint16_t)acc, d = (uint16_t)multiplier;
     const int32_t left = (int32_t)a * d + (int32_t)(((uint32_t)c * d) >> 16);
     const int32_t right = (int32_t)b * c + (left & 0xffff);
     return (int32_t)a * b + (left >> 16) + (right >> 16);
-#else
-    return (int32_t)(((int64_t)acc * multiplier) >> 32);
-#endif
 }
+#else
+static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
+{
+    return (int32_t)(((int64_t)acc * multiplier) >> 32);
+}
+#endif
 
 /* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
  * half a step, both times 2^shift. Differs by at most 1, near ties. */

@@ -88,7 +88,7 @@ class Tile:
 
 
 def is_narrow(node: Node, graph: Graph) -> bool:
-    """Whether inputs and weights have 8 bits: their products fit in an int of 16 bits, which an AVR has."""
+    """Whether inputs and weights have 8 bits: so have most integer models, and their products fit in any int."""
     return graph.types[node.inputs[0]].dtype in (DType.INT8, DType.UINT8) and (
         graph.types[node.inputs[1]].dtype is DType.INT8
     )

@@ -11,16 +11,14 @@ import jinja2
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.types import Array
 
-
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
 # Those of the architecture without stack pointer, program counter and what else has a use of its own.
 REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
-    (THUMB1, 8),
+    (THUMB1, 0),
     ("cortex", 14),
     ("rv32e", 13),
     ("rv", 27),
     ("xtensa", 13),
-    ("avr", 7),
 )
 
 
@@ -48,17 +46,14 @@ class Target:
 
     @property
     def registers(self) -> int:
-        """32-bit registers that an inner loop of integers may hold; 0: the compiler does better with plain loops.
-
-        Thumb-1 works in eight registers and keeps sums in the others; an AVR has 32 of 8 bits, some of them taken.
+        """32-bit registers that an inner loop of integers may hold; 0: too few for more than plain loops, or a compiler
+        that makes vectors of them.
         """
         return next((count for cores, count in REGISTERS if self.cpu.startswith(cores)), 0)
 
     @property
     def product_instructions(self) -> int:
-        """Instructions that multiply two small integers and add: 1 where one does both; an AVR adds byte by byte."""
-        if self.cpu.startswith("avr"):
-            return 12
+        """Instructions that multiply two integers and add: 1 where one does both."""
         return 2 if self.cpu.startswith((*THUMB1, "rv", "xtensa")) else 1
 
     @property

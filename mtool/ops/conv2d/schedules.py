@@ -71,6 +71,11 @@ def acc_type(node: Node, graph: Graph) -> DType:
     return DType.FLOAT32 if graph.types[node.inputs[0]].dtype.is_float else DType.INT32
 
 
+def plain_product(target: Target) -> float:
+    """Return the instructions of a multiply-accumulate in plain loops: itself, and 1.5 of loads and the loop's end."""
+    return 1.5 + target.product_instructions
+
+
 class EpilogueText:
     """The C of a kernel's epilogue; templates call it with the C of the accumulator, offset and channel."""
 
@@ -136,11 +141,11 @@ class Patch(BaseSchedule):
         return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """1.5 instructions a multiply-accumulate besides itself, 3 a gathered element, 12 an output."""
+        """Those of the products, 3 instructions a gathered element, 12 an output."""
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
-        each = 1.5 + target.product_instructions
-        return outputs * (each * conv.depth + 12) + 3.0 * conv.batch * conv.pixels * conv.depth * conv.group
+        gathered = conv.batch * conv.pixels * conv.depth * conv.group
+        return outputs * (plain_product(target) * conv.depth + 12) + 3.0 * gathered
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -188,7 +193,7 @@ class Plane(BaseSchedule):
         return plane_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """2 instructions a multiply-accumulate besides itself, 4 a copied element, 14 an output."""
+        """Those of the products and half an instruction each, 4 a copied element, 14 an output."""
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
         return (

@@ -1,7 +1,7 @@
 """Schedules of dense in portable C."""
 
 from mtool.ir import Graph, Node
-from mtool.ops.conv2d.schedules import EpilogueText, acc_type
+from mtool.ops.conv2d.schedules import EpilogueText, acc_type, plain_product
 from mtool.ops.schedule import BaseSchedule, Kernel, Schedule, Target, template
 
 
@@ -15,9 +15,9 @@ class Rows(BaseSchedule):
         return True
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """1.5 instructions a multiply-accumulate besides itself, 12 an output."""
+        """Those of the products, 12 instructions an output."""
         rows, depth = graph.types[node.inputs[0]].shape
-        return rows * graph.types[node.outputs[0]].shape[1] * ((1.5 + target.product_instructions) * depth + 12)
+        return rows * graph.types[node.outputs[0]].shape[1] * (plain_product(target) * depth + 12)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
