@@ -59,6 +59,29 @@ extern "C" {
 #define MT_ARENA
 #endif
 
+/* Products of 8 by 8 bits. For an AVR, avr-gcc -Os calls a function that multiplies 16 by 16 instead. */
+static inline int16_t mt_product_i8(int8_t a, int8_t b)
+{
+#ifdef __AVR__
+    int16_t product;
+    __asm__("muls %1, %2\n\tmovw %0, r0\n\tclr r1" : "=r"(product) : "d"(a), "d"(b) : "r0");
+    return product;
+#else
+    return (int16_t)(a * b);
+#endif
+}
+
+static inline int16_t mt_product_u8(uint8_t a, int8_t b)
+{
+#ifdef __AVR__
+    int16_t product;
+    __asm__("mulsu %2, %1\n\tmovw %0, r0\n\tclr r1" : "=r"(product) : "a"(a), "a"(b) : "r0");
+    return product;
+#else
+    return (int16_t)(a * b);
+#endif
+}
+
 static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
 {
 #if defined(__ARM_FEATURE_SAT) && (defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 10))

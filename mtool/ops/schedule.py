@@ -19,6 +19,7 @@ REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
     ("rv32e", 13),
     ("rv", 27),
     ("xtensa", 13),
+    ("avr", 7),
 )
 
 
@@ -53,8 +54,15 @@ class Target:
 
     @property
     def product_instructions(self) -> int:
-        """Instructions that multiply two integers and add: 1 where one does both."""
+        """Instructions that multiply two integers and add: 1 where one does both, byte by byte on an AVR."""
+        if self.is_8_bit:
+            return 12
         return 2 if self.cpu.startswith((*THUMB1, "rv", "xtensa")) else 1
+
+    @property
+    def is_8_bit(self) -> bool:
+        """Whether it is a core of 8 bits."""
+        return self.cpu.startswith("avr")
 
     @property
     def flash_is_apart(self) -> bool:

@@ -28,6 +28,7 @@ M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 M3 = Target("cortex-m3", frozenset())
 RV32 = Target("rv32imc", frozenset())
+AVR = Target("avr5", frozenset())
 
 
 def limits(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
@@ -43,6 +44,7 @@ def quantised(
     nodes: list[Any],
     residual: bool,
     out: tuple[int, ...],
+    x_type: type = np.int8,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """DequantizeLinear, what `nodes` compute from xf, wf, bf into c, an activation, perhaps an addition, and back."""
     outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]
@@ -60,8 +62,9 @@ def quantised(
         by_channel.flat[rng.integers(0, by_channel.size)] = -128
     elif rng.random() < 0.3:  # many of them, which no pairing takes
         by_channel[rng.random(by_channel.shape) < 0.2] = -128
+    x_zero = int(rng.choice([-128, 0, int(rng.integers(-128, 128))])) + (np.iinfo(x_type).max - 127)
     constants: dict[str, Any] = {
-        "xs": F(0.05), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights, "ws": w_scale,
+        "xs": F(0.05), "xz": x_type(x_zero), "w": weights, "ws": w_scale,
         "wz": np.zeros(outputs, np.int8), "b": bias,
         "bs": F(0.05) * w_scale, "bz": np.zeros(outputs, np.int32), "ys": F(0.07), "yz": zero, "lo": F(0), "hi": F(6),
         "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
@@ -75,7 +78,7 @@ def quantised(
         *([helper.make_node("Clip", ["c", "lo", "hi"], ["a"])] if act == "clip" else []),
         helper.make_node("QuantizeLinear", ["c" if act == "none" else "a", "ys", "yz"], ["q" if residual else "y"]),
     ]
-    inputs: dict[str, Any] = {"x": (np.int8, shape)}
+    inputs: dict[str, Any] = {"x": (x_type, shape)}
     if residual:
         inputs["r"] = (np.int8, out)
         nodes += [
@@ -86,8 +89,13 @@ def quantised(
         ]
     used = {name for node in nodes for name in node.input}
     proto = model(nodes, inputs, ["y"], {name: data for name, data in constants.items() if name in used})
-    feeds = {name: rng.integers(-128, 128, kind[1]).astype(np.int8) for name, kind in inputs.items()}
+    feeds = {name: rng.integers(-128, 128, kind[1]).astype(kind[0]) for name, kind in inputs.items()}
     return proto, feeds
+
+
+def unsigned(*arguments: Any) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The same with an input of uint8."""
+    return quantised(*arguments, x_type=np.uint8)
 
 
 def real(
@@ -226,7 +234,7 @@ def cases_of(
         if all(found[label] >= count for label in wanted):
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % 5]
-        make = real if prefix.endswith("f32") else quantised
+        make = real if prefix.endswith("f32") else unsigned if prefix == "int" and attempt % 3 == 2 else quantised
         proto, feeds = (
             pool(rng, make) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
         )
@@ -273,16 +281,7 @@ class _Preferred:
         return -1.0
 
 
-PLAIN = [
-    (DSP, "dsp"),
-    (MVE, "mve"),
-    (DSP, "f32"),
-    (MVE, "mve_f32"),
-    (M3, "int"),
-    (RV32, "int"),
-    (M0, "int"),
-    (AVR, "int"),
-]
+PLAIN = [(DSP, "dsp"), (MVE, "mve"), (DSP, "f32"), (MVE, "mve_f32"), (M3, "int"), (AVR, "int")]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
     (MVE, "mve", "mps3_an547"),

@@ -64,7 +64,7 @@ class Columns(BaseSchedule):
             conv=conv,
             tile=tile,
             packed=weights.size,
-            in_order=target.product_instructions > 1,
+            target=target,
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )

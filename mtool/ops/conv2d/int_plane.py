@@ -82,6 +82,7 @@ class Plane(BaseSchedule):
             conv=conv,
             walk=walk,
             held=self._holds(conv, target),
+            target=target,
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )

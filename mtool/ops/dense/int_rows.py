@@ -50,7 +50,7 @@ class Rows(BaseSchedule):
             depth=work.depth,
             outputs=work.outputs,
             tile=tile,
-            in_order=target.product_instructions > 1,
+            target=target,
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
