@@ -13,6 +13,7 @@ from mtool.ops.integer_tile import EPILOGUE, POINTERS, is_narrow, price_of_code,
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
+HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Plane(BaseSchedule):
         once, byte = reads_activations(node, graph), price_of_code(graph)
         walks = [
             walk
-            for walk in Walk.all(conv, self.direction, self.block or BLOCK)
+            for walk in Walk.all(conv, self.direction, self.block or (HELD if held else BLOCK))
             if not (once and walk.out_size[1] % walk.block)
         ]
         fitting = [
