@@ -4,23 +4,20 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import Conv, EpilogueText, pointwise_in_place
-from mtool.ops.integer_tile import Tile, Work, is_narrow, pack, price_of_code, reads_activations
+from mtool.ops.integer_tile import (CHANNELS_MEANING, COLUMNS_MEANING, Tile, UNROLL_MEANING, Work, is_narrow, pack, price_of_code, reads_activations)
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 
 @dataclass(frozen=True)
 class Columns(BaseSchedule):
     """Gather the input patches of some pixels, which then meet all output channels, some at a time.
-
-    columns: pixels of a tile. channels: outputs of a tile. unroll: elements of the depth in one turn of the loop, which
-    divide it. All at most; 0: as the core has registers, and as the work is worth the code.
     """
 
     name = "int_columns"
 
-    columns: int = knob(0, 1, 2, 3, 4)
-    channels: int = knob(0, 1, 2, 4, 6, 8)
-    unroll: int = knob(0, 1, 2, 4)
+    columns: int = knob(0, 1, 2, 3, 4, meaning=COLUMNS_MEANING)
+    channels: int = knob(0, 1, 2, 4, 6, 8, meaning=CHANNELS_MEANING)
+    unroll: int = knob(0, 1, 2, 4, meaning=UNROLL_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """8 bits by 8 bits, and not as many groups as channels."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import Conv, EpilogueText, plane_in_place
+from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.walk import Walk
 from mtool.ops.ctext import is_identity
 from mtool.ops.integer_tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
@@ -22,17 +23,15 @@ class Plane(BaseSchedule):
 
     A channel has been read whole before any of it is written, and writes only its own places: the output may take the
     input's storage.
-
-    direction: of the inner loop, along rows ("straight") or columns ("turned"); "": that with fewer instructions.
-    taps: a channel's weights stay in registers ("held") or are loaded row by row for each block; "": as the core has
-    registers. block: outputs at a time, at most; 0: as many as there are registers for.
     """
 
     name = "int_plane"
 
-    direction: str = knob("", "straight", "turned")
-    taps: str = knob("", "held", "loaded")
-    block: int = knob(0, 1, 2, 3, 4, 6)
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
+    taps: str = knob(
+        "", "held", "loaded", meaning="weights stay in registers, or are loaded for each block; auto: as there are registers"
+    )
+    block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
