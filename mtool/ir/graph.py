@@ -14,7 +14,8 @@ from mtool.ir.types import Array, DType, Quant, TensorType
 class Node:
     """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
 
-    The attribute "whole" names the operator of which it computes some rows, if it does (mtool.plan.windows).
+    The attribute "whole" names the operator of which it computes some rows, if it does, one of "parts" nodes
+    (mtool.plan.windows).
     """
 
     op: str

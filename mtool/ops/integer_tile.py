@@ -103,13 +103,16 @@ def reads_activations(node: Node, graph: Graph) -> bool:
     return any(name not in graph.constants for name in node.inputs[3:])
 
 
-def price_of_code(graph: Graph) -> float:
-    """Return how many instructions of an inference a byte of code has to save: it depends on how many there are."""
+def price_of_code(node: Node, graph: Graph) -> float:
+    """Return how many instructions a byte of a node's code has to save each time that it runs.
+
+    It depends on how many an inference has, and how often the code runs in one.
+    """
     products = 0
-    for node in graph.nodes:
-        if node.op in ("conv2d", "dense"):
-            products += graph.types[node.outputs[0]].count * math.prod(graph.types[node.inputs[1]].shape[1:])
-    return max(LEAST, products / SHARE)
+    for one in graph.nodes:
+        if one.op in ("conv2d", "dense"):
+            products += graph.types[one.outputs[0]].count * math.prod(graph.types[one.inputs[1]].shape[1:])
+    return max(LEAST, products / SHARE) / int(node.attrs.get("parts", 1))
 
 
 def pack(weights: Array, channels: int, groups: int = 1) -> Array:

@@ -111,7 +111,8 @@ class _Rows:
         place = (out, first * window.row) if out == self.region.result else self.room(window, count)
         own = next((one for one in reads if one.input == 0), None)
         value = self.chunk_of(window, f"{out} rows", first, count, place)
-        attrs = {**of_rows(node, self.graph, count, own), "whole": node.name}
+        parts = -(-self.height[out] // self.chunk[node.name])
+        attrs = {**of_rows(node, self.graph, count, own), "whole": node.name, "parts": parts}
         name = node.name if first == 0 else f"{node.name}_row{first}"
         self.rewriter.nodes.append(replace(node, name=name, inputs=tuple(inputs), outputs=(value,), attrs=attrs))
         self.done[node.name] = first + count

@@ -313,10 +313,7 @@ def test_every_setting_of_a_knob_in_plain_c(
     assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, None) == []
 
 
-KNOBS = EMULATED[:6]
-
-
-@pytest.mark.parametrize(("target", "prefix", "board"), KNOBS, ids=[f"{case[1]}-{case[2]}" for case in KNOBS])
+@pytest.mark.parametrize(("target", "prefix", "board"), TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
 def test_every_setting_of_a_knob_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

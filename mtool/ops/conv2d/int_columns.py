@@ -4,14 +4,23 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import Conv, EpilogueText, pointwise_in_place
-from mtool.ops.integer_tile import (CHANNELS_MEANING, COLUMNS_MEANING, Tile, UNROLL_MEANING, Work, is_narrow, pack, price_of_code, reads_activations)
+from mtool.ops.integer_tile import (
+    CHANNELS_MEANING,
+    COLUMNS_MEANING,
+    UNROLL_MEANING,
+    Tile,
+    Work,
+    is_narrow,
+    pack,
+    price_of_code,
+    reads_activations,
+)
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 
 @dataclass(frozen=True)
 class Columns(BaseSchedule):
-    """Gather the input patches of some pixels, which then meet all output channels, some at a time.
-    """
+    """Gather the input patches of some pixels, which then meet all output channels, some at a time."""
 
     name = "int_columns"
 
@@ -30,7 +39,7 @@ class Columns(BaseSchedule):
             conv.out_channels // conv.group,
             conv.depth,
             reads_activations(node, graph),
-            price_of_code(graph),
+            price_of_code(node, graph),
         )
 
     def _tile(self, node: Node, graph: Graph, target: Target) -> Tile:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.ops.conv2d.schedules import Conv, EpilogueText, plane_in_place
 from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
+from mtool.ops.conv2d.schedules import Conv, EpilogueText, plane_in_place
 from mtool.ops.conv2d.walk import Walk
 from mtool.ops.ctext import is_identity
 from mtool.ops.integer_tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
@@ -29,7 +29,10 @@ class Plane(BaseSchedule):
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
     taps: str = knob(
-        "", "held", "loaded", meaning="weights stay in registers, or are loaded for each block; auto: as there are registers"
+        "",
+        "held",
+        "loaded",
+        meaning="weights stay in registers, or are loaded for each block; auto: as many as there are",
     )
     block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
 
@@ -46,7 +49,7 @@ class Plane(BaseSchedule):
     def _walk(self, node: Node, graph: Graph, target: Target) -> Walk:
         conv = Conv.of(node, graph)
         held = self._holds(conv, target)
-        once, byte = reads_activations(node, graph), price_of_code(graph)
+        once, byte = reads_activations(node, graph), price_of_code(node, graph)
         walks = [
             walk
             for walk in Walk.all(conv, self.direction, self.block or (HELD if held else BLOCK))

@@ -4,14 +4,23 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.ops.conv2d.schedules import EpilogueText
-from mtool.ops.integer_tile import (CHANNELS_MEANING, COLUMNS_MEANING, Tile, UNROLL_MEANING, Work, is_narrow, pack, price_of_code, reads_activations)
+from mtool.ops.integer_tile import (
+    CHANNELS_MEANING,
+    COLUMNS_MEANING,
+    UNROLL_MEANING,
+    Tile,
+    Work,
+    is_narrow,
+    pack,
+    price_of_code,
+    reads_activations,
+)
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 
 @dataclass(frozen=True)
 class Rows(BaseSchedule):
-    """Some outputs at a time share each input element; of two rows, two rows each weight.
-    """
+    """Some outputs at a time share each input element; of two rows, two rows each weight."""
 
     name = "int_rows"
 
@@ -26,7 +35,11 @@ class Rows(BaseSchedule):
     def _work(self, node: Node, graph: Graph) -> Work:
         rows, depth = graph.types[node.inputs[0]].shape
         return Work(
-            rows, graph.types[node.outputs[0]].shape[1], depth, reads_activations(node, graph), price_of_code(graph)
+            rows,
+            graph.types[node.outputs[0]].shape[1],
+            depth,
+            reads_activations(node, graph),
+            price_of_code(node, graph),
         )
 
     def _tile(self, node: Node, graph: Graph, target: Target) -> Tile:
