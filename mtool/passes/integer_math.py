@@ -9,11 +9,10 @@ reads. In this order:
            for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
   requant  an int32 accumulator times a scale: `requantise`
 
-And an accumulator that is only read as a whole number (for `rescale`) never becomes a float.
+A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
+only read as a whole number (for `rescale`) never becomes a float.
 """
 
-import itertools
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,13 +21,12 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import call, const, load
 from mtool.ir.graph import Rewriter
-from mtool.ir.scalar import Requantise, RescalePair, evaluate
+from mtool.ir.scalar import Requantise, evaluate
 from mtool.ir.types import Array
 from mtool.ops.schedule import Target
+from mtool.passes.scaled_sums import SMALL, ScaledSum
 
-SMALL = (DType.INT8, DType.UINT8)
 FAST_ROUNDING = 2**22
-SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
 
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
@@ -111,6 +109,8 @@ class _Work:
     def _rewritten(self, part: Expr) -> Expr:
         if part.op == "cast":
             return _whole(part)
+        if part.op == "rescale":
+            return self._pair(part) or part
         if part.op != "quantise":
             return part
         for form in (self._table, self._pair, self._requantise):
@@ -158,25 +158,19 @@ class _Work:
         return expr.op != "load" or self.inputs[expr.value] not in self.rewriter.constants
 
     def _pair(self, part: Expr) -> Expr | None:
-        terms = _linear_terms(part.args[0])
-        if terms is None or len(terms) != 2 or part.args[1].op != "const" or part.args[2].op != "const":
+        found = ScaledSum.of(part)
+        if found is None:
             return None
-        (a, a_scale, a_zero), (b, b_scale, b_zero) = terms
-        if a == b:
-            return None
-        out_scale, out_zero = float(part.args[1].value), int(part.args[2].value)
-        low, high = part.value or part.dtype.limits
+        a, b = found.atoms
         grids = [
             np.arange(atom.dtype.limits[0], atom.dtype.limits[1] + 1).astype(atom.dtype.numpy).reshape(view)
             for atom, view in ((a, (-1, 1)), (b, (1, -1)))
         ]
         wanted = _tabulate(part, {a: 0, b: 1}, [np.broadcast_to(grid, (256, 256)) for grid in grids], (256, 256))
-        ratios = a_scale / out_scale, b_scale / out_scale
-        offset = out_zero - ratios[0] * a_zero - ratios[1] * b_zero
         left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
-        how = _exact_pair(wanted.astype(np.int64), left, right, ratios, offset, (low, high))
-        if how is None and not self.target.has_float:
-            how = _near_pair(wanted.astype(np.int64), left, right, ratios, offset, (low, high))
+        how = found.exact(wanted.astype(np.int64), left, right)
+        if how is None and part.op == "quantise" and not self.target.has_float:
+            how = found.near(wanted.astype(np.int64), left, right)
         return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
 
     def _requantise(self, part: Expr) -> Expr | None:
@@ -199,46 +193,6 @@ class _Work:
             self.inputs.append(self.rewriter.constant(f"{self.node.name}/scale", ratio))
             operand = load(len(self.inputs) - 1, DType.FLOAT32, vector.args)
         return Expr("requantise", part.dtype, (total, operand), value)
-
-
-def _shifts(ratios: tuple[float, float], offset: float, largest: int) -> range:
-    """Return the shifts, largest first, with which no sum leaves 32 bits."""
-    reach = largest * (abs(ratios[0]) + abs(ratios[1])) + abs(offset) + 2
-    return range(min(23, math.floor(31 - math.log2(reach))), 11, -1)
-
-
-def _exact_pair(
-    wanted: Array, a: Array, b: Array, ratios: tuple[float, float], offset: float, limits: tuple[int, int]
-) -> RescalePair | None:
-    """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: none were found.
-
-    For a pair of multipliers the offsets that are right for each of the 65,536 sums are an interval: all must meet.
-    """
-    low, high = limits
-    largest = int(max(np.abs(a).max(), np.abs(b).max()))
-    steps = sorted(itertools.product(range(-SEARCH, SEARCH + 1), repeat=2), key=lambda d: abs(d[0]) + abs(d[1]))
-    for shift in _shifts(ratios, offset, largest):
-        left, right = (round(ratio * 2**shift) for ratio in ratios)
-        least = np.where(wanted > low, wanted << shift, -(2**40))
-        most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
-        for more_left, more_right in steps:
-            sums = (a * (left + more_left))[:, None] + (b * (right + more_right))[None]
-            first, last = int((least - sums).max()), int((most - sums).min())
-            added = (first + last) // 2
-            if first <= last and np.abs(sums).max() + abs(added) < 2**31:
-                return RescalePair(left + more_left, right + more_right, added, shift, low, high)
-    return None
-
-
-def _near_pair(
-    wanted: Array, a: Array, b: Array, ratios: tuple[float, float], offset: float, limits: tuple[int, int]
-) -> RescalePair | None:
-    """Return the plain roundings of the same numbers, if they are off by one at most."""
-    shift = _shifts(ratios, offset, 255)[0]
-    left, right = (round(ratio * 2**shift) for ratio in ratios)
-    added = round(2**shift * (offset + 0.5))
-    got = (((a * left)[:, None] + (b * right)[None] + added) >> shift).clip(*limits)
-    return RescalePair(left, right, added, shift, *limits) if np.abs(got - wanted).max() <= 1 else None
 
 
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
@@ -270,21 +224,3 @@ def _tabulate(part: Expr, places: dict[Expr, int], values: list[Array], shape: t
         return replace(expr, args=tuple(replaced(arg) for arg in expr.args))
 
     return evaluate(replaced(part), values, shape)
-
-
-def _linear_terms(expr: Expr) -> list[tuple[Expr, float, int]] | None:
-    """Return the (8-bit expression, scale, zero point) terms of a sum of two dequantised numbers."""
-    if expr.op not in ("add", "sub"):
-        return None
-    terms = []
-    for arg, sign in zip(expr.args, (1, -1 if expr.op == "sub" else 1), strict=True):
-        if arg.op != "mul" or arg.args[1].op != "const" or arg.args[0].op != "cast":
-            return None
-        inner, zero = arg.args[0].args[0], 0
-        if inner.op == "sub" and inner.args[1].op == "const":
-            inner, zero = inner.args[0], int(inner.args[1].value)
-        atom = inner.args[0] if inner.op == "cast" else inner
-        if atom.dtype not in SMALL:
-            return None
-        terms.append((atom, sign * float(arg.args[1].value), zero))
-    return terms
