@@ -6,8 +6,8 @@
  * Within four bytes the pairs are (0, 2) and (1, 3): what SXTB16 gives, without and with a rotation by 8.
  * Weights that can't be proved to fit stand apart: four bytes of a, four of b, and a widening for each.
  *
- * Results are those of mt_requantise, bit for bit. Elsewhere, without optimisation (the assembly takes every register)
- * and with MT_PORTABLE defined, the same functions are plain C. */
+ * Results are those of mt_requantise or mt_scaled, bit for bit. Elsewhere, without optimisation (the assembly takes
+ * every register) and with MT_PORTABLE defined, the same functions are plain C. */
 #ifndef MT_DSP_H
 #define MT_DSP_H
 
@@ -46,7 +46,46 @@ struct mt_dsp_range {
         (zero_point) + 128, MT_DSP_BYTES(127 - (high)), MT_DSP_BYTES(255 - (high) + (low)), MT_DSP_BYTES(low) \
     }
 
+/* A channel's bias, and what scales its sums. */
+struct mt_dsp_fixed {
+    int32_t bias, multiplier, places;
+};
+
 #ifdef MT_DSP_ASM
+
+/* The sum in x by the multiplier in m and the places in s. ASRS leaves in the carry the bit that rounds. Ties of the
+ * second rounding go away from zero, unless what is negative is clamped in any case (RELU). _256: sums 256 times too
+ * large. */
+#define MT_DSP_DOUBLE(x) "lsl " x ", " x ", #1\n\t"
+#define MT_DSP_DOUBLE_256(x) "asr " x ", " x ", #7\n\t"
+#define MT_DSP_FIRST(x, m) "smmulr " x ", " x ", " m "\n\t"
+#define MT_DSP_AWAY(x) "add " x ", " x ", " x ", asr #31\n\t"
+#define MT_DSP_ROUND(x, s) "asrs " x ", " x ", " s "\n\tadc " x ", " x ", #0\n\t"
+#define MT_DSP_TWICE(x, m, s) MT_DSP_DOUBLE(x) MT_DSP_FIRST(x, m) MT_DSP_AWAY(x) MT_DSP_ROUND(x, s)
+#define MT_DSP_TWICE_256(x, m, s) MT_DSP_DOUBLE_256(x) MT_DSP_FIRST(x, m) MT_DSP_AWAY(x) MT_DSP_ROUND(x, s)
+#define MT_DSP_TWICE_RELU(x, m, s) MT_DSP_DOUBLE(x) MT_DSP_FIRST(x, m) MT_DSP_ROUND(x, s)
+#define MT_DSP_TWICE_RELU_256(x, m, s) MT_DSP_DOUBLE_256(x) MT_DSP_FIRST(x, m) MT_DSP_ROUND(x, s)
+#define MT_DSP_ONCE(x, m, s) "smmul " x ", " x ", " m "\n\t" MT_DSP_ROUND(x, s)
+#define MT_DSP_ONCE_256(x, m, s) "asr " x ", " x ", #8\n\t" MT_DSP_ONCE(x, m, s)
+
+/* The sums of channels a and b of a tile: by a float, or by what is for a and for b. */
+#define MT_DSP_SCALE_PAIRS(by_float, by_fixed)                  \
+    do {                                                        \
+        if (by == MT_TWICE && range && apart)                   \
+            by_fixed(MT_DSP_TWICE, MT_DSP_TWICE);               \
+        else if (by == MT_TWICE && range)                       \
+            by_fixed(MT_DSP_TWICE, MT_DSP_TWICE_256);           \
+        else if (by == MT_TWICE && apart)                       \
+            by_fixed(MT_DSP_TWICE_RELU, MT_DSP_TWICE_RELU);     \
+        else if (by == MT_TWICE)                                \
+            by_fixed(MT_DSP_TWICE_RELU, MT_DSP_TWICE_RELU_256); \
+        else if (by == MT_ONCE && apart)                        \
+            by_fixed(MT_DSP_ONCE, MT_DSP_ONCE);                 \
+        else if (by == MT_ONCE)                                 \
+            by_fixed(MT_DSP_ONCE, MT_DSP_ONCE_256);             \
+        else                                                    \
+            by_float();                                         \
+    } while (0)
 
 /* The results a and b of two channels become bytes and go to o, which goes on; `range` and a copy `own` of it are there. */
 #define MT_DSP_STORE(a, b, o)                                                                   \
@@ -89,13 +128,19 @@ MT_DSP_INLINE uint32_t mt_dsp_smlad(int32_t x, int32_t y, uint32_t sum)
     return sum + (uint32_t)low + (uint32_t)high;
 }
 
-MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, uint32_t scale_bits, const struct mt_dsp_range *range)
+/* A sum of channel a, or with `factor` of a channel b, by the words that are packed behind its weights. */
+MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t *words, enum mt_scaling by,
+                                   const struct mt_dsp_range *range)
 {
-    float scale;
-    memcpy(&scale, &scale_bits, 4);
     const int32_t zero_point = range ? range->offset - 128 : -128;
     const int32_t low = range ? (int8_t)(range->low & 255) : -128;
     const int32_t high = range ? 127 - (int32_t)(range->above & 255) : 127;
+    float scale;
+    if (by != MT_BY_FLOAT) {
+        const int32_t scaled = mt_scaled(by, (int32_t)sum / factor, (int32_t)words[0], (int32_t)words[1]);
+        return (int8_t)mt_clamp(scaled + zero_point, low, high);
+    }
+    memcpy(&scale, words, 4);
     return (int8_t)mt_requantise_wide((int32_t)sum, scale, zero_point, low, high);
 }
 

@@ -89,11 +89,56 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [end] "m"(end)                                                                            \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
+/* What scales the six sums, in place. */
+#define MT_DSP_FLOAT6()                                                                                \
+    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"                                                      \
+                     "vmov s2, s3, %[a0], %[b0]\n\t"                                                   \
+                     "vmov s4, s5, %[a1], %[b1]\n\t"                                                   \
+                     "vmov s6, s7, %[a2], %[b2]\n\t"                                                   \
+                     "vcvt.f32.s32 s2, s2\n\t"                                                         \
+                     "vcvt.f32.s32 s3, s3\n\t"                                                         \
+                     "vcvt.f32.s32 s4, s4\n\t"                                                         \
+                     "vcvt.f32.s32 s5, s5\n\t"                                                         \
+                     "vcvt.f32.s32 s6, s6\n\t"                                                         \
+                     "vcvt.f32.s32 s7, s7\n\t"                                                         \
+                     "vmul.f32 s2, s2, s0\n\t"                                                         \
+                     "vmul.f32 s3, s3, s1\n\t"                                                         \
+                     "vmul.f32 s4, s4, s0\n\t"                                                         \
+                     "vmul.f32 s5, s5, s1\n\t"                                                         \
+                     "vmul.f32 s6, s6, s0\n\t"                                                         \
+                     "vmul.f32 s7, s7, s1\n\t"                                                         \
+                     "vcvtr.s32.f32 s2, s2\n\t"                                                        \
+                     "vcvtr.s32.f32 s3, s3\n\t"                                                        \
+                     "vcvtr.s32.f32 s4, s4\n\t"                                                        \
+                     "vcvtr.s32.f32 s5, s5\n\t"                                                        \
+                     "vcvtr.s32.f32 s6, s6\n\t"                                                        \
+                     "vcvtr.s32.f32 s7, s7\n\t"                                                        \
+                     "vmov %[a0], %[b0], s2, s3\n\t"                                                   \
+                     "vmov %[a1], %[b1], s4, s5\n\t"                                                   \
+                     "vmov %[a2], %[b2], s6, s7"                                                       \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
+                       [b2] "+&r"(b2), [w] "+&r"(weights)                                              \
+                     :                                                                                 \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory")
+#define MT_DSP_FIXED3(x, y, z, scale)                                                                           \
+    __asm__ volatile("ldrd %[m], %[s], [%[w]], #8\n\t"                                                          \
+                     scale("%[i]", "%[m]", "%[s]") scale("%[j]", "%[m]", "%[s]") scale("%[k]", "%[m]", "%[s]")  \
+                     : [i] "+&r"(x), [j] "+&r"(y), [k] "+&r"(z), [w] "+&r"(weights), [m] "=&r"(m), [s] "=&r"(s) \
+                     :                                                                                          \
+                     : "cc", "memory")
+#define MT_DSP_FIXED6(scale_a, scale_b)     \
+    do {                                    \
+        int32_t m, s;                       \
+        MT_DSP_FIXED3(a0, a1, a2, scale_a); \
+        MT_DSP_FIXED3(b0, b1, b2, scale_b); \
+    } while (0)
+
 /* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and a + 256 * b,
- * a word for two steps of k, scales a and b / 256. `apart`: biases a and b, for four steps of k a word of a and one of b,
- * scales a and b. `range` null: zero point -128 and no limits. */
+ * a word for two steps of k, scales a and b / 256. `apart`: biases a and b, for four steps of k a word of a and one of
+ * b, scales a and b. By multipliers, instead of each scale: the multiplier, the places. `range` null: zero point -128
+ * and no limits. */
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart,
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
                                   const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
@@ -118,35 +163,7 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                              "sub %[b2], %[b2], %[a2]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)
                              : [a0] "r"(a0), [a1] "r"(a1), [a2] "r"(a2));
-        __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"
-                         "vmov s2, s3, %[a0], %[b0]\n\t"
-                         "vmov s4, s5, %[a1], %[b1]\n\t"
-                         "vmov s6, s7, %[a2], %[b2]\n\t"
-                         "vcvt.f32.s32 s2, s2\n\t"
-                         "vcvt.f32.s32 s3, s3\n\t"
-                         "vcvt.f32.s32 s4, s4\n\t"
-                         "vcvt.f32.s32 s5, s5\n\t"
-                         "vcvt.f32.s32 s6, s6\n\t"
-                         "vcvt.f32.s32 s7, s7\n\t"
-                         "vmul.f32 s2, s2, s0\n\t"
-                         "vmul.f32 s3, s3, s1\n\t"
-                         "vmul.f32 s4, s4, s0\n\t"
-                         "vmul.f32 s5, s5, s1\n\t"
-                         "vmul.f32 s6, s6, s0\n\t"
-                         "vmul.f32 s7, s7, s1\n\t"
-                         "vcvtr.s32.f32 s2, s2\n\t"
-                         "vcvtr.s32.f32 s3, s3\n\t"
-                         "vcvtr.s32.f32 s4, s4\n\t"
-                         "vcvtr.s32.f32 s5, s5\n\t"
-                         "vcvtr.s32.f32 s6, s6\n\t"
-                         "vcvtr.s32.f32 s7, s7\n\t"
-                         "vmov %[a0], %[b0], s2, s3\n\t"
-                         "vmov %[a1], %[b1], s4, s5\n\t"
-                         "vmov %[a2], %[b2], s6, s7"
-                         : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),
-                           [b2] "+&r"(b2), [w] "+&r"(weights)
-                         :
-                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+        MT_DSP_SCALE_PAIRS(MT_DSP_FLOAT6, MT_DSP_FIXED6);
         MT_DSP_STORE(a0, b0, o0);
         MT_DSP_STORE(a1, b1, o1);
         MT_DSP_STORE(a2, b2, o2);
@@ -174,7 +191,7 @@ MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_
 }
 
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart,
+                                  int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
                                   const struct mt_dsp_range *range)
 {
     int8_t *const o[3] = {o0, o1, o2};
@@ -196,10 +213,11 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                 b[j] = mt_dsp_smlad(c[j], (int32_t)*weights, b[j]);
             }
         for (int32_t j = 0; j < 3; ++j) {
-            o[j][2 * n] = mt_dsp_narrow(a[j], weights[0], range);
-            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b[j] : b[j] - a[j], weights[1], range);
+            const uint32_t *const of_b = weights + (by == MT_BY_FLOAT ? 1 : 2);
+            o[j][2 * n] = mt_dsp_narrow(a[j], 1, weights, by, range);
+            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b[j] : b[j] - a[j], apart ? 1 : 256, of_b, by, range);
         }
-        weights += 2;
+        weights += by == MT_BY_FLOAT ? 2 : 4;
     }
 }
 
@@ -214,25 +232,29 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
     return column;
 }
 
-/* The functions that operators share: the unrolling, and whether the output has a range of its own. */
-#define MT_DSP_COLUMNS(name, unroll, apart)                                                                          \
-    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
-                          int8_t *o1, int8_t *o2, int32_t pairs)                                                     \
-    {                                                                                                                \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, 0);                                  \
-    }                                                                                                                \
-    MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
-                                  int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)           \
-    {                                                                                                                \
-        const struct mt_dsp_range own = *range;                                                                      \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, &own);                               \
+/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */
+#define MT_DSP_COLUMNS(name, unroll, apart, by)                                                                    \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,         \
+                          int8_t *o1, int8_t *o2, int32_t pairs)                                                   \
+    {                                                                                                              \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, 0);                            \
+    }                                                                                                              \
+    MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0, \
+                                  int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)         \
+    {                                                                                                              \
+        const struct mt_dsp_range own = *range;                                                                    \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, &own);                         \
     }
-MT_DSP_COLUMNS(mt_dsp_columns_8, 8, 0)
-MT_DSP_COLUMNS(mt_dsp_columns_16, 16, 0)
-MT_DSP_COLUMNS(mt_dsp_columns_28, 28, 0)
-MT_DSP_COLUMNS(mt_dsp_apart_8, 8, 1)
-MT_DSP_COLUMNS(mt_dsp_apart_16, 16, 1)
-MT_DSP_COLUMNS(mt_dsp_apart_28, 28, 1)
+#define MT_DSP_EACH_COLUMNS(kind, by)                     \
+    MT_DSP_COLUMNS(mt_dsp_columns##kind##_8, 8, 0, by)    \
+    MT_DSP_COLUMNS(mt_dsp_columns##kind##_16, 16, 0, by)  \
+    MT_DSP_COLUMNS(mt_dsp_columns##kind##_28, 28, 0, by)  \
+    MT_DSP_COLUMNS(mt_dsp_apart##kind##_8, 8, 1, by)      \
+    MT_DSP_COLUMNS(mt_dsp_apart##kind##_16, 16, 1, by)    \
+    MT_DSP_COLUMNS(mt_dsp_apart##kind##_28, 28, 1, by)
+MT_DSP_EACH_COLUMNS(, MT_BY_FLOAT)
+MT_DSP_EACH_COLUMNS(_twice, MT_TWICE)
+MT_DSP_EACH_COLUMNS(_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

@@ -77,9 +77,44 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : [end] "r"(end)                                                                           \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
+/* What scales the four sums, in place. */
+#define MT_DSP_2X2_FLOAT()                                                                                \
+    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"                                                         \
+                     "vmov s2, s3, %[a0], %[b0]\n\t"                                                      \
+                     "vmov s4, s5, %[a1], %[b1]\n\t"                                                      \
+                     "vcvt.f32.s32 s2, s2\n\t"                                                            \
+                     "vcvt.f32.s32 s3, s3\n\t"                                                            \
+                     "vcvt.f32.s32 s4, s4\n\t"                                                            \
+                     "vcvt.f32.s32 s5, s5\n\t"                                                            \
+                     "vmul.f32 s2, s2, s0\n\t"                                                            \
+                     "vmul.f32 s3, s3, s1\n\t"                                                            \
+                     "vmul.f32 s4, s4, s0\n\t"                                                            \
+                     "vmul.f32 s5, s5, s1\n\t"                                                            \
+                     "vcvtr.s32.f32 s2, s2\n\t"                                                           \
+                     "vcvtr.s32.f32 s3, s3\n\t"                                                           \
+                     "vcvtr.s32.f32 s4, s4\n\t"                                                           \
+                     "vcvtr.s32.f32 s5, s5\n\t"                                                           \
+                     "vmov %[a0], %[b0], s2, s3\n\t"                                                      \
+                     "vmov %[a1], %[b1], s4, s5"                                                          \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights) \
+                     :                                                                                    \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "memory")
+#define MT_DSP_2X2_FIXED2(x, y, scale)                                                            \
+    __asm__ volatile("ldrd %[m], %[s], [%[w]], #8\n\t"                                            \
+                     scale("%[i]", "%[m]", "%[s]") scale("%[j]", "%[m]", "%[s]")                  \
+                     : [i] "+&r"(x), [j] "+&r"(y), [w] "+&r"(weights), [m] "=&r"(m), [s] "=&r"(s) \
+                     :                                                                            \
+                     : "cc", "memory")
+#define MT_DSP_2X2_FIXED(scale_a, scale_b)  \
+    do {                                    \
+        int32_t m, s;                       \
+        MT_DSP_2X2_FIXED2(a0, a1, scale_a); \
+        MT_DSP_2X2_FIXED2(b0, b1, scale_b); \
+    } while (0)
+
 /* Two columns by all output channels, two at a time; as mt_dsp_columns. */
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                      int8_t *o1, int32_t pairs, int unroll, int apart,
+                                      int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
                                       const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
@@ -103,26 +138,7 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
                              "sub %[b1], %[b1], %[a1]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1)
                              : [a0] "r"(a0), [a1] "r"(a1));
-        __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"
-                         "vmov s2, s3, %[a0], %[b0]\n\t"
-                         "vmov s4, s5, %[a1], %[b1]\n\t"
-                         "vcvt.f32.s32 s2, s2\n\t"
-                         "vcvt.f32.s32 s3, s3\n\t"
-                         "vcvt.f32.s32 s4, s4\n\t"
-                         "vcvt.f32.s32 s5, s5\n\t"
-                         "vmul.f32 s2, s2, s0\n\t"
-                         "vmul.f32 s3, s3, s1\n\t"
-                         "vmul.f32 s4, s4, s0\n\t"
-                         "vmul.f32 s5, s5, s1\n\t"
-                         "vcvtr.s32.f32 s2, s2\n\t"
-                         "vcvtr.s32.f32 s3, s3\n\t"
-                         "vcvtr.s32.f32 s4, s4\n\t"
-                         "vcvtr.s32.f32 s5, s5\n\t"
-                         "vmov %[a0], %[b0], s2, s3\n\t"
-                         "vmov %[a1], %[b1], s4, s5"
-                         : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights)
-                         :
-                         : "s0", "s1", "s2", "s3", "s4", "s5", "memory");
+        MT_DSP_SCALE_PAIRS(MT_DSP_2X2_FLOAT, MT_DSP_2X2_FIXED);
         MT_DSP_STORE(a0, b0, o0);
         MT_DSP_STORE(a1, b1, o1);
     } while (--pairs);
@@ -148,13 +164,13 @@ MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_
 }
 
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
-                                      int8_t *o1, int32_t pairs, int unroll, int apart,
+                                      int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
                                       const struct mt_dsp_range *range)
 {
     int8_t *const o[2] = {o0, o1};
     const int32_t words = (int32_t)(end - columns) / 2; /* of weights */
     (void)unroll;
-    for (int32_t n = 0; n < pairs; ++n, weights += 4 + words)
+    for (int32_t n = 0; n < pairs; ++n, weights += (by == MT_BY_FLOAT ? 4 : 6) + words)
         for (int32_t j = 0; j < 2; ++j) {
             uint32_t a = weights[0], b = weights[1];
             const uint32_t *w = weights + 2;
@@ -165,8 +181,9 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
                 a = mt_dsp_smlad(x, mt_dsp_sxtb16(turn ? wa >> 8 | wa << 24 : wa), a);
                 b = mt_dsp_smlad(x, apart ? mt_dsp_sxtb16(turn ? wb >> 8 | wb << 24 : wb) : (int32_t)wa, b);
             }
-            o[j][2 * n] = mt_dsp_narrow(a, w[words], range);
-            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, w[words + 1], range);
+            const uint32_t *const of_b = w + words + (by == MT_BY_FLOAT ? 1 : 2);
+            o[j][2 * n] = mt_dsp_narrow(a, 1, w + words, by, range);
+            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, apart ? 1 : 256, of_b, by, range);
         }
 }
 
@@ -181,25 +198,29 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1_2x2(int32_t *column, int8_t value, int32_t w
     return column;
 }
 
-/* The functions that operators share: the unrolling, and whether the output has a range of its own. */
-#define MT_DSP_COLUMNS_2X2(name, unroll, apart)                                                                      \
+/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */
+#define MT_DSP_COLUMNS_2X2(name, unroll, apart, by)                                                                  \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
                           int8_t *o1, int32_t pairs)                                                                 \
     {                                                                                                                \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, 0);                                  \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, 0);                              \
     }                                                                                                                \
     MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
                                   int8_t *o1, int32_t pairs, const struct mt_dsp_range *range)                       \
     {                                                                                                                \
         const struct mt_dsp_range own = *range;                                                                      \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, &own);                               \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, &own);                           \
     }
-MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2_8, 8, 0)
-MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2_16, 16, 0)
-MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2_28, 28, 0)
-MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2_8, 8, 1)
-MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2_16, 16, 1)
-MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2_28, 28, 1)
+#define MT_DSP_EACH_2X2(kind, by)                                 \
+    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_8, 8, 0, by)    \
+    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_16, 16, 0, by)  \
+    MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_28, 28, 0, by)  \
+    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_8, 8, 1, by)      \
+    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_16, 16, 1, by)    \
+    MT_DSP_COLUMNS_2X2(mt_dsp_apart_2x2##kind##_28, 28, 1, by)
+MT_DSP_EACH_2X2(, MT_BY_FLOAT)
+MT_DSP_EACH_2X2(_twice, MT_TWICE)
+MT_DSP_EACH_2X2(_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

@@ -48,15 +48,26 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     MT_DSP_TAPS2("1", "[%[i], %[row1]]")   \
     MT_DSP_TAPS2("0", "[%[i]], #4")
 #define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("%[a]") MT_DSP_ROWS1("%[b]")
-#define MT_DSP_SCALE2                   \
-    "vmov s0, s1, %[a], %[b]\n\t"       \
-    "vcvt.f32.s32 s0, s0\n\t"           \
-    "vcvt.f32.s32 s1, s1\n\t"           \
-    "vmul.f32 s0, s0, %[scale]\n\t"     \
-    "vmul.f32 s1, s1, %[scale]\n\t"     \
-    "vcvtr.s32.f32 s0, s0\n\t"          \
-    "vcvtr.s32.f32 s1, s1\n\t"          \
+#define MT_DSP_FLOAT2               \
+    "vmov s0, s1, %[a], %[b]\n\t"   \
+    "vcvt.f32.s32 s0, s0\n\t"       \
+    "vcvt.f32.s32 s1, s1\n\t"       \
+    "vmul.f32 s0, s0, %[scale]\n\t" \
+    "vmul.f32 s1, s1, %[scale]\n\t" \
+    "vcvtr.s32.f32 s0, s0\n\t"      \
+    "vcvtr.s32.f32 s1, s1\n\t"      \
     "vmov %[a], %[b], s0, s1\n\t"
+#define MT_DSP_FLOAT1               \
+    "vmov s0, %[a]\n\t"             \
+    "vcvt.f32.s32 s0, s0\n\t"       \
+    "vmul.f32 s0, s0, %[scale]\n\t" \
+    "vcvtr.s32.f32 s0, s0\n\t"      \
+    "vmov %[a], s0\n\t"
+#define MT_DSP_FETCH               \
+    "vmov %[p], %[multiplier]\n\t" \
+    "vmov %[q], %[places]\n\t"
+#define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("%[a]", "%[p]", "%[q]")
+#define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("%[b]", "%[p]", "%[q]")
 #define MT_DSP_PLAIN(x)        \
     "usat " x ", #8, " x "\n\t" \
     "eor " x ", " x ", #128\n\t"
@@ -71,34 +82,40 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     "cmp " x ", %[most]\n\t"            \
     "it gt\n\t"                         \
     "movgt " x ", %[most]\n\t"
-#define MT_DSP_SLIDE2(pair, narrow)                                                                                 \
-    __asm__ volatile("1:\n\t"                                                                                       \
-                     "vmov %[a], %[bias]\n\t"                                                                       \
-                     "vmov %[b], %[bias]\n\t" pair MT_DSP_SCALE2 narrow("%[a]") narrow("%[b]")                      \
-                     "strb %[a], [%[o]]\n\t"                                                                        \
-                     "strb %[b], [%[o], %[step]]\n\t"                                                               \
-                     "add %[o], %[o], %[step2]\n\t"                                                                 \
-                     "ldr %[p], %[e]\n\t"                                                                           \
-                     "cmp %[i], %[p]\n\t"                                                                           \
-                     "bne 1b"                                                                                       \
-                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output)      \
-                     : MT_DSP_SLIDE_INPUTS, [e] "m"(end)                                                            \
+#define MT_DSP_SLIDE2(pair, scale, narrow)                                                                     \
+    __asm__ volatile("1:\n\t"                                                                                  \
+                     "vmov %[a], %[bias]\n\t"                                                                  \
+                     "vmov %[b], %[bias]\n\t" pair scale narrow("%[a]") narrow("%[b]")                         \
+                     "strb %[a], [%[o]]\n\t"                                                                   \
+                     "strb %[b], [%[o], %[step]]\n\t"                                                          \
+                     "add %[o], %[o], %[step2]\n\t"                                                            \
+                     "ldr %[p], %[e]\n\t"                                                                      \
+                     "cmp %[i], %[p]\n\t"                                                                      \
+                     "bne 1b"                                                                                  \
+                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
+                     : MT_DSP_SLIDE_INPUTS, [e] "m"(end)                                                       \
                      : "s0", "s1", "cc", "memory")
-#define MT_DSP_SLIDE1(narrow)                                                                                       \
-    __asm__ volatile("vmov %[a], %[bias]\n\t" MT_DSP_ROWS1("%[a]")                                                  \
-                     "vmov s0, %[a]\n\t"                                                                            \
-                     "vcvt.f32.s32 s0, s0\n\t"                                                                      \
-                     "vmul.f32 s0, s0, %[scale]\n\t"                                                                \
-                     "vcvtr.s32.f32 s0, s0\n\t"                                                                     \
-                     "vmov %[a], s0\n\t" narrow("%[a]")                                                             \
-                     "strb %[a], [%[o]]"                                                                            \
-                     : [a] "=&r"(a), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output)                    \
-                     : MT_DSP_SLIDE_INPUTS                                                                          \
+#define MT_DSP_SLIDE1(scale, narrow)                                                             \
+    __asm__ volatile("vmov %[a], %[bias]\n\t" MT_DSP_ROWS1("%[a]") scale narrow("%[a]")          \
+                     "strb %[a], [%[o]]"                                                         \
+                     : [a] "=&r"(a), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
+                     : MT_DSP_SLIDE_INPUTS                                                       \
                      : "s0", "s1", "cc", "memory")
-#define MT_DSP_SLIDE_INPUTS                                                                                         \
-    [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0), [v1] "r"(taps->v1),             \
-        [v2] "r"(taps->v2), [bias] "t"(bias), [scale] "t"(scale), [row1] "i"(2 * pitch), [row2] "i"(4 * pitch),     \
+#define MT_DSP_SLIDE_INPUTS                                                                                       \
+    [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0), [v1] "r"(taps->v1),           \
+        [v2] "r"(taps->v2), [bias] "t"(bias), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch), [row2] "i"(4 * pitch), \
         [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high)
+/* The whole row: pairs, and an odd output. */
+#define MT_DSP_SLIDE(two, one, narrow)                       \
+    do {                                                     \
+        if (count >= 2 && stride == 1)                       \
+            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, two, narrow); \
+        else if (count >= 2)                                 \
+            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, two, narrow); \
+        if (count % 2)                                       \
+            MT_DSP_SLIDE1(one, narrow);                      \
+    } while (0)
+#define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
 
 /* One row of outputs of a 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); `bias` has the bits
  * of an int32; outputs stand `step` bytes apart. All from `pitch` on are constants. */
@@ -107,31 +124,43 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const stru
                                 int32_t zero_point, int32_t low, int32_t high)
 {
     const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
+    int32_t a, b, p, q;
+#define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
+    if (zero_point == -128 && low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
+    else if (low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_ZERO);
+    else
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_LIMITS);
+#undef MT_DSP_SLIDE_SCALING
+}
+
+/* The same by a multiplier, which the registers of the FPU hold. */
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
+                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+{
+    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
     const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
     int32_t a, b, p, q;
-    if (count >= 2 && stride == 1) {
-        if (plain)
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, MT_DSP_PLAIN);
-        else if (full)
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, MT_DSP_ZERO);
-        else
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, MT_DSP_LIMITS);
-    } else if (count >= 2) {
-        if (plain)
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, MT_DSP_PLAIN);
-        else if (full)
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, MT_DSP_ZERO);
-        else
-            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, MT_DSP_LIMITS);
-    }
-    if (count % 2) {
-        if (plain)
-            MT_DSP_SLIDE1(MT_DSP_PLAIN);
-        else if (full)
-            MT_DSP_SLIDE1(MT_DSP_ZERO);
-        else
-            MT_DSP_SLIDE1(MT_DSP_LIMITS);
-    }
+    float bias, multiplier, places;
+    memcpy(&bias, &fixed->bias, 4);
+    memcpy(&multiplier, &fixed->multiplier, 4);
+    memcpy(&places, &fixed->places, 4);
+#define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
+    if (by == MT_TWICE && plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE_RELU, MT_DSP_PLAIN);
+    else if (by == MT_TWICE && full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_ZERO);
+    else if (by == MT_TWICE)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_LIMITS);
+    else if (plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_PLAIN);
+    else if (full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_ZERO);
+    else
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_LIMITS);
+#undef MT_DSP_SLIDE_SCALING
 }
 
 #else /* the same in plain C */
@@ -154,7 +183,30 @@ MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const stru
     }
 }
 
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
+                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+{
+    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
+        int32_t sum = fixed->bias;
+        for (int32_t ky = 0; ky < 3; ++ky)
+            for (int32_t kx = 0; kx < 3; ++kx)
+                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
+        *output = (int8_t)mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high);
+    }
+}
+
 #endif
+
+#define MT_DSP_SLIDE_BY(name, by)                                                                           \
+    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,           \
+                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t count, \
+                            int32_t step, int32_t zero_point, int32_t low, int32_t high)                    \
+    {                                                                                                       \
+        mt_dsp_slide_by(plane, output, taps, fixed, by, pitch, stride, count, step, zero_point, low, high); \
+    }
+MT_DSP_SLIDE_BY(mt_dsp_slide_twice, MT_TWICE)
+MT_DSP_SLIDE_BY(mt_dsp_slide_once, MT_ONCE)
 
 /* The taps of a channel from three words of (w0, w1, w2, 0), a word a row. */
 MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words)

@@ -31,49 +31,68 @@ extern "C" {
     "smlad %[c], r5, r6, %[c]\n\t"
 #define MT_DSP_ROW8 MT_DSP_ROW4 MT_DSP_ROW4
 #define MT_DSP_ROW16 MT_DSP_ROW8 MT_DSP_ROW8
-#define MT_DSP_DENSE(macs)                                                                                          \
-    __asm__ volatile("ldrd %[a], %[b], [%[w]], #8\n\t"                                                              \
-                     "ldrd %[c], %[d], [%[w]], #8\n\t"                                                              \
-                     "1:\n\t" macs "ldr r4, %[e]\n\t"                                                               \
-                     "cmp %[x], r4\n\t"                                                                             \
-                     "bne 1b\n\t"                                                                                   \
-                     "vldmia %[w]!, {s0, s1, s2, s3}\n\t"                                                           \
-                     "sub %[b], %[b], %[a]\n\t"                                                                     \
-                     "sub %[d], %[d], %[c]\n\t"                                                                     \
-                     "vmov s4, s5, %[a], %[b]\n\t"                                                                  \
-                     "vmov s6, s7, %[c], %[d]\n\t"                                                                  \
-                     "vcvt.f32.s32 s4, s4\n\t"                                                                      \
-                     "vcvt.f32.s32 s5, s5\n\t"                                                                      \
-                     "vcvt.f32.s32 s6, s6\n\t"                                                                      \
-                     "vcvt.f32.s32 s7, s7\n\t"                                                                      \
-                     "vmul.f32 s4, s4, s0\n\t"                                                                      \
-                     "vmul.f32 s5, s5, s1\n\t"                                                                      \
-                     "vmul.f32 s6, s6, s2\n\t"                                                                      \
-                     "vmul.f32 s7, s7, s3\n\t"                                                                      \
-                     "vcvtr.s32.f32 s4, s4\n\t"                                                                     \
-                     "vcvtr.s32.f32 s5, s5\n\t"                                                                     \
-                     "vcvtr.s32.f32 s6, s6\n\t"                                                                     \
-                     "vcvtr.s32.f32 s7, s7\n\t"                                                                     \
-                     "vmov %[a], %[b], s4, s5\n\t"                                                                  \
-                     "vmov %[c], %[d], s6, s7"                                                                      \
-                     : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)     \
-                     : [e] "m"(end)                                                                                 \
+#define MT_DSP_FLOAT4                    \
+    "vldmia %[w]!, {s0, s1, s2, s3}\n\t" \
+    "vmov s4, s5, %[a], %[b]\n\t"        \
+    "vmov s6, s7, %[c], %[d]\n\t"        \
+    "vcvt.f32.s32 s4, s4\n\t"            \
+    "vcvt.f32.s32 s5, s5\n\t"            \
+    "vcvt.f32.s32 s6, s6\n\t"            \
+    "vcvt.f32.s32 s7, s7\n\t"            \
+    "vmul.f32 s4, s4, s0\n\t"            \
+    "vmul.f32 s5, s5, s1\n\t"            \
+    "vmul.f32 s6, s6, s2\n\t"            \
+    "vmul.f32 s7, s7, s3\n\t"            \
+    "vcvtr.s32.f32 s4, s4\n\t"           \
+    "vcvtr.s32.f32 s5, s5\n\t"           \
+    "vcvtr.s32.f32 s6, s6\n\t"           \
+    "vcvtr.s32.f32 s7, s7\n\t"           \
+    "vmov %[a], %[b], s4, s5\n\t"        \
+    "vmov %[c], %[d], s6, s7"
+#define MT_DSP_FIXED4(scale, scale_256)                     \
+    "ldmia %[w]!, {r4, r5, r8, r9}\n\t"                     \
+    scale("%[a]", "r4", "r5") scale_256("%[b]", "r8", "r9") \
+    "ldmia %[w]!, {r4, r5, r8, r9}\n\t"                     \
+    scale("%[c]", "r4", "r5") scale_256("%[d]", "r8", "r9")
+#define MT_DSP_DENSE(macs, scale)                                                                                  \
+    __asm__ volatile("ldrd %[a], %[b], [%[w]], #8\n\t"                                                             \
+                     "ldrd %[c], %[d], [%[w]], #8\n\t"                                                             \
+                     "1:\n\t" macs "ldr r4, %[e]\n\t"                                                              \
+                     "cmp %[x], r4\n\t"                                                                            \
+                     "bne 1b\n\t"                                                                                  \
+                     "sub %[b], %[b], %[a]\n\t"                                                                    \
+                     "sub %[d], %[d], %[c]\n\t" scale                                                              \
+                     : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)    \
+                     : [e] "m"(end)                                                                                \
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
 
+#define MT_DSP_DENSE_BY(scale)                 \
+    do {                                       \
+        if (unroll == 16)                      \
+            MT_DSP_DENSE(MT_DSP_ROW16, scale); \
+        else if (unroll == 8)                  \
+            MT_DSP_DENSE(MT_DSP_ROW8, scale);  \
+        else                                   \
+            MT_DSP_DENSE(MT_DSP_ROW4, scale);  \
+    } while (0)
+
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                          int8_t *output, int32_t groups, int unroll, const struct mt_dsp_range *range)
+                                          int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
+                                          const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
     do {
         const int8_t *x = input;
         int32_t a, b, c, d;
-        if (unroll == 16)
-            MT_DSP_DENSE(MT_DSP_ROW16);
-        else if (unroll == 8)
-            MT_DSP_DENSE(MT_DSP_ROW8);
+        if (by == MT_TWICE && range)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_TWICE, MT_DSP_TWICE_256));
+        else if (by == MT_TWICE)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_TWICE_RELU, MT_DSP_TWICE_RELU_256));
+        else if (by == MT_ONCE)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_ONCE, MT_DSP_ONCE_256));
         else
-            MT_DSP_DENSE(MT_DSP_ROW4);
+            MT_DSP_DENSE_BY(MT_DSP_FLOAT4);
         if (range)
             __asm__ volatile("qadd %[a], %[a], %[offset]\n\t"
                              "qadd %[b], %[b], %[offset]\n\t"
@@ -110,7 +129,8 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 #else /* the same in plain C */
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
-                                          int8_t *output, int32_t groups, int unroll, const struct mt_dsp_range *range)
+                                          int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
+                                          const struct mt_dsp_range *range)
 {
     (void)unroll;
     for (; groups; --groups, output += 4) {
@@ -128,31 +148,33 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
                 }
             }
         }
-        for (int32_t j = 0; j < 4; ++j)
-            output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], weights[j], range);
-        weights += 4;
+        for (int32_t j = 0; j < 4; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
+            output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, by, range);
     }
     return weights;
 }
 
 #endif
 
-#define MT_DSP_ROWS(unroll)                                                                                          \
-    MT_OPERATOR const uint32_t *mt_dsp_rows_##unroll(const int8_t *input, const int8_t *end,                       \
-                                                       const uint32_t *weights, int8_t *output, int32_t groups)      \
-    {                                                                                                                \
-        return mt_dsp_rows(input, end, weights, output, groups, unroll, 0);                                          \
-    }                                                                                                                \
-    MT_OPERATOR const uint32_t *mt_dsp_rows_##unroll##_range(const int8_t *input, const int8_t *end,               \
-                                                               const uint32_t *weights, int8_t *output,              \
-                                                               int32_t groups, const struct mt_dsp_range *range)     \
-    {                                                                                                                \
-        const struct mt_dsp_range own = *range;                                                                      \
-        return mt_dsp_rows(input, end, weights, output, groups, unroll, &own);                                       \
+#define MT_DSP_ROWS(name, unroll, by)                                                                          \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights,          \
+                                     int8_t *output, int32_t groups)                                           \
+    {                                                                                                          \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, 0);                                \
+    }                                                                                                          \
+    MT_OPERATOR const uint32_t *name##_range(const int8_t *input, const int8_t *end, const uint32_t *weights,  \
+                                             int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
+    {                                                                                                          \
+        const struct mt_dsp_range own = *range;                                                                \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, &own);                             \
     }
-MT_DSP_ROWS(4)
-MT_DSP_ROWS(8)
-MT_DSP_ROWS(16)
+#define MT_DSP_EACH_ROWS(name, by) \
+    MT_DSP_ROWS(name##_4, 4, by)   \
+    MT_DSP_ROWS(name##_8, 8, by)   \
+    MT_DSP_ROWS(name##_16, 16, by)
+MT_DSP_EACH_ROWS(mt_dsp_rows, MT_BY_FLOAT)
+MT_DSP_EACH_ROWS(mt_dsp_rows_twice, MT_TWICE)
+MT_DSP_EACH_ROWS(mt_dsp_rows_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

@@ -51,13 +51,8 @@ MT_DSP_INLINE void mt_dsp_step2(int32_t sums[4], const int16_t **taps, const int
     x[2] = next;
 }
 
-MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+MT_DSP_INLINE int8_t mt_dsp_clamp(int32_t step, int32_t zero_point, int32_t low, int32_t high)
 {
-    float value = (float)acc * scale;
-    int32_t step;
-    __asm__("vcvtr.s32.f32 %0, %0\n\t"
-            "vmov %1, %0"
-            : "+t"(value), "=r"(step));
     if (zero_point == -128 && low == -128 && high == 127) {
         __asm__("usat %0, #8, %0" : "+r"(step) : : "cc");
         return (int8_t)(step - 128);
@@ -72,6 +67,26 @@ MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_po
     if (high < 127)
         step = step < high ? step : high;
     return (int8_t)step;
+}
+
+MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    float value = (float)acc * scale;
+    int32_t step;
+    __asm__("vcvtr.s32.f32 %0, %0\n\t"
+            "vmov %1, %0"
+            : "+t"(value), "=r"(step));
+    return mt_dsp_clamp(step, zero_point, low, high);
+}
+
+MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixed, enum mt_scaling by,
+                                    int32_t zero_point, int32_t low, int32_t high)
+{
+    if (by == MT_TWICE)
+        __asm__(MT_DSP_TWICE("%0", "%1", "%2") : "+&r"(acc) : "r"(fixed->multiplier), "r"(fixed->places) : "cc");
+    else
+        __asm__(MT_DSP_ONCE("%0", "%1", "%2") : "+&r"(acc) : "r"(fixed->multiplier), "r"(fixed->places) : "cc");
+    return mt_dsp_clamp(acc, zero_point, low, high);
 }
 
 #else /* the same in plain C */
@@ -112,6 +127,12 @@ MT_DSP_INLINE int8_t mt_dsp_requantise(int32_t acc, float scale, int32_t zero_po
     return (int8_t)mt_requantise_wide(acc, scale, zero_point, low, high);
 }
 
+MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixed, enum mt_scaling by,
+                                    int32_t zero_point, int32_t low, int32_t high)
+{
+    return (int8_t)mt_clamp(mt_scaled(by, acc, fixed->multiplier, fixed->places) + zero_point, low, high);
+}
+
 #endif
 
 MT_DSP_INLINE int32_t mt_dsp_pair(const int16_t *from)
@@ -141,10 +162,12 @@ MT_DSP_SPREAD(mt_dsp_spread_i16, int16_t)
 /* A row of outputs of a depthwise channel with any kernel, four at a time (the last ones are computed and not stored).
  * `plane` has int16, aligned as words; taps are as mt_dsp_spread gives them. Rows of the plane that taps meet stand
  * `next` elements apart, outputs `step` bytes. All from `rows` on are constants, but perhaps `count`. */
-MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int16_t *taps, int32_t bias, float scale,
-                                int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count, int32_t step,
-                                int32_t zero_point, int32_t low, int32_t high)
+MT_DSP_INLINE void mt_dsp_sweep_by(const int16_t *plane, int8_t *output, const int16_t *taps,
+                                   const struct mt_dsp_fixed *fixed, float scale, enum mt_scaling by, int32_t rows,
+                                   int32_t steps, int32_t next, int32_t stride, int32_t count, int32_t step,
+                                   int32_t zero_point, int32_t low, int32_t high)
 {
+    const int32_t bias = fixed->bias;
     for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
         int32_t sums[4] = {bias, bias, bias, bias};
         const int16_t *w = taps, *row = plane;
@@ -168,15 +191,34 @@ MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int1
                         sums[i] = mt_dsp_mac(mt_dsp_pair(from + i * stride), mt_dsp_pair(w), sums[i]);
             }
         }
-        output[0] = mt_dsp_requantise(sums[0], scale, zero_point, low, high);
-        if (count > 1)
-            output[step] = mt_dsp_requantise(sums[1], scale, zero_point, low, high);
-        if (count > 2)
-            output[2 * step] = mt_dsp_requantise(sums[2], scale, zero_point, low, high);
-        if (count > 3)
-            output[3 * step] = mt_dsp_requantise(sums[3], scale, zero_point, low, high);
+        MT_UNROLL(4)
+        for (int32_t i = 0; i < 4; ++i)
+            if (i == 0 || count > i)
+                output[i * step] = by == MT_BY_FLOAT ? mt_dsp_requantise(sums[i], scale, zero_point, low, high)
+                                                     : mt_dsp_rescale(sums[i], fixed, by, zero_point, low, high);
     }
 }
+
+MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int16_t *taps, int32_t bias, float scale,
+                                int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count, int32_t step,
+                                int32_t zero_point, int32_t low, int32_t high)
+{
+    const struct mt_dsp_fixed fixed = {bias, 0, 0};
+    mt_dsp_sweep_by(plane, output, taps, &fixed, scale, MT_BY_FLOAT, rows, steps, next, stride, count, step, zero_point,
+                    low, high);
+}
+
+#define MT_DSP_SWEEP_BY(name, by)                                                                                 \
+    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const int16_t *taps,                            \
+                            const struct mt_dsp_fixed *fixed, int32_t rows, int32_t steps, int32_t next,          \
+                            int32_t stride, int32_t count, int32_t step, int32_t zero_point, int32_t low,         \
+                            int32_t high)                                                                         \
+    {                                                                                                             \
+        mt_dsp_sweep_by(plane, output, taps, fixed, 0.0f, by, rows, steps, next, stride, count, step, zero_point, \
+                        low, high);                                                                               \
+    }
+MT_DSP_SWEEP_BY(mt_dsp_sweep_twice, MT_TWICE)
+MT_DSP_SWEEP_BY(mt_dsp_sweep_once, MT_ONCE)
 
 #ifdef __cplusplus
 }

@@ -198,6 +198,18 @@ static inline int32_t mt_rescale_twice_wide(int32_t acc, int32_t multiplier, int
     return mt_rescale_wide((int32_t)((uint32_t)acc << (-1 - shift)), multiplier, -1);
 }
 
+/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, or a multiplier and places. */
+enum mt_scaling {
+    MT_BY_FLOAT, /* mt_requantise_wide */
+    MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
+    MT_ONCE      /* mt_rescale with shift = places */
+};
+
+static inline int32_t mt_scaled(enum mt_scaling by, int32_t acc, int32_t multiplier, int32_t places)
+{
+    return by == MT_TWICE ? mt_rescale_twice(acc, multiplier, places - 1) : mt_rescale(acc, multiplier, places);
+}
+
 /* sum / count, rounded, ties away from zero; count is positive. */
 static inline int32_t mt_mean(int32_t sum, int32_t count)
 {

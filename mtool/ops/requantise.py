@@ -1,4 +1,4 @@
-"""The epilogue that SIMD schedules have by heart: int32 to int8 by a scale a channel, and what may follow it."""
+"""The epilogue that SIMD schedules have by heart: int32 to int8 by numbers of a channel, and what may follow it."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,46 +7,55 @@ import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const
-from mtool.ir.scalar import Requantise, Text
+from mtool.ir.scalar import Requantise, Rescale, Text
 from mtool.ir.types import Array
 from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.ops.scaling import FixedScaling, FloatScaling, Scaling
 from mtool.ops.schedule import Argument, Kernel
+
+SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
 
 
 @dataclass(frozen=True, slots=True)
 class Int8Epilogue:
-    """An epilogue as `rest(requantise(acc))`: the limits and zero point, a scale a channel, and what follows.
+    """An epilogue as `rest(requantise(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
     `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself,
-    in a table, or (of a dense layer) at the output's channel.
+    in a table, or (of a dense layer) at the output's channel. `bias` is the kernel's, but where a sum is known
+    beforehand and too large for the scaling.
     """
 
-    how: Requantise
-    scale: Array
+    how: Requantise | Rescale
+    scaling: Scaling
+    bias: Array
     rest: Expr | None
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
         expr: Expr = node.attrs["epilogue"]
-        found = {part for part in expr.walk() if part.op == "requantise" and part.args[0].op == "acc"}
+        found = {part for part in expr.walk() if part.op in SCALED and part.args[0].op == "acc"}
         if len(found) != 1 or graph.types[node.inputs[0]].dtype is not DType.INT8:
             return None
         (part,) = found
-        channels = graph.types[node.outputs[0]].shape[-1]
-        scale = _per_channel(part.args[1], node, graph, channels)
-        if part.dtype is not DType.INT8 or scale is None:
+        scaled = _scaling(part, node, graph)
+        if part.dtype is not DType.INT8 or scaled is None:
             return None
         narrow = Expr("acc", DType.INT8)
         rest = expr.rewrite(lambda p: narrow if p == part else p)
         if rest == narrow:
-            return cls(part.value, scale, None)
-        return cls(part.value, scale, rest) if is_elementwise(rest, node, graph, DType.INT8) else None
+            return cls(part.value, *scaled, None)
+        return cls(part.value, *scaled, rest) if is_elementwise(rest, node, graph, DType.INT8) else None
 
     @property
     def is_plain(self) -> bool:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
         return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the zero point can be added to a scaled sum without leaving 32 bits."""
+        return not isinstance(self.how, Requantise) or self.how.bounded
 
     def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
         """Return the C of what follows, for the element at `offset`."""
@@ -71,14 +80,30 @@ class Int8Epilogue:
         return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
 
 
-def _per_channel(scale: Expr, node: Node, graph: Graph, channels: int) -> Array | None:
-    if scale.op == "const":
-        return np.full(channels, scale.value, np.float32)
-    data = graph.constants.get(node.inputs[scale.value]) if scale.op == "load" else None
-    last = len(graph.types[node.outputs[0]].shape) - 1
-    if data is None or data.size != channels or scale.args[-1].op != "axis" or scale.args[-1].value != last:
+def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
+    """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
+    weights, bias = (graph.constants[node.inputs[number]] for number in (1, 2))
+    numbers = [_per_channel(number, node, graph) for number in part.args[1:]]
+    if part.op == "requantise":
+        (scale,) = numbers
+        return None if scale is None else (FloatScaling.of(scale), bias)
+    multiplier, shift = numbers
+    if multiplier is None or shift is None:
         return None
-    return data.reshape(-1).astype(np.float32)
+    bias, fixed = FixedScaling.of(multiplier, shift, twice=part.value.twice).settled(weights, bias)
+    return (fixed, bias) if fixed.fits(weights, bias) else None
+
+
+def _per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
+    """Return the values of a number that is constant or one of each output channel, [N]."""
+    shape = graph.types[node.outputs[0]].shape
+    if number.op == "const":
+        return np.full(shape[-1], number.value, number.dtype.numpy)
+    data = graph.constants.get(node.inputs[number.value]) if number.op == "load" else None
+    if data is None or data.size != shape[-1]:
+        return None
+    last = number.args[-1]
+    return data.reshape(-1) if last.op == "axis" and last.value == len(shape) - 1 else None
 
 
 def elementwise_names(rest: Expr | None, node: Node, graph: Graph) -> dict[int, str]:

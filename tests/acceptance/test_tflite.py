@@ -17,7 +17,7 @@ from mtool.workflow import samples
 NAMES = ("kws", "ic", "vww", "ad")
 CASES = [
     *((name, board) for name in NAMES for board in ("host", "mps2_an386", "mps2_an385")),
-    ("kws", "mps3_an547"),
+    *((name, "mps3_an547") for name in NAMES),
     ("kws", "qemu_riscv32"),
 ]
 FLOAT = {"kws": 1e-5, "ic": 1e-5, "vww": 1e-5, "ad": 6e-4}  # absolute, as the models' README says
@@ -66,6 +66,18 @@ def test_int8_rounded_as_tflite_does_is_what_the_reference_kernels_compute(
     with workflow.open(prepared) as device:
         found = [device.run({tensor.name: x})[result.name] for x in data["x0"]]
     np.testing.assert_array_equal(np.stack(found), data["y0_tflite_ref"])
+
+
+@models.needed
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> None:
+    plain, rounded = (
+        workflow.compile(tflite(name, "int8"), board=board, options=options(rounding)).manifest.operators
+        for rounding in ("onnx", "tflite")
+    )
+    kernels = [[(o.schedule, o.macs) for o in operators if o.macs] for operators in (plain, rounded)]
+    assert kernels[0] == kernels[1]
 
 
 @models.needed

@@ -10,6 +10,7 @@ from tflite_models import Op, T, litert
 
 from mtool.ops.schedule import Target
 
+FEATURES = [frozenset(found) for found in ({"fpu"}, (), {"fpu", "dsp"}, {"fpu", "dsp", "mve"})]
 IMAGE = [1, 24, 24, 16]
 CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 0}
 POOL = {"StrideH": 2, "StrideW": 2, "FilterHeight": 3, "FilterWidth": 3, "Padding": 0}
@@ -97,7 +98,7 @@ def cases(dtype: Any, zero: int, *, per_channel: bool) -> list[Case]:
     ]
 
 
-@pytest.mark.parametrize("features", [frozenset({"fpu"}), frozenset()], ids=["fpu", "no-fpu"])
+@pytest.mark.parametrize("features", FEATURES, ids=["-".join(sorted(found)) or "none" for found in FEATURES])
 @pytest.mark.parametrize(
     ("dtype", "zero", "per_channel"), [(np.int8, -4, True), (np.int8, -4, False), (np.uint8, 120, False)]
 )

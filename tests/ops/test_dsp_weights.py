@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 
 from mtool.ir.scalar import Requantise
-from mtool.ops.conv2d.dsp_weights import Packed, radix_pairs, settled
+from mtool.ops.conv2d.dsp_weights import Packed, radix_pairs
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import FixedScaling, FloatScaling, Scaling
 
 SCALE = np.full(4, 0.01, np.float32)
 
 
-def packed(weights: np.ndarray, bias: np.ndarray) -> Packed:
+def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
-    return Packed.of(Int8Epilogue(how, SCALE, None), weights, bias, weights.shape[1])
+    epilogue = Int8Epilogue(how, scaling or FloatScaling.of(SCALE), bias, None)
+    return Packed.of(epilogue, weights, weights.shape[1])
+
+
+def fixed(multiplier: list[int], shift: list[int], *, twice: bool) -> FixedScaling:
+    return FixedScaling.of(np.array(multiplier, np.int32), np.array(shift, np.int8), twice=twice)
 
 
 def layer(depth: int, low: int) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +69,43 @@ def test_a_dead_channel_keeps_its_result() -> None:
     bias[2] = -(2**30)
     scale = SCALE.copy()
     scale[2] = 2.5e-9
-    small, scales = settled(weights, bias, scale)
-    assert (small[2], scales[2]) == (round(-(2**30) * 2.5e-9), 1)
+    small, scales = FloatScaling.of(scale).settled(weights, bias)
+    assert (small[2], scales.scale[2]) == (round(-(2**30) * 2.5e-9), 1)
     assert (np.delete(small, 2) == np.delete(bias, 2)).all()
     assert not packed(weights, small).apart
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_dead_channel_keeps_the_result_of_its_multiplier(twice: bool) -> None:
+    weights, bias = layer(16, -127)
+    weights[2] = 0
+    bias[2] = -(2**31) + 5
+    scaling = fixed([2**30 + 12345] * 4, [26] * 4, twice=twice)
+    small, scales = scaling.settled(weights, bias)
+    wanted = round((-(2**31) + 5) * (2**30 + 12345) / 2**58)
+    assert int(small[2]) * int(scales.multiplier[2]) == wanted * 2 ** (32 + int(scales.places[2]) - twice)
+    assert scales.fits(weights, small) and scaling.fits(weights, bias) == (not twice)
+    again, same = scales.settled(weights, small)
+    assert (again == small).all() and (same.words == scales.words).all()
+
+
+def test_a_channel_of_multipliers_has_two_words() -> None:
+    weights, bias = layer(16, -127)
+    weights[0, 5], weights[1, 5] = -3, -128  # which turns the sign of channel 1
+    scaling = fixed([2**30, 2**30 + 1, 2**30 + 2, 2**30 + 3], [4, 5, 6, 7], twice=True)
+    result = packed(weights, bias, scaling)
+    assert result.function(8) == "mt_dsp_columns_twice_8"
+    tails = result.stream[:, -4:].view(np.int32).tolist()
+    assert tails == [[2**30, 5, -(2**30) - 1, 6], [2**30 + 2, 7, 2**30 + 3, 8]]
+
+
+def test_shifts_to_the_left_are_for_portable_kernels() -> None:
+    weights, bias = layer(16, -127)
+    numbers = [2**30] * 3
+    assert fixed([*numbers, 0], [0, 3, 30, -1], twice=True).fits(weights, bias)
+    assert fixed([*numbers, 0], [1, 3, 30, -1], twice=False).fits(weights, bias)
+    assert not fixed([*numbers, 1], [0, 3, 30, -1], twice=True).fits(weights, bias)
+    assert not fixed([*numbers, 1], [1, 3, 30, 0], twice=False).fits(weights, bias)
+    weights[3] = 0
+    small, scaling = fixed([*numbers, 1], [0, 3, 30, -1], twice=True).settled(weights, bias)
+    assert scaling.fits(weights, small)

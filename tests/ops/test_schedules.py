@@ -118,6 +118,73 @@ def real(
     return model(nodes, inputs, ["y"], constants), feeds
 
 
+def rescaled(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    weights: Any,
+    nodes: list[Any],
+    residual: bool,
+    out: tuple[int, ...],
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The same as TFLite rounds it: whole numbers, a multiplier and a shift a channel, perhaps an addition."""
+    conv = nodes[0].op_type == "Conv"
+    outputs = weights.shape[0] if conv else weights.shape[1]
+    by_channel = np.moveaxis(weights, 0 if conv else 1, 0)  # a view
+    bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
+    if rng.random() < 0.3:  # many that have no negative, which no pairing takes
+        by_channel[rng.random(by_channel.shape) < 0.2] = -128
+    if rng.random() < 0.3:  # as quantisers leave a dead channel
+        dead = rng.integers(0, outputs)
+        by_channel[dead], bias[dead] = 0, rng.choice([-1, 1]) * (2**31 - 77)
+    multiplier, shift = numbers(rng, np.abs(by_channel.astype(int)).reshape(outputs, -1).sum(axis=1))
+    if rng.random() < 0.3:  # sums that nearly can't be doubled
+        far = rng.integers(0, outputs)
+        bias[far], shift[far] = rng.choice([-1, 1]) * rng.integers(2**28, 2**30), rng.integers(20, 24)
+    zero, act = limits(rng)
+    low, high = {"none": (-128, 127), "relu": (int(zero), 127), "clip": (int(zero), min(127, int(zero) + 90))}[act]
+    constants: dict[str, Any] = {
+        "one": F(1), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights,
+        "wz": np.int8(0), "b": bias, "bz": np.int32(0), "by": multiplier, "places": shift,
+        "ys": F(0.07), "yz": zero, "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "one", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "one", "wz"], ["wf"]),
+        helper.make_node("DequantizeLinear", ["b", "one", "bz"], ["bf"]),
+        *nodes,
+        helper.make_node(
+            "Rescale", ["c", "by", "places"], ["q" if residual else "y"], domain="mtool", axis=1, zero_point=int(zero),
+            low=low, high=high, twice=int(rng.random() < 0.6), to=onnx.TensorProto.INT8,
+        ),
+    ]  # fmt: skip
+    inputs: dict[str, Any] = {"x": (np.int8, shape)}
+    if residual:
+        inputs["r"] = (np.int8, out)
+        nodes += [
+            helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["qf"]),
+            helper.make_node("DequantizeLinear", ["r", "rs", "rz"], ["rf"]),
+            helper.make_node("Add", ["qf", "rf"], ["s"]),
+            helper.make_node("QuantizeLinear", ["s", "zs", "zz"], ["y"]),
+        ]
+    used = {name for node in nodes for name in node.input}
+    proto = model(nodes, inputs, ["y"], {name: data for name, data in constants.items() if name in used})
+    feeds = {name: rng.integers(-128, 128, kind[1]).astype(np.int8) for name, kind in inputs.items()}
+    return proto, feeds
+
+
+def numbers(rng: np.random.Generator, sums: Any) -> tuple[Any, Any]:
+    """Multipliers and shifts of channels: most bring a sum near int8; the extremes; those with which ties happen."""
+    shift = np.clip(np.floor(np.log2(np.maximum(sums, 1))) + rng.integers(-3, 3, sums.size), 1, 30)
+    multiplier = rng.integers(2**30, 2**31, sums.size)
+    extreme = rng.random(sums.size)
+    multiplier[extreme < 0.4] = 2**30
+    multiplier[extreme < 0.1] = 2**31 - 1
+    multiplier[extreme < 0.05] = 0
+    if rng.random() < 0.3:
+        shift[rng.integers(0, sums.size)] = rng.choice([1, 30])
+    return multiplier.astype(np.int32), shift.astype(np.int8)
+
+
 Made = tuple[onnx.ModelProto, dict[str, Any]]
 
 
@@ -204,10 +271,10 @@ def replaced(node: Any, output: str) -> Any:
     return node
 
 
-def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
+def schedules_of(prefix: str, make: Callable[..., Made] | None, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
     """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
-    for key in ("conv2d", "dense", "pool2d"):
+    for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "pool2d"):
         chosen = [s for s in ops.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
@@ -221,20 +288,29 @@ def schedules_of(prefix: str, *, turned: bool) -> dict[str, list[tuple[str, Any]
 
 
 def cases_of(
-    target: Target, prefix: str, count: int, monkeypatch: pytest.MonkeyPatch, *, turned: bool = False
+    target: Target,
+    prefix: str,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: Callable[..., Made] | None = None,
+    *,
+    turned: bool = False,
 ) -> list[Case]:
     """Random models until each schedule with a name of `prefix` has its cases, each computed by that schedule alone."""
     rng = np.random.default_rng(20)
     made: list[Case] = []
     found: Counter[str] = Counter()
-    schedules = schedules_of(prefix, turned=turned)
+    schedules = schedules_of(prefix, asked, turned=turned)
     wanted = {label for of_kernel in schedules.values() for label, _ in of_kernel}
     assert wanted
     for attempt in range(max(400, 80 * count)):
         if all(found[label] >= count for label in wanted):
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % 5]
-        make = real if prefix.endswith("f32") else unsigned if prefix == "int" and attempt % 3 == 2 else quantised
+        if kind == "pool" and "pool2d" not in schedules:
+            continue
+        usual = real if prefix.endswith("f32") else unsigned if prefix == "int" and attempt % 3 == 2 else quantised
+        make = asked or usual
         proto, feeds = (
             pool(rng, make) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
         )
@@ -304,6 +380,24 @@ def test_schedules_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, board) == []
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
+@pytest.mark.parametrize(("target", "prefix"), PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
+def test_the_plain_c_of_schedules_as_tflite_rounds(
+    target: Target, prefix: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = cases_of(target, prefix, 2 if turned else CASES // 2, monkeypatch, rescaled, turned=turned)
+    assert failures(cases, tmp_path, None) == []
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
+@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:2], ids=[case[2] for case in EMULATED[:2]])
+def test_schedules_as_tflite_rounds_in_the_emulator(
+    target: Target, prefix: str, board: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = cases_of(target, prefix, 2 if turned else CASES // 2, monkeypatch, rescaled, turned=turned)
+    assert failures(cases, tmp_path, board) == []
 
 
 @pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])

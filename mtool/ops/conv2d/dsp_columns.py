@@ -150,7 +150,7 @@ class Pointwise(_Columns):
             return None
         conv = Conv.of(node, graph)
         filters = weights.reshape(weights.shape[0], conv.channels)
-        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(conv))
+        return Packed.of(epilogue, filters, self._padded(conv))
 
     def depth(self, conv: Conv) -> int:
         """A pixel."""
@@ -217,7 +217,7 @@ class Patch(_Columns):
         order = np.asarray(Columns.of(conv).order)
         flat = weights.reshape(weights.shape[0], -1)
         filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
-        return Packed.of(epilogue, filters, graph.constants[node.inputs[2]], self._padded(conv), conv.group)
+        return Packed.of(epilogue, filters, self._padded(conv), conv.group)
 
     def depth(self, conv: Conv) -> int:
         """A patch, with what fills up its rows."""

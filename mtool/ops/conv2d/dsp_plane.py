@@ -10,6 +10,7 @@ from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 HEADER = "mt_dsp_plane.h"
@@ -86,7 +87,7 @@ class Plane(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
-        fits = epilogue is not None and epilogue.rest is None and (epilogue.how.bounded or epilogue.is_plain)
+        fits = epilogue is not None and epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
         return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv, self.direction) is not None
 
@@ -113,21 +114,28 @@ class Plane(BaseSchedule):
         epilogue, walk = Int8Epilogue.of(node, graph), self._walk(node, graph)
         assert epilogue is not None
         conv = Conv.of(node, graph)
-        body = template("conv2d/dsp_plane.c.j2", conv=conv, walk=walk, how=epilogue.how)
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, 3, 3)
-        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, graph.constants[node.inputs[2]], epilogue.scale)
+        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
+        body = template(
+            "conv2d/dsp_plane.c.j2",
+            conv=conv,
+            walk=walk,
+            how=epilogue.how,
+            kind=epilogue.scaling.kind,
+            stream=packed.shape[1],
+        )
         return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int16_t")
 
 
-def pack(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return uint32 [C, 5]: bias, scale, and for each row of taps a word of (w0, w1, w2, 0).
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return uint32 [C, 5 or 6]: bias, scaling, and for each row of taps a word of (w0, w1, w2, 0).
 
     Args:
         taps: int8 [C, 3, 3], along (slow, fast).
         bias: int32 [C], the input's zero point folded in.
-        scale: float32 [C].
+        scaling: of C channels.
     """
     rows = np.zeros((taps.shape[0], 3, 4), np.int8)
     rows[:, :, :3] = taps
-    heads = np.stack([bias.astype(np.int32).view(np.uint32), scale.astype(np.float32).view(np.uint32)], axis=1)
-    return np.concatenate([heads, rows.reshape(-1, 12).view(np.uint32)], axis=1)
+    heads = bias.astype(np.int32).view(np.uint32)[:, None]
+    return np.concatenate([heads, scaling.words, rows.reshape(-1, 12).view(np.uint32)], axis=1)

@@ -11,6 +11,7 @@ from mtool.ops.conv2d.direction import DIRECTION_MEANING, DIRECTIONS
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 HEADER = "mt_dsp_taps.h"
@@ -154,7 +155,7 @@ class Taps(BaseSchedule):
         epilogue, walk, conv = Int8Epilogue.of(node, graph), self._walk(node, graph), Conv.of(node, graph)
         assert epilogue is not None
         taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
-        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, graph.constants[node.inputs[2]], epilogue.scale)
+        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
         body = template(
             "conv2d/dsp_taps.c.j2",
             conv=conv,
@@ -164,21 +165,22 @@ class Taps(BaseSchedule):
             multiplier=conv.out_channels // conv.channels,
             spread="mt_dsp_spread_i8" if taps.dtype == np.int8 else "mt_dsp_spread_i16",
             stream=packed.shape[1],
-            head=8 // packed.itemsize,
+            kind=epilogue.scaling.kind,
+            head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int16_t")
 
 
-def pack(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return for each channel bias, scale and taps in the taps' own type; a row of taps is filled up to whole steps.
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is filled up to whole steps.
 
     Args:
         taps: int8 or int16 [N, rows, columns], along (slow, fast).
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scaling: of N channels.
     """
     count, _, columns = taps.shape
     filled = np.pad(taps, ((0, 0), (0, 0), (0, columns // 2 * 2 + 2 - columns))).reshape(count, -1)
-    heads = np.stack([bias.astype(np.int32), scale.astype(np.float32).view(np.int32)], axis=1)
+    heads = np.concatenate([bias.astype(np.int32).view(np.uint32)[:, None], scaling.words], axis=1)
     return np.concatenate([np.ascontiguousarray(heads).view(taps.dtype), filled], axis=1)

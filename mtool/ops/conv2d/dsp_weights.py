@@ -6,27 +6,12 @@ import numpy as np
 
 from mtool.ir.types import Array
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 
 
 def round_up(number: int, multiple: int) -> int:
     """Round up to a multiple."""
     return -(-number // multiple) * multiple
-
-
-def settled(weights: Array, bias: Array, scale: Array) -> tuple[Array, Array]:
-    """Return biases and scales with which channels without weights give the same by small numbers.
-
-    Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
-    requantised here, once. Far beyond int8 it is clamped in any case.
-
-    Args:
-        weights: int8 [N, K].
-        bias: int32 [N].
-        scale: float32 [N].
-    """
-    dead = ~weights.any(axis=1)
-    values = np.clip(np.rint(bias.astype(np.float32) * scale.astype(np.float32)), -1024, 1024)
-    return np.where(dead, values.astype(np.int32), bias), np.where(dead, np.float32(1), scale)
 
 
 def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
@@ -55,38 +40,34 @@ def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | Non
     return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32), sign.astype(np.float32)
 
 
-def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
-    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4]; None: the pairs can't be proved exact.
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | None:
+    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4 or 6]; None: the pairs can't be proved exact.
 
     Args:
         weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros.
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scaling: of N channels.
         depth: a multiple of 4.
     """
-    bias, scale = settled(weights, bias, scale)
+    bias, scaling = scaling.settled(weights, bias)
     count = round_up(weights.shape[0], 2)
     filled = np.zeros((count, depth), np.int8)
     filled[: weights.shape[0], : weights.shape[1]] = weights
-    more = count - weights.shape[0]
-    scale = np.pad(scale, (0, more))
-    pairs = radix_pairs(filled, np.pad(bias, (0, more)))
+    pairs = radix_pairs(filled, np.pad(bias, (0, count - weights.shape[0])))
     if pairs is None:
         return None
     words, heads, sign = pairs
-    tails = np.stack([scale[0::2], scale[1::2] * sign / np.float32(256)], axis=1).astype(np.float32).view(np.uint32)
-    return np.concatenate([heads, words, tails], axis=1)
+    return np.concatenate([heads, words, scaling.filled(count).paired(sign)], axis=1)
 
 
-def pack_apart(weights: Array, bias: Array, scale: Array, depth: int) -> Array:
-    """Return the stream of mt_dsp_apart, uint32 [N/2, depth/2 + 4], which nothing need be proved of; see pack."""
+def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_apart, of the same size, which nothing need be proved of; see pack."""
     count = round_up(weights.shape[0], 2)
     filled = np.zeros((count, depth), np.int8)
     filled[: weights.shape[0], : weights.shape[1]] = weights
-    more = count - weights.shape[0]
     words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
-    ends = [np.pad(end, (0, more)).view(np.uint32).reshape(count // 2, 2) for end in (bias, scale.astype(np.float32))]
-    return np.concatenate([ends[0], words, ends[1]], axis=1)
+    heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
+    return np.concatenate([heads, words, scaling.filled(count).words.reshape(count // 2, -1)], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +79,22 @@ class Packed:
     apart: bool
 
     @classmethod
-    def of(cls, epilogue: Int8Epilogue, weights: Array, bias: Array, depth: int, groups: int = 1) -> "Packed":
+    def of(cls, epilogue: Int8Epilogue, weights: Array, depth: int, groups: int = 1) -> "Packed":
         """Pack in pairs if all of them can be proved exact, otherwise apart.
 
         Args:
-            epilogue: with a scale for each channel.
+            epilogue: with a bias and a scaling for each channel.
             weights: int8 [N, K] in the columns' order.
-            bias: int32 [N], the input's zero point folded in.
             depth: what K is filled up to, a multiple of 4.
             groups: how many share N.
         """
-        split = (np.split(data, groups) for data in (weights, bias, epilogue.scale))
+        split = (np.split(weights, groups), np.split(epilogue.bias, groups), epilogue.scaling.split(groups))
         parts = list(zip(*split, strict=True))
-        paired = [stream for w, b, scale in parts if (stream := pack(w, b, scale, depth)) is not None]
+        paired = [stream for w, b, scaling in parts if (stream := pack(w, b, scaling, depth)) is not None]
         if len(paired) == groups:
             return cls(epilogue, np.concatenate(paired), False)
-        return cls(epilogue, np.concatenate([pack_apart(w, b, scale, depth) for w, b, scale in parts]), True)
+        return cls(epilogue, np.concatenate([pack_apart(w, b, scaling, depth) for w, b, scaling in parts]), True)
 
     def function(self, unroll: int, suffix: str = "") -> str:
         """Return the name of the runtime's function, but for `_range`; `suffix` is that of another tile."""
-        return f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}_{unroll}"
+        return f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}{self.epilogue.scaling.kind}_{unroll}"

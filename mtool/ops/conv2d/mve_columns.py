@@ -11,6 +11,7 @@ from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.conv2d.tile import Tile
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, residual_operands, template
 
 HEADER = "mt_mve.h"
@@ -33,13 +34,13 @@ def dot_cost(padded: int, unroll: int, tile: Tile) -> float:
     return padded / BLOCK * (14 + 2 / unroll) + (34 if tile.name == "4x2" else 29)
 
 
-def pack(weights: Array, bias: Array, scale: Array, padded: int, together: int) -> Array:
-    """Return the stream of mt_mve_columns, int8 [N/T, T * (8 + padded)].
+def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: int) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/T, T * (8 or 12 + padded)].
 
     Args:
         weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scaling: of N channels.
         padded: whole vectors.
         together: T, the channels of a tile.
     """
@@ -47,12 +48,10 @@ def pack(weights: Array, bias: Array, scale: Array, padded: int, together: int) 
     count = round_up(wanted, together)
     filled = np.zeros((count, padded), np.int8)
     filled[:wanted, :depth] = weights
-    bias, scale = np.pad(bias, (0, count - wanted)), np.pad(scale, (0, count - wanted))
     tiles = count // together
     blocks = filled.reshape(tiles, together, -1, BLOCK).transpose(0, 2, 1, 3).reshape(tiles, -1)
-    heads = np.ascontiguousarray(bias.astype(np.int32)).view(np.int8).reshape(tiles, -1)
-    tails = np.ascontiguousarray(scale.astype(np.float32)).view(np.int8).reshape(tiles, -1)
-    return np.concatenate([heads, blocks, tails], axis=1)
+    heads = np.pad(bias.astype(np.int32), (0, count - wanted)).view(np.int8).reshape(tiles, -1)
+    return np.concatenate([heads, blocks, scaling.filled(count).vectors(together)], axis=1)
 
 
 def _by_vectors(conv: Conv) -> bool:
@@ -136,10 +135,10 @@ class _Columns(BaseSchedule):
         assert epilogue is not None
         tile = self._tile(conv)
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
-        groups = zip(*(np.split(data, conv.group) for data in parts), strict=True)
+        split = (*(np.split(data, conv.group) for data in (filters, epilogue.bias)), epilogue.scaling.split(conv.group))
+        groups = zip(*split, strict=True)
         weights = np.concatenate(
-            [pack(rows, bias, scale, self._padded(conv), tile.channels) for rows, bias, scale in groups]
+            [pack(rows, bias, scaling, self._padded(conv), tile.channels) for rows, bias, scaling in groups]
         )
         body = template(
             self.template,

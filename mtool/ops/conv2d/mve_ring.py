@@ -8,28 +8,28 @@ from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
 
 # Where a vector's lanes are after VMULLB/VMULLT and VMOVLB/VMOVLT.
 LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
 
-def pack(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return int8 [C/16, 272]: nine vectors of weights, biases and scales in the order of the widened lanes.
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return int8 [C/16, 272 or 336]: nine vectors of weights, biases and scaling in the order of the widened lanes.
 
     Eight channels are doubled: a vector has two pixels then.
 
     Args:
         taps: int8 [9, C], C a multiple of 16, or 8.
         bias: int32 [C], the input's zero point folded in.
-        scale: float32 [C].
+        scaling: of C channels.
     """
     if taps.shape[1] == BLOCK // 2:
-        taps, bias, scale = np.tile(taps, 2), np.tile(bias, 2), np.tile(scale, 2)
+        taps, bias, scaling = np.tile(taps, 2), np.tile(bias, 2), scaling.repeated()
     weights = taps.reshape(9, -1, BLOCK).transpose(1, 0, 2).reshape(-1, 9 * BLOCK)
     heads = np.ascontiguousarray(bias.astype(np.int32).reshape(-1, BLOCK)[:, LANES]).view(np.int8)
-    tails = np.ascontiguousarray(scale.astype(np.float32).reshape(-1, BLOCK)[:, LANES]).view(np.int8)
-    return np.concatenate([weights, heads, tails], axis=1)
+    return np.concatenate([weights, heads, scaling.vectors(BLOCK, LANES)], axis=1)
 
 
 class Ring(BaseSchedule):
@@ -80,14 +80,16 @@ class Ring(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         assert epilogue is not None
         lanes = min(conv.channels, BLOCK)
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, 9).T)
+        packed = pack(taps, epilogue.bias, epilogue.scaling)
         body = template(
             "conv2d/mve_ring.c.j2",
             conv=conv,
             how=epilogue.how,
+            kind=epilogue.scaling.kind,
+            stream=packed.shape[1],
             pitch=self._pitch(conv),
             lanes=lanes,
             pixels=BLOCK // lanes,
         )
-        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, 9).T)
-        packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
         return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")

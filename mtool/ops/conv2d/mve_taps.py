@@ -11,24 +11,24 @@ from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.conv2d.mve_ring import LANES
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, template
 
 
-def pack(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return int8 [C/16, 128 + 16 * T]: biases, taps, scales; the lanes of biases and scales as they are widened.
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
 
     Args:
         taps: int8 [T, C]; T is filled up to an even number, C to a multiple of 16.
         bias: int32 [C], the input's zero point folded in.
-        scale: float32 [C].
+        scaling: of C channels.
     """
     count, channels = taps.shape
     more = round_up(channels, BLOCK) - channels
     filled = np.pad(taps, ((0, count % 2), (0, more)))
     weights = filled.reshape(len(filled), -1, BLOCK).transpose(1, 0, 2).reshape(-1, len(filled) * BLOCK)
     heads = np.ascontiguousarray(np.pad(bias.astype(np.int32), (0, more)).reshape(-1, BLOCK)[:, LANES]).view(np.int8)
-    tails = np.ascontiguousarray(np.pad(scale.astype(np.float32), (0, more)).reshape(-1, BLOCK)[:, LANES])
-    return np.concatenate([heads, weights, tails.view(np.int8)], axis=1)
+    return np.concatenate([heads, weights, scaling.filled(channels + more).vectors(BLOCK, LANES)], axis=1)
 
 
 class Taps(BaseSchedule):
@@ -89,12 +89,13 @@ class Taps(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         assert epilogue is not None
         taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1).T)
-        packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
+        packed = pack(taps, epilogue.bias, epilogue.scaling)
         body = template(
             "conv2d/mve_taps.c.j2",
             conv=conv,
             how=epilogue.how,
             epilogue=epilogue,
+            kind=epilogue.scaling.kind,
             multiplier=conv.out_channels // conv.channels,
             copied=self._copied(conv),
             pitch=self._pitch(conv),

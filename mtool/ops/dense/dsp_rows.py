@@ -6,24 +6,25 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.ops.conv2d.dsp_weights import radix_pairs, round_up, settled
+from mtool.ops.conv2d.dsp_weights import radix_pairs, round_up
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 HEADER = "mt_dsp_rows.h"
 UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_rows.h has
 
 
-def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
-    """Return the stream of mt_dsp_rows, uint32 [N/4, K + 8]; None: the pairs can't be proved exact.
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | None:
+    """Return the stream of mt_dsp_rows, uint32 [N/4, K + 8 or 12]; None: the pairs can't be proved exact.
 
     Args:
         weights: int8 [N, K]; N is filled up to a multiple of 4, K to `depth`.
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scaling: of N channels.
         depth: a multiple of 4.
     """
-    bias, scale = settled(weights, bias, scale)
+    bias, scaling = scaling.settled(weights, bias)
     count = round_up(weights.shape[0], 4)
     more = count - weights.shape[0]
     pairs = radix_pairs(np.pad(weights, ((0, more), (0, depth - weights.shape[1]))), np.pad(bias, (0, more)))
@@ -31,9 +32,8 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array | None:
         return None
     words, heads, sign = pairs
     words = words.reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
-    tails = np.pad(scale.astype(np.float32), (0, more))
-    tails[1::2] *= sign / np.float32(256)
-    return np.concatenate([heads.reshape(count // 4, 4), words, tails.view(np.uint32).reshape(count // 4, 4)], axis=1)
+    tails = scaling.filled(count).paired(sign).reshape(count // 4, -1)
+    return np.concatenate([heads.reshape(count // 4, 4), words, tails], axis=1)
 
 
 def best_unroll(depth: int) -> int:
@@ -61,7 +61,7 @@ class Rows(BaseSchedule):
         if epilogue is None or weights.dtype != np.int8:
             return None
         depth = self._filled(weights.shape[1])
-        packed = pack(weights, graph.constants[node.inputs[2]], epilogue.scale, depth)
+        packed = pack(weights, epilogue.bias, epilogue.scaling, depth)
         return None if packed is None else (epilogue, packed)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:

@@ -9,27 +9,28 @@ from mtool.ir.types import Array
 from mtool.ops.conv2d.dsp_weights import round_up
 from mtool.ops.conv2d.mve_columns import BLOCK, HEADER
 from mtool.ops.requantise import Int8Epilogue
+from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
 GROUP = 8  # outputs at a time
 UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve.h has
 
 
-def pack(weights: Array, bias: Array, scale: Array, depth: int) -> Array:
-    """Return the stream of mt_mve_rows, int8 [N/8, 64 + 8 * depth]; N is filled up to a multiple of 8, K to `depth`.
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_mve_rows, int8 [N/8, 64 or 96 + 8 * depth]; N is filled up to a multiple of 8.
 
     Args:
         weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
-        depth: whole vectors.
+        scaling: of N channels.
+        depth: whole vectors, which K is filled up to.
     """
     count = weights.shape[0]
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
     filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, GROUP, depth // BLOCK, BLOCK)
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
-    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
+    tails = scaling.filled(groups * GROUP).vectors(GROUP)
     return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
 
 
@@ -84,7 +85,6 @@ class Rows(BaseSchedule):
             results=self._results(node, graph),
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        parts = (graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], epilogue.scale)
-        weights = pack(*parts, self._filled(depth))
+        weights = pack(graph.constants[node.inputs[1]], epilogue.bias, epilogue.scaling, self._filled(depth))
         scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
         return epilogue.kernel(node, graph, body, weights, HEADER, scratch)

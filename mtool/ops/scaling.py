@@ -1,0 +1,174 @@
+"""How SIMD schedules scale their int32 sums: by a float a channel, or by a multiplier of 31 bits and a shift.
+
+A schedule packs these words behind a channel's weights and calls the runtime's function whose name has `kind`; its
+loops are the same. crt/include/mt_math.h has the arithmetic.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mtool.ir import DType, Expr
+from mtool.ir.scalar import FUNCTIONS, Rescale
+from mtool.ir.types import Array
+
+FAR = 1024  # steps: beyond it a result is clamped in any case
+DOUBLED = 2**30  # sums below it can be doubled
+BEHIND = 8  # bits behind the point of a sum that is known beforehand
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling(ABC):
+    """The numbers that scale the sums of N channels.
+
+    words: uint32 [N, words of a channel].
+    """
+
+    words: Array
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What the names of the runtime's functions have behind the schedule's."""
+
+    @abstractmethod
+    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+        """Return biases and numbers with which channels without weights give the same by small sums.
+
+        Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
+        requantised here, once. Far beyond int8 it is clamped in any case.
+
+        Args:
+            weights: int8 [N, ...].
+            bias: int32 [N].
+        """
+
+    @abstractmethod
+    def stepped(self, sign: Array) -> Self:
+        """Return what scales sums that have the factor 256 * sign [N]."""
+
+    def paired(self, sign: Array) -> Array:
+        """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
+        a, b = replace(self, words=self.words[0::2]), replace(self, words=self.words[1::2])
+        return np.concatenate([a.words, b.stepped(sign).words], axis=1)
+
+    def filled(self, count: int) -> Self:
+        """Return numbers for `count` channels; those that are new give 0."""
+        more = np.zeros((count - len(self.words), self.words.shape[1]), np.uint32)
+        more[:, 1:] = 1  # places
+        return replace(self, words=np.concatenate([self.words, more]))
+
+    def repeated(self) -> Self:
+        """Return the numbers of the same channels once more behind them."""
+        return replace(self, words=np.tile(self.words, (2, 1)))
+
+    def split(self, groups: int) -> list[Self]:
+        """Return the numbers of each group of channels."""
+        return [replace(self, words=words) for words in np.split(self.words, groups)]
+
+    def vectors(self, lanes: int, order: Array | None = None) -> Array:
+        """Return Helium's vectors, int8 [N / lanes, ...]: the first word of all lanes, in an order, then the second."""
+        by_vector = self._as_vectors().reshape(-1, lanes, self.words.shape[1])
+        by_vector = by_vector if order is None else by_vector[:, order]
+        return np.ascontiguousarray(by_vector.swapaxes(1, 2)).reshape(len(by_vector), -1).view(np.int8)
+
+    def _as_vectors(self) -> Array:
+        return self.words
+
+
+class FloatScaling(Scaling):
+    """ONNX's: a float32 scale, rounded to the nearest, ties to even."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, scale: Array) -> Self:
+        """Take float32 scales [N]."""
+        return cls(np.ascontiguousarray(scale, np.float32).view(np.uint32)[:, None])
+
+    @property
+    def kind(self) -> str:
+        """None: the plain name."""
+        return ""
+
+    @property
+    def scale(self) -> Array:
+        """The scales, float32 [N]."""
+        return np.ascontiguousarray(self.words[:, 0]).view(np.float32)
+
+    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+        """Give dead channels a scale of 1."""
+        dead = _dead(weights)
+        values = np.clip(np.rint(bias.astype(np.float32) * self.scale), -FAR, FAR)
+        scale = np.where(dead, np.float32(1), self.scale)
+        return np.where(dead, values.astype(np.int32), bias), type(self).of(scale)
+
+    def stepped(self, sign: Array) -> Self:
+        """Divide."""
+        return type(self).of(self.scale * sign / np.float32(256))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedScaling(Scaling):
+    """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `places`.
+
+    twice: rounded to sum * multiplier / 2^31, ties up, then the rest, ties away from zero; otherwise once, ties up.
+    """
+
+    twice: bool
+
+    @classmethod
+    def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
+        """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.ir.scalar.Rescale."""
+        places = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
+        return cls(np.stack([multiplier, places], axis=1).astype(np.int32).view(np.uint32), twice)
+
+    @property
+    def kind(self) -> str:
+        """The rounding."""
+        return "_twice" if self.twice else "_once"
+
+    @property
+    def multiplier(self) -> Array:
+        """The multipliers, int32 [N]."""
+        return self.words[:, 0].view(np.int32)
+
+    @property
+    def places(self) -> Array:
+        """The shifts, int32 [N]."""
+        return self.words[:, 1].view(np.int32)
+
+    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+        """Give dead channels a power of two."""
+        dead = _dead(weights)
+        how = Rescale(0, -FAR, FAR, wide=False, twice=self.twice)
+        steps = FUNCTIONS["rescale"].meaning(
+            Expr("rescale", DType.INT32, value=how), bias, self.multiplier, self.places - self.twice
+        )
+        known = np.array([1 << 30, BEHIND - 2 + self.twice], np.int32).view(np.uint32)
+        words = np.where(dead[:, None], known, self.words)
+        return np.where(dead, steps << BEHIND, bias).astype(np.int32), replace(self, words=words)
+
+    def fits(self, weights: Array, bias: Array) -> bool:
+        """Whether all shifts go to the right, and no sum is too large to be doubled, as the first rounding does."""
+        if self.places.min(initial=1) < 1:
+            return False
+        wide = np.abs(weights.reshape(len(weights), -1).astype(np.int64))
+        most = 128 * wide.sum(axis=1) + np.abs(bias.astype(np.int64))
+        return not self.twice or int(most.max(initial=0)) < DOUBLED
+
+    def stepped(self, sign: Array) -> Self:
+        """Turn the sign; the runtime divides."""
+        turned = (self.multiplier * sign.astype(np.int32)).astype(np.int32)
+        return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
+
+    def _as_vectors(self) -> Array:
+        """Negative places: Helium's rounding shift goes to the left."""
+        return np.stack([self.words[:, 0], (-self.places).astype(np.int32).view(np.uint32)], axis=1)
+
+
+def _dead(weights: Array) -> Array:
+    """Return which channels have no weights, bool [N]."""
+    return np.array([not channel.any() for channel in weights])
