@@ -78,7 +78,7 @@ class Source(Strict):
     """A tensor of the model, and the moves that make an operand of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off uint8 to make it int8, "rows" the first of the second
+    dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
     dimension that is left and the one after the last.
     """
 

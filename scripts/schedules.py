@@ -83,7 +83,7 @@ def _described(schedule: Schedule) -> str:
 
 def instructions(schedule: Schedule) -> str:
     """Return the instructions that a schedule is written for."""
-    return INSTRUCTIONS[schedule.name.split("_")[0]]
+    return INSTRUCTIONS[schedule.name.split("_")[0].removesuffix("16")]
 
 
 def main() -> int:

@@ -90,7 +90,7 @@ def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: s
 
 
 def _array(name: str, data: Array) -> str:
-    kinds = {"int8": "int8_t", "uint8": "uint8_t", "float32": "float"}
+    kinds = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "float32": "float"}
     return f"static const {kinds[data.dtype.name]} {name}[{data.size}] = {{\n{_rows(data)}\n}};"
 
 

@@ -125,6 +125,16 @@ static inline int32_t mt_requantise_wide(int32_t acc, float scale, int32_t zero_
     return mt_round(value < most ? value : most) + zero_point;
 }
 
+/* The same for 64-bit sums. */
+static inline int32_t mt_requantise_long(int64_t acc, float scale, int32_t zero_point, int32_t low, int32_t high)
+{
+    float value = (float)acc * scale;
+    float least = (float)(low - zero_point);
+    float most = (float)(high - zero_point);
+    value = value > least ? value : least;
+    return mt_round(value < most ? value : most) + zero_point;
+}
+
 /* Cores without an instruction for a product of 64 bits. */
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define MT_NO_LONG_PRODUCT

@@ -35,6 +35,11 @@ class Node:
         """The attribute that holds its expression: a kernel's "epilogue", a loop's "expr"; None: it has none."""
         return next((key for key in ("epilogue", "expr") if key in self.attrs), None)
 
+    @property
+    def own_inputs(self) -> int:
+        """How many inputs an operator has before those that its expression reads."""
+        return {"loop": 0, "pool2d": 1, "matmul": 2}.get(self.op, 3)
+
     def __str__(self) -> str:
         attrs = "".join(f" {key}={value}" for key, value in sorted(self.attrs.items()))
         return f"{', '.join(self.outputs)} = {self.op}({', '.join(self.inputs)}){attrs}"

@@ -15,7 +15,7 @@ class Source:
     """A tensor of the model, by its name there, and the moves that make a value of it, in order.
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
-    dimension that are left, "signed" what is taken off uint8 to make it int8, "rows" the first of the second
+    dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
     dimension that is left and the one after the last.
     """
 

@@ -17,6 +17,7 @@ from mtool.ops import (
     fourier,
     indexing,
     loop,
+    matmul,
     movement,
     normalise,
     ordering,
@@ -48,6 +49,7 @@ KERNELS: dict[str, KernelOp] = {
     "dense": dense.KERNEL,
     "direct": direct.KERNEL,
     "loop": loop.KERNEL,
+    "matmul": matmul.KERNEL,
     "pool2d": pool2d.KERNEL,
     "softmax": softmax.KERNEL,
 }

@@ -84,7 +84,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         window.conv_transpose(ctx, node)
         return
     phases = Phases.of(node, kind.shape, result.shape)
-    integer, weights = ctx.integers(x), integer_weights(ctx, w, 1)
+    integer, weights = ctx.integers(x, wide=True), integer_weights(ctx, w, 1)
     is_integer = integer is not None and weights is not None
     # In float a tap that is not there is no multiplication by 0: infinity times 0 is not a number.
     if min(phases.pads) < 0 or not (is_integer or phases.whole):

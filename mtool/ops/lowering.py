@@ -14,6 +14,8 @@ from mtool.ir.expr import broadcast_index, call, const, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
 
+EIGHT_BITS = (DType.INT8, DType.UINT8)
+SIXTEEN_BITS = (DType.INT16, DType.UINT16)
 NHWC_OF_NCHW = (0, 2, 3, 1)
 NCHW_OF_NHWC = (0, 3, 1, 2)
 
@@ -80,10 +82,11 @@ class Lowering(Rewriter):
         inputs.append(self.constant(f"{node.name}/parameter", data.astype(dtype.numpy).reshape(-1)))
         return load(len(inputs) - 1, dtype, (Expr("axis", DType.INT32, value=axis),))
 
-    def integers(self, value: str) -> Dequantised | None:
-        """Return the per-tensor int8 or uint8 integers behind a float value, if there are any."""
+    def integers(self, value: str, *, wide: bool = False) -> Dequantised | None:
+        """Return the per-tensor int8 or uint8 integers (`wide`: int16 and uint16 too) behind a float value, if any."""
         found = self.dequantised.get(value)
-        if found is None or not found.per_tensor or self.types[found.value].dtype not in (DType.INT8, DType.UINT8):
+        kinds = (*EIGHT_BITS, *SIXTEEN_BITS) if wide else EIGHT_BITS
+        if found is None or not found.per_tensor or self.types[found.value].dtype not in kinds:
             return None
         return found
 
@@ -110,7 +113,7 @@ def moves_integers(lower: Lower) -> Lower:
     """
 
     def wrapped(ctx: Lowering, node: Node) -> None:
-        found = [ctx.integers(value) for value in node.inputs]
+        found = [ctx.integers(value, wide=True) for value in node.inputs]
         first = found[0]
         same = first is not None and all(
             other is not None

@@ -1,7 +1,7 @@
-"""The epilogue that SIMD schedules have by heart: int32 to int8 by numbers of a channel, and what may follow it."""
+"""The epilogue that SIMD schedules have by heart: sums to int8 or int16 by numbers a channel, and what may follow."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments,
 from mtool.ops.scaling import FixedScaling, FloatScaling, Scaling
 from mtool.ops.schedule import Argument, Kernel
 
+_NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
 
 
@@ -29,23 +30,29 @@ class Int8Epilogue:
     scaling: Scaling
     bias: Array
     rest: Expr | None
+    kind: ClassVar[DType] = DType.INT8
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
         expr: Expr = node.attrs["epilogue"]
         found = {part for part in expr.walk() if part.op in SCALED and part.args[0].op == "acc"}
-        if len(found) != 1 or graph.types[node.inputs[0]].dtype is not DType.INT8:
+        if len(found) != 1 or graph.types[node.inputs[0]].dtype is not cls.kind:
             return None
         (part,) = found
         scaled = _scaling(part, node, graph)
-        if part.dtype is not DType.INT8 or scaled is None:
+        if part.dtype is not cls.kind or scaled is None:
             return None
-        narrow = Expr("acc", DType.INT8)
+        narrow = Expr("acc", cls.kind)
         rest = expr.rewrite(lambda p: narrow if p == part else p)
         if rest == narrow:
             return cls(part.value, *scaled, None)
-        return cls(part.value, *scaled, rest) if is_elementwise(rest, node, graph, DType.INT8) else None
+        return cls(part.value, *scaled, rest) if is_elementwise(rest, node, graph, cls.kind) else None
+
+    @property
+    def scale(self) -> Array | None:
+        """The float32 scales [N]; None: sums are not scaled by floats."""
+        return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
 
     @property
     def is_plain(self) -> bool:
@@ -80,15 +87,27 @@ class Int8Epilogue:
         return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
 
 
+class Int16Epilogue(Int8Epilogue):
+    """The same of int16: int32 or int64 sums of int16 activations to int16, by floats."""
+
+    kind = DType.INT16
+
+    @property
+    def scale(self) -> Array:
+        """The float32 scales [N]."""
+        assert isinstance(self.scaling, FloatScaling)
+        return self.scaling.scale
+
+
 def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
     """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
-    weights, bias = (graph.constants[node.inputs[number]] for number in (1, 2))
+    weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
     numbers = [_per_channel(number, node, graph) for number in part.args[1:]]
     if part.op == "requantise":
         (scale,) = numbers
         return None if scale is None else (FloatScaling.of(scale), bias)
     multiplier, shift = numbers
-    if multiplier is None or shift is None:
+    if multiplier is None or shift is None or not weights.size:
         return None
     bias, fixed = FixedScaling.of(multiplier, shift, twice=part.value.twice).settled(weights, bias)
     return (fixed, bias) if fixed.fits(weights, bias) else None

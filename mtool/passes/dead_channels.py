@@ -136,7 +136,9 @@ class _Channels:
             return {}
         bias = graph.constants[node.inputs[2]].astype(np.int64)
         sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + bias
-        results = self._finished(node, sums.clip(-(2**31), 2**31 - 1).astype(np.int32))
+        if graph.constants[node.inputs[2]].dtype == np.int32:
+            sums = sums.clip(-(2**31), 2**31 - 1).astype(np.int32)
+        results = self._finished(node, sums)
         equal = (results == results[0]).all(axis=0)
         return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
 

@@ -36,7 +36,9 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
                 if factor.op == "const"
                 else rewriter.constants[inputs[factor.value]].astype(np.float64)
             )
-            shift = best_shift(float(scales.max()), bound)
+            if total.dtype is not DType.INT32:
+                return part
+            shift = best_shift(float(scales.max()), bound, 8 * part.dtype.size)
             if shift is None:
                 return part
             multipliers = np.rint(scales * 2.0 ** (32 + shift)).astype(np.int32)
@@ -50,7 +52,7 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
             return Expr("requantise_fixed", part.dtype, (total, multiplier), value)
 
         expr = node.attrs[key].rewrite(fixed)
-        used = expr.operands() | set(range(1 if node.op in ("loop", "pool2d") else 3))
+        used = expr.operands() | set(range(max(node.own_inputs, 1)))
         kept = [number for number in range(len(inputs)) if number in used]
         expr = expr.with_operands({old: new for new, old in enumerate(kept)})
         new_inputs = tuple(inputs[number] for number in kept)
@@ -58,12 +60,12 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
     return rewriter.finish()
 
 
-def best_shift(largest: float, bound: int) -> int | None:
-    """Return the largest shift that keeps the multiplier below 2^31 and the scaled sum below 2^30.
+def best_shift(largest: float, bound: int, bits: int = 8) -> int | None:
+    """Return the largest shift that keeps the multiplier below 2^31, and scaled sums and results of `bits` below 2^30.
 
     None: the scale is too large for this form.
     """
-    shift = min(30 - math.floor(math.log2(largest)) - 32, 29 - max(math.ceil(math.log2(max(largest * bound, 1))), 8))
+    shift = min(30 - math.floor(math.log2(largest)) - 32, 29 - max(math.ceil(math.log2(max(largest * bound, 1))), bits))
     return shift if shift >= 1 and round(largest * 2.0 ** (32 + shift)) < 2**31 else None
 
 

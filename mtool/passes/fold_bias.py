@@ -56,8 +56,11 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
             near = np.maximum(NEAR, ROUNDING * np.abs(steps))
             if (np.abs(steps - np.rint(steps)) > near).any() or np.abs(steps).max(initial=0) > 2**30:
                 continue
-            data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(np.int32)
+            data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
             attrs["acc_bound"] += int(np.abs(steps).max(initial=0)) + 1
+            wide = rewriter.types[node.inputs[0]].dtype.size > 1
+            if wide and bias.dtype == np.int32 and attrs["acc_bound"] >= 2**31:
+                continue
         attrs["epilogue"] = _replaced(attrs["epilogue"], part, term)
         name = rewriter.constant(f"{node.name}/bias", data)
         return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))

@@ -124,7 +124,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
     """Return base's inputs followed by more's, and how more's numbers change."""
     inputs = list(base.inputs)
     numbers: dict[int, int] = {}
-    fixed = 0 if base.op == "loop" else 3  # a kernel's own inputs are not shared with its epilogue's
+    fixed = 3 if base.op == "pool2d" else base.own_inputs  # a kernel's own are not shared with its epilogue's
     for number, value in enumerate(more.inputs):
         if value == dropped:
             continue

@@ -7,7 +7,7 @@ reads. In this order:
   tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
   pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
            for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
-  requant  an int32 accumulator times a scale: `requantise`
+  requant  an int32 or int64 accumulator times a scale: `requantise`
 
 A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
 only read as a whole number (for `rescale`) never becomes a float.
@@ -48,7 +48,7 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
         ):
             rewriter.rename(node.outputs[0], rewriter.resolve(node.inputs[expr.value]))
             continue
-        inputs, expr = _pruned(work.inputs, expr, 0 if node.op == "loop" else 1 if node.op == "pool2d" else 3)
+        inputs, expr = _pruned(work.inputs, expr, node.own_inputs)
         rewriter.keep(replace(node, inputs=inputs, attrs={**node.attrs, key: expr}))
     return rewriter.finish()
 
@@ -126,8 +126,14 @@ class _Work:
         value = self.inputs[expr.value] if expr.op == "load" else ""
         return self.rewriter.constants.get(value)
 
+    def _number(self, part: Expr) -> Expr:
+        """A load of a constant that is one number is that number."""
+        data = self._parameter(part) if part.op == "load" else None
+        return part if data is None or data.size != 1 else const(data.reshape(-1)[0].item(), part.dtype)
+
     def _table(self, part: Expr) -> Expr | None:
         part = part.rewrite(lambda p: self.tabled.get(p, p))  # a table of tables is one
+        part = part.rewrite(self._number)
         inside = set(self.tabled.values())
         atoms = _atoms(part, lambda expr: expr not in inside and self._is_activation(expr))
         if atoms is None or len(atoms) != 1 or part.dtype not in SMALL:
@@ -179,7 +185,7 @@ class _Work:
         if inner.op != "mul" or inner.args[0].op != "cast" or out_scale is None or zero is None or zero.size != 1:
             return None
         total, factor = inner.args[0].args[0], self._parameter(inner.args[1])
-        if total.dtype != DType.INT32 or factor is None:
+        if total.dtype not in (DType.INT32, DType.INT64) or factor is None:
             return None
         ratio = (factor.astype(np.float32) / out_scale.astype(np.float32)).astype(np.float32)
         low, high = part.value or part.dtype.limits

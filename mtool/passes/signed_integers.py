@@ -1,4 +1,4 @@
-"""Activations in uint8 become int8 with the same scale: the SIMD schedules compute with signed bytes.
+"""Activations in uint8 become int8 with the same scale, uint16 int16: SIMD schedules compute with signed numbers.
 
 A quantisation rounds before it adds the zero point, so q - 128 with a zero point 128 less is the same number.
 """
@@ -11,23 +11,27 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ops.schedule import Target
 
-OFFSET = 128
+SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
 
 
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
-    """Move the uint8 values between QuantizeLinear and DequantizeLinear to int8.
+    """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
 
-    Inputs and outputs of the model stay uint8: they are requantised, which later passes find to be a shift.
+    Inputs and outputs of the model stay unsigned: they are requantised, which later passes find to be a shift.
     """
     if not (target.has_dsp or target.has_mve):
         return graph
     consumers, producers = graph.consumers(), graph.producers()
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}
     rewriter = Rewriter(graph)
-    inner = {value: rewriter.value(f"{value}.signed", DType.INT8, graph.types[value].shape) for value in sorted(moved)}
+    kinds = {value: graph.types[value] for value in sorted(moved)}
+    inner = {
+        value: rewriter.value(f"{value}.signed", SIGNED[kind.dtype][0], kind.shape) for value, kind in kinds.items()
+    }
     for value, signed in inner.items():
         if value in rewriter.sources:
-            rewriter.sources[signed] = rewriter.sources[value].then(("signed", (OFFSET,)))
+            offset = SIGNED[graph.types[value].dtype][1]
+            rewriter.sources[signed] = rewriter.sources[value].then(("signed", (offset,)))
     for value in graph.inputs:
         if value in moved:
             _requantise(rewriter, consumers[value][0], value, inner[value], inwards=True)
@@ -44,8 +48,8 @@ def use_signed_integers(graph: Graph, target: Target) -> Graph:
 
 
 def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Node]) -> bool:
-    """Whether a value is uint8, an input or quantised, and read by nothing but dequantisations."""
-    if graph.types[value].dtype is not DType.UINT8 or value in graph.constants:
+    """Whether a value is uint8 or uint16, an input or quantised, and read by nothing but dequantisations."""
+    if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
     made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
     given = value in graph.inputs and bool(readers)
@@ -60,24 +64,27 @@ def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
 
 
 def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
-    """Append a quantisation or dequantisation with its zero point 128 less."""
+    """Append a quantisation or dequantisation with its zero point as much less as its numbers."""
     point = _signed_point(rewriter, node)
     rewriter.nodes.append(replace(node, inputs=(rewriter.resolve(source), node.inputs[1], point), outputs=(output,)))
 
 
 def _signed_point(rewriter: Rewriter, node: Node) -> str:
-    point = rewriter.constants[_point(rewriter, node)].astype(np.int32) - OFFSET
-    return rewriter.constant(f"{node.name}/zero_point", point.astype(np.int8))
+    given = rewriter.constants[_point(rewriter, node)]
+    kind, offset = SIGNED[DType.of(given.dtype)]
+    return rewriter.constant(f"{node.name}/zero_point", (given.astype(np.int32) - offset).astype(kind.numpy))
 
 
 def _point(rewriter: Rewriter, node: Node) -> str:
     if len(node.inputs) > 2 and node.inputs[2]:
         return node.inputs[2]
-    return rewriter.constant(f"{node.name}/zero_point", np.zeros(rewriter.types[node.inputs[1]].shape, np.uint8))
+    value = node.inputs[0] if node.op == "DequantizeLinear" else node.outputs[0]
+    zeros = np.zeros(rewriter.types[node.inputs[1]].shape, rewriter.types[value].dtype.numpy)
+    return rewriter.constant(f"{node.name}/zero_point", zeros)
 
 
 def _requantise(rewriter: Rewriter, like: Node, source: str, output: str, *, inwards: bool) -> None:
-    """Append the dequantisation of uint8 and the quantisation to int8, or the other way round."""
+    """Append the dequantisation of unsigned and the quantisation to signed numbers, or the other way round."""
     scale = like.inputs[1]
     points = (_point(rewriter, like), _signed_point(rewriter, like))
     old, new = points if inwards else points[::-1]

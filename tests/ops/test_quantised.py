@@ -197,3 +197,46 @@ def test_qoperators_of_onnxruntime(target: Target, tmp_path: Path) -> None:
     ]
     proto = model(nodes, {"x": (np.int8, (1, 10))}, ["y"], constants)
     assert difference(proto, {"x": codes(np.int8, 1, 10)}, tmp_path, target) <= 1
+
+
+@pytest.mark.parametrize("target", [HOST, NO_FPU, DSP], ids=["fpu", "no_fpu", "dsp"])
+@pytest.mark.parametrize(("left", "right"), [(np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8)])
+def test_products_of_activations_are_integer_kernels(left: Any, right: Any, target: Target, tmp_path: Path) -> None:
+    """Heads of attention: two batch dimensions, transpositions that the kernel reads through."""
+    constants = {"as": F(0.02), "az": codes(left, 1)[0], "bs": F(0.03), "bz": codes(right, 1)[0]}
+    constants |= {"ys": F(0.05), "yz": np.int8(7)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["a", "as", "az"], ["af"]),
+        helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bf"]),
+        helper.make_node("Transpose", ["af"], ["at"], perm=[0, 2, 1, 3]),
+        helper.make_node("Transpose", ["bf"], ["bt"], perm=[0, 2, 3, 1]),
+        helper.make_node("MatMul", ["at", "bt"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "ys", "yz"], ["y"]),
+    ]
+    proto = model(nodes, {"a": (left, (1, 10, 3, 13)), "b": (right, (1, 9, 3, 13))}, ["y"], constants)
+    plan = compiled(proto, target)
+    assert "matmul" in [step.node.op for step in plan.steps]
+    assert all(not plan.graph.types[v].dtype.is_float for s in plan.steps for v in s.node.outputs), "floats remain"
+    assert "transpose" not in [step.node.attrs.get("label") for step in plan.steps]
+    feeds = {"a": codes(left, 1, 10, 3, 13), "b": codes(right, 1, 9, 3, 13)}
+    assert difference(proto, feeds, tmp_path, target) <= (1 if target is NO_FPU else 0)
+
+
+def test_a_gelu_between_quantisations_is_a_table() -> None:
+    """Its constants are quantised too, as onnxruntime's quantiser writes them."""
+    constants = {"r": F(1.4142135), "es": F(0.008), "ez": np.int8(0), "one": np.int8(127), "os": F(1 / 127)}
+    nodes = [
+        helper.make_node("Div", ["f", "r"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("QuantizeLinear", ["e", "es", "ez"], ["eq"]),
+        helper.make_node("DequantizeLinear", ["eq", "es", "ez"], ["ef"]),
+        helper.make_node("DequantizeLinear", ["one", "os", "ez"], ["o"]),
+        helper.make_node("Add", ["ef", "o"], ["p"]),
+        helper.make_node("Mul", ["f", "p"], ["g"]),
+    ]
+    proto = chain(nodes, 0.04, 0.02, (256,))
+    for name, data in constants.items():
+        proto.graph.initializer.append(numpy_helper.from_array(np.asarray(data), name))
+    graph = lowered(proto)
+    (node,) = graph.nodes
+    assert [graph.types[v].shape for v in node.inputs if v in graph.constants] == [(256,)]

@@ -31,10 +31,10 @@ RV32 = Target("rv32imc", frozenset())
 AVR = Target("avr5", frozenset())
 
 
-def limits(rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
+def limits(rng: np.random.Generator, least: int) -> tuple[int, str]:
     """The output's zero point, and an activation."""
-    zero = rng.choice([-128, -128, 0, 5, int(rng.integers(-128, 128))])
-    return np.int8(zero), str(rng.choice(["none", "relu", "clip", "relu"]))
+    zero = rng.choice([least, least, 0, 5, int(rng.integers(least, -least))])
+    return int(zero), str(rng.choice(["none", "relu", "clip", "relu"]))
 
 
 def quantised(
@@ -44,14 +44,17 @@ def quantised(
     nodes: list[Any],
     residual: bool,
     out: tuple[int, ...],
-    x_type: type = np.int8,
+    activations: type = np.int8,
+    x_type: type | None = None,
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """DequantizeLinear, what `nodes` compute from xf, wf, bf into c, an activation, perhaps an addition, and back."""
     outputs = weights.shape[0] if nodes[0].op_type == "Conv" else weights.shape[1]
     sums = np.abs(weights.astype(int)).sum(axis=tuple(range(1, weights.ndim)) if nodes[0].op_type == "Conv" else 0)
     w_scale = (rng.uniform(0.5, 2, outputs) * 255 / (sums + 1) / 60).astype(F)
     bias = rng.integers(-2000, 2000, outputs).astype(np.int32)
-    zero, act = limits(rng)
+    least = int(np.iinfo(activations).min)
+    step = F(-128 / least)
+    zero, act = limits(rng, least)
     axis = 0 if nodes[0].op_type == "Conv" else 1
     by_channel = np.moveaxis(weights, axis, 0)  # a view
     if rng.random() < 0.3:  # as quantisers leave a dead channel
@@ -62,12 +65,14 @@ def quantised(
         by_channel.flat[rng.integers(0, by_channel.size)] = -128
     elif rng.random() < 0.3:  # many of them, which no pairing takes
         by_channel[rng.random(by_channel.shape) < 0.2] = -128
-    x_zero = int(rng.choice([-128, 0, int(rng.integers(-128, 128))])) + (np.iinfo(x_type).max - 127)
+    x_type = x_type or activations
+    x_zero = int(rng.choice([least, 0, int(rng.integers(least, -least))])) + (np.iinfo(x_type).max + 1 + least)
     constants: dict[str, Any] = {
-        "xs": F(0.05), "xz": x_type(x_zero), "w": weights, "ws": w_scale,
-        "wz": np.zeros(outputs, np.int8), "b": bias,
-        "bs": F(0.05) * w_scale, "bz": np.zeros(outputs, np.int32), "ys": F(0.07), "yz": zero, "lo": F(0), "hi": F(6),
-        "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
+        "xs": F(0.05) * step, "xz": x_type(x_zero), "w": weights, "ws": w_scale,
+        "wz": np.zeros(outputs, weights.dtype), "b": bias,
+        "bs": F(0.05) * step * w_scale, "bz": np.zeros(outputs, np.int32),
+        "ys": F(0.07) * step, "yz": activations(zero), "lo": F(0), "hi": F(6),
+        "rs": F(0.031) * step, "rz": activations(-3), "zs": F(0.083) * step, "zz": activations(-20),
     }  # fmt: skip
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
@@ -80,7 +85,7 @@ def quantised(
     ]
     inputs: dict[str, Any] = {"x": (x_type, shape)}
     if residual:
-        inputs["r"] = (np.int8, out)
+        inputs["r"] = (activations, out)
         nodes += [
             helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["qf"]),
             helper.make_node("DequantizeLinear", ["r", "rs", "rz"], ["rf"]),
@@ -88,14 +93,24 @@ def quantised(
             helper.make_node("QuantizeLinear", ["s", "zs", "zz"], ["y"]),
         ]
     used = {name for node in nodes for name in node.input}
-    proto = model(nodes, inputs, ["y"], {name: data for name, data in constants.items() if name in used})
-    feeds = {name: rng.integers(-128, 128, kind[1]).astype(kind[0]) for name, kind in inputs.items()}
+    known = {name: data for name, data in constants.items() if name in used}
+    proto = model(nodes, inputs, ["y"], known, opset=17 if activations is np.int8 else 21)
+    feeds = {name: rng.integers(least, -least, kind[1]).astype(kind[0]) for name, kind in inputs.items()}
     return proto, feeds
 
 
 def unsigned(*arguments: Any) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The same with an input of uint8."""
     return quantised(*arguments, x_type=np.uint8)
+
+
+def sixteen(
+    rng: np.random.Generator, shape: tuple[int, ...], weights: Any, nodes: list[Any], *rest: Any
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The same with int16 activations; weights are int8, or int16, with which most sums may leave 32 bits."""
+    if rng.random() < 0.3:
+        weights = (weights.astype(np.int32) * int(rng.choice([2, 255]))).astype(np.int16)
+    return quantised(rng, shape, weights, nodes, *rest, activations=np.int16)
 
 
 def real(
@@ -211,6 +226,10 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
             channels, outputs = group * int(rng.choice([2, 3, 4, 8, 16])), group * int(rng.choice([1, 2, 3, 4]))
         if rng.random() < 0.2:  # one dimension
             kernel[0], stride[0], pads[0], pads[2] = 1, 1, 0, 0
+    if make is sixteen and not depthwise and rng.random() < 0.2:
+        channels, group, outputs = 1500, 1, 5  # enough for sums of 64 bits
+        kernel = [1, 1] if pointwise else [1, 2]
+        stride, pads = [1, 1], [0, 0, 0, int(not pointwise)]
     height, width = (int(rng.integers(k, 12)) for k in kernel)
     dilation = [1, 1]
     if not pointwise and rng.random() < 0.2:
@@ -231,6 +250,8 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
 
 def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), int(rng.integers(1, 22))
+    if make is sixteen and rng.random() < 0.2:
+        depth = 1500  # enough for sums of 64 bits
     weights = rng.integers(-127, 128, (depth, outputs)).astype(np.int8)
     nodes = [helper.make_node("MatMul", ["xf", "wf"], ["m"]), helper.make_node("Add", ["m", "bf"], ["c"])]
     return make(rng, (rows, depth), weights, nodes, bool(rng.random() < 0.2), (rows, outputs))
@@ -265,6 +286,37 @@ def pool(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     return model(nodes, {"x": (np.int8, shape)}, ["y"], constants), {"x": x}
 
 
+def product(rng: np.random.Generator) -> Made:
+    """A batched product of two activations, either of which is transposed or broadcast or not, perhaps with a table."""
+    batch = rng.integers(1, 4, int(rng.integers(0, 3))).tolist()
+    rows, depth, columns = (int(n) for n in rng.choice([1, 2, 3, 4, 5, 7, 8, 16, 17, 33], 3))
+    given: dict[str, tuple[int, ...]] = {"x": (*batch, rows, depth), "z": (*batch, depth, columns)}
+    nodes, constants = [], {"s": F(0.05), "ys": F(rng.uniform(0.2, 0.8)), "yz": np.int8(rng.integers(-128, 128))}
+    constants |= {name: np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])) for name in ("xp", "zp")}
+    for name, shape in list(given.items()):
+        nodes.append(helper.make_node("DequantizeLinear", [name, "s", f"{name}p"], [f"{name}f"]))
+        if batch and rng.random() < 0.2:
+            given[name] = shape = (1, *shape[1:])
+        if rng.random() < 0.5:
+            perm = rng.permutation(len(shape)).tolist()
+            given[name] = tuple(shape[perm.index(n)] for n in range(len(shape)))
+            nodes.append(helper.make_node("Transpose", [f"{name}f"], [f"{name}t"], perm=perm))
+            continue
+        nodes.append(helper.make_node("Identity", [f"{name}f"], [f"{name}t"]))
+    act = str(rng.choice(["Identity", "Relu", "Sigmoid"]))
+    constants["bs"], constants["bz"] = F(0.3), np.int8(3)
+    nodes += [
+        helper.make_node("MatMul", ["xt", "zt"], ["m"]),
+        helper.make_node("QuantizeLinear", ["m", "bs", "bz"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "bs", "bz"], ["qf"]),
+        helper.make_node(act, ["qf"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "ys", "yz"], ["y"]),
+    ]
+    known = {name: data for name, data in constants.items() if any(name in node.input for node in nodes)}
+    feeds = {name: rng.integers(-128, 128, shape).astype(np.int8) for name, shape in given.items()}
+    return model(nodes, {name: (np.int8, shape) for name, shape in given.items()}, ["y"], known), feeds
+
+
 def replaced(node: Any, output: str) -> Any:
     """A node with another output."""
     node.output[0] = output
@@ -274,7 +326,7 @@ def replaced(node: Any, output: str) -> Any:
 def schedules_of(prefix: str, make: Callable[..., Made] | None, *, turned: bool) -> dict[str, list[tuple[str, Any]]]:
     """The schedules of each kernel whose names are `prefix` and a word; or each with one knob turned, every way."""
     found: dict[str, list[tuple[str, Any]]] = {}
-    for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "pool2d"):
+    for key in ("conv2d", "dense") if make is rescaled else ("conv2d", "dense", "matmul", "pool2d"):
         chosen = [s for s in ops.KERNELS[key].schedules if s.name.rpartition("_")[0] == prefix]
         found[key] = [(s.name, s) for s in chosen]
         if turned:
@@ -296,7 +348,7 @@ def cases_of(
     *,
     turned: bool = False,
 ) -> list[Case]:
-    """Random models until each schedule with a name of `prefix` has its cases, each computed by that schedule alone."""
+    """Random models until each schedule of the family `prefix` has its cases, each computed by that schedule alone."""
     rng = np.random.default_rng(20)
     made: list[Case] = []
     found: Counter[str] = Counter()
@@ -306,15 +358,20 @@ def cases_of(
     for attempt in range(max(400, 80 * count)):
         if all(found[label] >= count for label in wanted):
             break
-        kind = ("pointwise", "patch", "depthwise", "dense", "pool")[attempt % 5]
-        if kind == "pool" and "pool2d" not in schedules:
+        kind = ("pointwise", "patch", "depthwise", "dense", "pool", "matmul")[attempt % 6]
+        key = {"dense": "dense", "pool": "pool2d", "matmul": "matmul"}.get(kind, "conv2d")
+        if not schedules.get(key):
             continue
-        usual = real if prefix.endswith("f32") else unsigned if prefix == "int" and attempt % 3 == 2 else quantised
-        make = asked or usual
-        proto, feeds = (
-            pool(rng, make) if kind == "pool" else dense(rng, make) if kind == "dense" else convolution(rng, kind, make)
-        )
-        key = {"dense": "dense", "pool": "pool2d"}.get(kind, "conv2d")
+        small = unsigned if prefix == "int" and attempt % 4 == 3 else quantised
+        make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
+        if kind == "matmul":
+            proto, feeds = product(rng)
+        elif kind == "pool":
+            proto, feeds = pool(rng, make)
+        elif kind == "dense":
+            proto, feeds = dense(rng, make)
+        else:
+            proto, feeds = convolution(rng, kind, make)
         kernel = ops.KERNELS[key]
         for label, schedule in schedules[key]:
             if found[label] >= count:
@@ -357,10 +414,21 @@ class _Preferred:
         return -1.0
 
 
-PLAIN = [(DSP, "dsp"), (MVE, "mve"), (DSP, "f32"), (MVE, "mve_f32"), (M3, "int"), (AVR, "int")]
+PLAIN = [
+    (DSP, "dsp"),
+    (MVE, "mve"),
+    (DSP, "dsp16"),
+    (MVE, "mve16"),
+    (DSP, "f32"),
+    (MVE, "mve_f32"),
+    (M3, "int"),
+    (AVR, "int"),
+]
 EMULATED = [
     (DSP, "dsp", "mps2_an386"),
+    (DSP, "dsp16", "mps2_an386"),
     (MVE, "mve", "mps3_an547"),
+    (MVE, "mve16", "mps3_an547"),
     (DSP, "f32", "mps2_an386"),
     (MVE, "mve_f32", "mps3_an547"),
     (M3, "int", "mps2_an385"),
@@ -368,6 +436,7 @@ EMULATED = [
     (M7, "f32", "mps2_an500"),
 ]
 TURNED = EMULATED[:-1]
+INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
 
 
 @pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
@@ -392,7 +461,7 @@ def test_the_plain_c_of_schedules_as_tflite_rounds(
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
-@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED[:2], ids=[case[2] for case in EMULATED[:2]])
+@pytest.mark.parametrize(("target", "prefix", "board"), INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(
     target: Target, prefix: str, board: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

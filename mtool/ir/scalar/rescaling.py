@@ -25,7 +25,7 @@ def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Requantise:
-    """int32 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
+    """int32 or int64 to a small integer: saturate(round_half_even((float)acc * scale) + zero_point) to [low, high].
 
     `bounded`: |acc * scale| is known to stay below 2^22, so that the cheap rounding is right.
     """
@@ -45,6 +45,8 @@ def _requantise(expr: Expr, total: A, scale: A) -> A:
 def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
     how: Requantise = expr.value
     name = "mt_requantise" if how.bounded else "mt_requantise_wide"
+    if expr.args[0].dtype is DType.INT64:
+        name = "mt_requantise_long"
     call = f"{name}({total.c}, {scale.c}, {how.zero_point}, {how.low}, {how.high})"
     return Text(f"({expr.dtype.c}){call}", UNARY)
 

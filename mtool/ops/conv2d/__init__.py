@@ -11,6 +11,8 @@ from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
 from mtool.ops import window
 from mtool.ops.conv2d import (
+    dsp16_columns,
+    dsp16_taps,
     dsp_columns,
     dsp_plane,
     dsp_taps,
@@ -18,6 +20,8 @@ from mtool.ops.conv2d import (
     f32_plane,
     int_columns,
     int_plane,
+    mve16_columns,
+    mve16_taps,
     mve_columns,
     mve_f32_columns,
     mve_f32_taps,
@@ -52,10 +56,16 @@ SCHEDULES: tuple[Schedule, ...] = (
     dsp_columns.Patch(),
     dsp_plane.Plane(),
     dsp_taps.Taps(),
+    dsp16_columns.Pointwise(),
+    dsp16_columns.Patch(),
+    dsp16_taps.Taps(),
     mve_columns.Pointwise(),
     mve_columns.Patch(),
     mve_ring.Ring(),
     mve_taps.Taps(),
+    mve16_columns.Pointwise(),
+    mve16_columns.Patch(),
+    mve16_taps.Taps(),
     f32_columns.Columns(),
     f32_plane.Plane(),
     mve_f32_columns.Columns(),
@@ -73,7 +83,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         return
     group = node.attrs["group"]
     result = ctx.types[node.outputs[0]]
-    integer = ctx.integers(x)
+    integer = ctx.integers(x, wide=True)
     weights = integer_weights(ctx, w, 0)
     bias = float_bias(ctx, given, result.shape[1])
     if integer is not None and weights is not None and bias is not None:
@@ -129,7 +139,7 @@ def constant_value(ctx: Lowering, value: str) -> Array | None:
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:
     """Return constant integer weights with their zero point taken out, and their scale a channel.
 
-    None: the weights are not quantised, or not along `channel_axis`.
+    None: the weights are not quantised, not along `channel_axis`, or leave int16 without their zero point.
     """
     found = ctx.dequantised.get(value)
     if found is None or found.value not in ctx.constants or found.axis not in (None, channel_axis):
@@ -141,7 +151,9 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
     view[channel_axis] = -1
     points = np.broadcast_to(found.zero_point, (data.shape[channel_axis],)).reshape(view)
     centred = data.astype(np.int32) - points
-    fits = np.abs(centred).max(initial=0) <= 127 or (centred.min(initial=0) >= -128 and centred.max(initial=0) <= 127)
+    if centred.min(initial=0) < -(2**15) or centred.max(initial=0) >= 2**15:
+        return None
+    fits = centred.min(initial=0) >= -128 and centred.max(initial=0) <= 127
     scale = np.broadcast_to(found.scale, (data.shape[channel_axis],)).astype(np.float32)
     return centred.astype(np.int8 if fits else np.int16), scale
 
@@ -170,8 +182,8 @@ def epilogue_of(
 ) -> tuple[Expr, list[str], dict[str, object]]:
     """Return the epilogue, the constant inputs (weights, bias, scale) and further attributes of a kernel.
 
-    `filters` has the output channels first. Integer: acc is an int32, the real value is
-    acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime.
+    `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
+    that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime.
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
     if integer is None or w_scale is None:
@@ -181,21 +193,49 @@ def epilogue_of(
     assert bias is not None
     zero_point = int(integer.zero_point.reshape(-1)[0])
     x_scale = integer.scale.reshape(-1)[0].astype(np.float32)
-    scale = (x_scale * w_scale).astype(np.float32)
     wide = filters.astype(np.int64).reshape(filters.shape[0], -1)
+    kind = ctx.types[integer.value].dtype
+    if kind.size > 1:
+        w_scale = _settled(w_scale, wide)
+    scale = (x_scale * w_scale).astype(np.float32)
     steps = np.rint(bias / (np.float64(x_scale) * w_scale.astype(np.float64)))
-    folded = np.clip(steps - zero_point * wide.sum(axis=1), -(2**31), 2**31 - 1).astype(np.int32)
-    low, high = ctx.types[integer.value].dtype.limits
-    reach = max(high - zero_point, zero_point - low)
-    bound = (np.abs(wide).sum(axis=1) * reach + np.abs(steps)).max(initial=0)
+    low, high = kind.limits
+    if kind.size > 1:
+        bound = (_reach(wide, low - zero_point, high - zero_point) + np.abs(steps)).max(initial=0)
+    else:
+        bound = (np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low) + np.abs(steps)).max(initial=0)
+    total = DType.INT64 if kind.size > 1 and bound >= 2**31 else DType.INT32
+    least, most = total.limits if total is DType.INT32 else (-(2.0**62), 2.0**62)
+    folded = np.clip(steps - zero_point * wide.sum(axis=1), least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
-    real = call("cast", acc(DType.INT32), dtype=DType.FLOAT32)
+    real = call("cast", acc(total), dtype=DType.FLOAT32)
     if np.unique(scale).size == 1:
         factor = const(scale[0].item(), DType.FLOAT32)
     else:
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
         factor = load(3, DType.FLOAT32, (axis(axis_number),))
     return call("mul", real, factor), inputs, {"pad_value": zero_point, "acc_bound": int(bound)}
+
+
+def _reach(wide: Array, low: int, high: int) -> Array:
+    """Return how far from 0 the sum of each row's products with numbers in [low, high] may be, of each part of it too.
+
+    What is not yet summed stands in the bias as if its inputs were 0, which is a number that they may be.
+    """
+    most = np.maximum(wide * low, wide * high).sum(axis=1)
+    least = np.minimum(wide * low, wide * high).sum(axis=1)
+    reach: Array = np.maximum(most, -least)
+    return reach
+
+
+def _settled(w_scale: Array, wide: Array) -> Array:
+    """Return the scales with those of channels without weights as large as the others'.
+
+    Quantisers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
+    """
+    live = wide.any(axis=1)
+    settled: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
+    return settled
 
 
 LOWERINGS: dict[str, Lower] = {"Conv": _lower}

@@ -165,6 +165,8 @@ class Taps(BaseSchedule):
             multiplier=conv.out_channels // conv.channels,
             spread="mt_dsp_spread_i8" if taps.dtype == np.int8 else "mt_dsp_spread_i16",
             stream=packed.shape[1],
+            x="int8_t",
+            sweep="mt_dsp_sweep",
             kind=epilogue.scaling.kind,
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),

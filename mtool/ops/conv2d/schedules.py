@@ -67,8 +67,8 @@ class Conv:
 
 
 def acc_type(node: Node, graph: Graph) -> DType:
-    """Return the accumulator's type: float32 for float inputs, int32 for integers."""
-    return DType.FLOAT32 if graph.types[node.inputs[0]].dtype.is_float else DType.INT32
+    """Return the accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
+    return DType.of(graph.constants[node.inputs[2]].dtype)
 
 
 def plain_product(target: Target) -> float:

@@ -5,6 +5,7 @@ epilogue reads. The output is [M,N].
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
 from mtool.ir.types import Array
 from mtool.ops.conv2d import constant_value, epilogue_of, float_bias, integer_weights
-from mtool.ops.dense import dsp_rows, f32_rows, int_rows, mve_f32_rows, mve_rows
+from mtool.ops.dense import dsp16_rows, dsp_rows, f32_rows, int_rows, mve16_rows, mve_f32_rows, mve_rows
 from mtool.ops.dense.schedules import SCHEDULES as PORTABLE
 from mtool.ops.lowering import Lower, Lowering
+from mtool.ops.matmul import product_of_integers
 from mtool.ops.schedule import KernelOp, Schedule
+
+MANY = 3  # rows from which on integers are computed several rows at a time
+Attrs = dict[str, Any]
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -32,7 +37,9 @@ SCHEDULES: tuple[Schedule, ...] = (
     *PORTABLE,
     int_rows.Rows(),
     dsp_rows.Rows(),
+    dsp16_rows.Rows(),
     mve_rows.Rows(),
+    mve16_rows.Rows(),
     f32_rows.Rows(),
     mve_f32_rows.Rows(),
 )
@@ -41,7 +48,7 @@ KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
     """Append a dense kernel if the weights are constant; `w` is [K,N], or [N,K] if `transposed`."""
-    integer = ctx.integers(x)
+    integer = ctx.integers(x, wide=True)
     weights = integer_weights(ctx, w, 0 if transposed else 1)
     channels = ctx.types[w].shape[0 if transposed else 1]
     offsets = float_bias(ctx, bias, channels)
@@ -60,8 +67,11 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     depth = rows.shape[1]
     shape = ctx.types[source].shape
     flat = (math.prod(shape) // depth, depth)
-    source = source if shape == flat else ctx.view(node, source, flat)
     kind = ctx.types[output]
+    if integer is not None and flat[0] >= MANY:
+        _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), {**extra, "epilogue": epilogue})
+        return True
+    source = source if shape == flat else ctx.view(node, source, flat)
     if kind.shape == (flat[0], channels):
         ctx.node("dense", [source, *inputs], [output], {**extra, "epilogue": epilogue}, like=node)
     else:
@@ -69,6 +79,25 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
         ctx.node("dense", [source, *inputs], [made], {**extra, "epilogue": epilogue}, like=node)
         ctx.view(node, made, kind.shape, output)
     return True
+
+
+def _rows_as_pixels(
+    ctx: Lowering, node: Node, source: str, inputs: list[str], output: str, sizes: tuple[int, int, int], extra: Attrs
+) -> None:
+    """Append a 1x1 convolution whose pixels are the rows: several at a time share each weight.
+
+    `sizes` are rows, depth and channels; the epilogue is that of a dense layer.
+    """
+    rows, depth, channels = sizes
+    weights = ctx.constants[inputs[0]].reshape(channels, 1, 1, depth)
+    inputs = [ctx.constant(f"{node.name}/weights", weights), *inputs[1:]]
+    epilogue: Expr = extra["epilogue"]
+    moved = epilogue.with_axes({0: axis(1), 1: axis(3)})
+    image = ctx.view(node, source, (1, rows, 1, depth))
+    made = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
+    attrs = {"kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+    ctx.node("conv2d", [image, *inputs], [made], {**attrs, **extra, "epilogue": moved}, like=node)
+    ctx.view(node, made, (), output)
 
 
 def _matmul(ctx: Lowering, node: Node) -> None:
@@ -85,7 +114,9 @@ def _matmul(ctx: Lowering, node: Node) -> None:
 
 
 def _product(ctx: Lowering, node: Node, a: str, b: str, output: str) -> None:
-    """Any product, batched and broadcast, as a reduction."""
+    """Any product, batched and broadcast: of 8-bit integers a kernel, otherwise a reduction."""
+    if product_of_integers(ctx, node, a, b, output):
+        return
     kind, left, right = ctx.types[output], ctx.types[a].shape, ctx.types[b].shape
     rank = len(kind.shape)
     k = Expr("axis", DType.INT32, value=rank)

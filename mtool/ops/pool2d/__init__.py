@@ -8,12 +8,12 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import acc, call, const
 from mtool.ops import window
-from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering, moves_integers
+from mtool.ops.lowering import EIGHT_BITS, NCHW_OF_NHWC, NHWC_OF_NCHW, SIXTEEN_BITS, Lower, Lowering, moves_integers
 from mtool.ops.pool2d import channels
 from mtool.ops.pool2d.schedules import SCHEDULES as PORTABLE
 from mtool.ops.schedule import KernelOp, Schedule
 
-KERNEL_TYPES = (DType.FLOAT32, DType.INT8, DType.UINT8)
+KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -31,9 +31,10 @@ KERNEL = KernelOp(_label, _macs, SCHEDULES)
 
 def _lower(ctx: Lowering, node: Node) -> None:
     kernel, pads = node.attrs["kernel"], node.attrs["pads"]
-    quantised = ctx.integers(node.inputs[0])
+    quantised = ctx.integers(node.inputs[0], wide=True)
     whole = all(pad == 0 for pad in pads)
-    if quantised is None or not whole:
+    widest = 2 ** (8 * ctx.types[quantised.value].dtype.size) - 1 if quantised is not None else 0
+    if quantised is None or not whole or np.prod(kernel) * widest >= 2**30:
         _pool(ctx, node, node.inputs[0], node.outputs[0], acc(ctx.types[node.inputs[0]].dtype))
         return
     # The mean of dequantised integers: (sum - count * zero_point) * (scale / count).
@@ -43,7 +44,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     centred = call("sub", total, const(shift, DType.INT32), value="index") if shift else total
     factor = np.float32(quantised.scale.reshape(-1)[0]) / np.float32(count)
     mean = call("mul", call("cast", centred, dtype=DType.FLOAT32), const(float(factor), DType.FLOAT32))
-    _pool(ctx, node, quantised.value, node.outputs[0], mean, acc_bound=count * 255 + abs(shift))
+    _pool(ctx, node, quantised.value, node.outputs[0], mean, acc_bound=count * widest + abs(shift))
 
 
 def _pool(ctx: Lowering, node: Node, source: str, output: str, epilogue: Expr, acc_bound: int = 0) -> None:

@@ -1,5 +1,6 @@
 """Transpositions: they sink through loops and into weights, or loops store and read through them."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -82,10 +83,13 @@ def store_transposed(state: State, node: Node) -> Change | None:
 
 
 def absorb_transposes(graph: Graph) -> Graph:
-    """Let loops read through the transpositions before them."""
+    """Let loops and products read through the transpositions before them."""
     producers = graph.producers()
     rewriter = Rewriter(graph)
     for node in graph.nodes:
+        if node.op == "matmul":
+            rewriter.keep(_read_through(node, graph, producers))
+            continue
         if node.op != "loop":
             rewriter.keep(node)
             continue
@@ -109,3 +113,19 @@ def _through(expr: Expr, number: int, turned: Shape) -> Expr:
         return part
 
     return expr.rewrite(through)
+
+
+def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
+    """Let a product find its operands' elements before a transposition."""
+    inputs, attrs = list(node.inputs), dict(node.attrs)
+    for number, key in enumerate(("a", "b")):
+        maker = producers.get(node.inputs[number])
+        if maker is None or maker.op != "transpose":
+            continue
+        shape = graph.types[maker.inputs[0]].shape
+        before = [math.prod(shape[place + 1 :]) for place in maker.attrs["perm"]]
+        after = attrs[key][len(attrs[key]) - len(before) :]
+        moved = (step and whole for step, whole in zip(after, before, strict=True))  # 0: it is broadcast
+        attrs[key] = (*attrs[key][: len(attrs[key]) - len(before)], *moved)
+        inputs[number] = maker.inputs[0]
+    return replace(node, inputs=tuple(inputs), attrs=attrs)
