@@ -32,7 +32,7 @@ def check(proto: onnx.ModelProto, feeds: dict[str, Any], folder: Path, target: T
     assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
     distance = np.abs(mine.astype(np.int64) - theirs.astype(np.int64))
     assert distance.max() <= most
-    assert target is NO_FPU or (distance > 0).mean() < 0.05, "more than ties"
+    assert target is NO_FPU or (distance > 0).sum() <= max(1, distance.size // 20), "more than ties"
     assert np.unique(theirs).size > theirs.size // 8, "nearly everything is clamped"
 
 

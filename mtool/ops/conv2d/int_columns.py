@@ -55,10 +55,11 @@ class Columns(BaseSchedule):
         return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The tiles', and 1.5 instructions a gathered element."""
+        """The tiles', 1.5 instructions a gathered element, 8 a row of a patch."""
         conv = Conv.of(node, graph)
         products = self._tile(node, graph, target).cost(target, self._work(node, graph))
-        return conv.batch * conv.group * (products + 1.5 * conv.pixels * conv.depth)
+        rows = 0 if conv.is_pointwise else conv.kernel[0]
+        return conv.batch * conv.group * (products + conv.pixels * (1.5 * conv.depth + 8 * rows))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
