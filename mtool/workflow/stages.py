@@ -131,7 +131,11 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
-    note = f"{wording.count(len(described.operators), 'operator')} in {wording.count(functions, 'function')}"
+    operators = described.operators
+    by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
+    count = sum(1 for one in operators if not one.whole) + len(by_rows)
+    some = f" ({len(by_rows)} by rows)" if by_rows else ""
+    note = f"{wording.count(count, 'operator')}{some} in {wording.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}")
     return Model(source, target, chosen, compiled.files, described)
