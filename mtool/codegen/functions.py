@@ -1,6 +1,6 @@
 """The functions of a model: one for each different kernel, shared by the operators that need the same."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from mtool.ir.types import Array
@@ -45,8 +45,14 @@ def emit_functions(plan: Plan) -> Functions:
     shared: dict[tuple[tuple[Argument, ...], str], Function] = {}
     symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
     constants: dict[str, Array] = {}
-    calls = []
+    calls: list[Call] = []
+    alike: dict[Hashable, Call] = {}
     for number, step in enumerate(plan.steps):
+        likeness = plan.graph.likeness(step.node)
+        if likeness in alike:
+            calls.append(alike[likeness])
+            calls[-1].function.steps.append(number)
+            continue
         kernel = step.schedule.emit(step.node, plan.graph, plan.target)
         function = shared.setdefault((kernel.arguments, kernel.body), Function(f"{model}_{step.node.name}", kernel))
         function.steps.append(number)
@@ -58,4 +64,5 @@ def emit_functions(plan: Plan) -> Functions:
                 constants[symbols[key]] = data
             used[name] = symbols[key]
         calls.append(Call(function, used))
+        alike[likeness] = calls[-1]
     return Functions(tuple(shared.values()), tuple(calls), constants)
