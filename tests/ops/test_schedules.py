@@ -155,12 +155,12 @@ def rescaled(
     if rng.random() < 0.3:  # sums that nearly can't be doubled
         far = rng.integers(0, outputs)
         bias[far], shift[far] = rng.choice([-1, 1]) * rng.integers(2**28, 2**30), rng.integers(20, 24)
-    zero, act = limits(rng)
+    zero, act = limits(rng, -128)
     low, high = {"none": (-128, 127), "relu": (int(zero), 127), "clip": (int(zero), min(127, int(zero) + 90))}[act]
     constants: dict[str, Any] = {
         "one": F(1), "xz": np.int8(rng.choice([-128, 0, int(rng.integers(-128, 128))])), "w": weights,
         "wz": np.int8(0), "b": bias, "bz": np.int32(0), "by": multiplier, "places": shift,
-        "ys": F(0.07), "yz": zero, "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
+        "ys": F(0.07), "yz": np.int8(zero), "rs": F(0.031), "rz": np.int8(-3), "zs": F(0.083), "zz": np.int8(-20),
     }  # fmt: skip
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "one", "xz"], ["xf"]),
