@@ -22,7 +22,7 @@ from mtool.ops.schedule import Target
 from mtool.plan import Plan
 
 F = np.float32
-CASES = 24  # of each schedule
+CASES = 16  # of each schedule
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
