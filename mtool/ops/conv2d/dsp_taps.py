@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from mtool.ops.requantise import Int8Epilogue
 from mtool.ops.scaling import Scaling
 from mtool.ops.schedule import BaseSchedule, Kernel, Target, knob, template
 
-HEADER = "mt_dsp_taps.h"
 Pair = tuple[int, int]
 
 
@@ -114,18 +114,20 @@ class Taps(BaseSchedule):
     """
 
     name = "dsp_taps"
+    epilogue_type: ClassVar[type[Int8Epilogue]] = Int8Epilogue
+    after: ClassVar[int] = 6  # instructions of an output that an epilogue follows
+    sweep: ClassVar[str] = "mt_dsp_sweep"
+    header: ClassVar[str] = "mt_dsp_taps.h"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and Walk.of(conv, self.direction) is not None
         narrow = graph.constants[node.inputs[1]].dtype in (np.int8, np.int16)
-        return target.has_dsp and shape and narrow and epilogue is not None and self._is_narrow(node, graph)
-
-    def _is_narrow(self, node: Node, graph: Graph) -> bool:
-        return graph.types[node.outputs[0]].dtype.size == 1
+        as_wide = graph.types[node.outputs[0]].dtype.size == self.epilogue_type.kind.size
+        return target.has_dsp and shape and narrow and epilogue is not None and as_wide
 
     def _walk(self, node: Node, graph: Graph) -> Walk:
         walk = Walk.of(Conv.of(node, graph), self.direction)
@@ -145,14 +147,16 @@ class Taps(BaseSchedule):
         return (0,) if own and smaller else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Walk; 6 an output that an epilogue follows."""
-        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        after = 6 * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        """See Walk, and what follows."""
+        conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
+        after = (
+            self.after * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        )
         return conv.channels * self._walk(node, graph).cost(conv.out_channels // conv.channels) + after
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, walk, conv = Int8Epilogue.of(node, graph), self._walk(node, graph), Conv.of(node, graph)
+        epilogue, walk, conv = self.epilogue_type.of(node, graph), self._walk(node, graph), Conv.of(node, graph)
         assert epilogue is not None
         taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
         packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
@@ -165,13 +169,13 @@ class Taps(BaseSchedule):
             multiplier=conv.out_channels // conv.channels,
             spread="mt_dsp_spread_i8" if taps.dtype == np.int8 else "mt_dsp_spread_i16",
             stream=packed.shape[1],
-            x="int8_t",
-            sweep="mt_dsp_sweep",
+            x=self.epilogue_type.kind.c,
+            sweep=self.sweep,
             kind=epilogue.scaling.kind,
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, packed, self.header, scratch="int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
