@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test lint bench aot-table schedules golden fuzz soak
+.PHONY: check test test-all lint bench aot-table schedules golden fuzz soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -8,6 +8,10 @@ check:          ## everything that CI checks
 test:           ## the tests alone
 	scripts/setup --dev
 	PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
+
+test-all:       ## the tests with every combination of what CI tries a quarter of
+	scripts/setup --dev
+	MTOOL_TESTS=all PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
 lint:           ## format, style, types, layers
 	scripts/setup --dev

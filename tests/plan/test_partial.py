@@ -163,6 +163,7 @@ def cases(target: Target, *, integer: bool, count: int = NETWORKS) -> list[Case]
 
 @pytest.mark.parametrize("target", [HOST, DSP, MVE, NO_FPU], ids=lambda target: target.cpu)
 @pytest.mark.parametrize("integer", [True, False], ids=["int8", "float32"])
+@pytest.mark.product
 def test_parts_are_the_whole(target: Target, integer: bool, tmp_path: Path) -> None:
     """On the host, where plain C stands for SIMD, under the sanitizers."""
     assert failures(cases(target, integer=integer), tmp_path, None) == []

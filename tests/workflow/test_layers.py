@@ -169,6 +169,7 @@ def test_a_tie_is_seen_through_a_reshape(tmp_path: Path) -> None:
 @models.needed
 @pytest.mark.parametrize("name", ["kws/kws_int8_qdq", "ic/ic_int8_qdq", "vww/vww_int8_qdq", "ad/ad_float32"])
 @pytest.mark.parametrize("board", BOARDS[:2])
+@pytest.mark.product
 def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> None:
     path = models.FOLDER / f"{name}.onnx"
     golden = path.with_suffix("").with_suffix(".golden.npz")

@@ -130,6 +130,7 @@ def test_the_worst_layer_is_the_one_that_can_be_left_out(tmp_path: Path) -> None
     ],
     ids=str,
 )
+@pytest.mark.product
 def test_each_scheme_gives_a_model_that_runs(scheme: Scheme, tmp_path: Path) -> None:
     x, _ = bright(20)
     samples = [{"x": image[np.newaxis]} for image in x]
