@@ -36,7 +36,7 @@ def tensor_names(names: Iterable[str]) -> list[str]:
         unique, number = stem, numbers.get(stem.upper(), 1)
         while unique.upper() in taken:
             number += 1
-            unique = f"{stem}_{number}"
+            unique = f"t_{stem}_{number}" if is_macro(f"{stem}_{number}") else f"{stem}_{number}"
         numbers[stem.upper()] = number
         taken.add(unique.upper())
         made.append(unique)
