@@ -52,9 +52,10 @@ def short_name(text: str) -> str:
     return one_line(text, LONGEST_NAME)
 
 
-def comment(*lines: str, end: str = " */") -> str:
-    r"""Return a block comment of C with these lines; `end` is "\n */" for one whose end stands alone."""
-    return "/* " + "\n * ".join(map(_in_comment, lines)).replace(" * \n", " *\n") + end
+def comment(*lines: str, apart: bool = False) -> str:
+    """Return a block comment of C with these lines; `apart`: its end stands on a line of its own."""
+    text = "/* " + "\n * ".join(map(_in_comment, lines)).replace(" * \n", " *\n")
+    return text + ("\n */" if apart else " */")
 
 
 def _in_comment(text: str) -> str:

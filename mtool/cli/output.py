@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from mtool.errors import MtoolError
-from mtool.text import one_line, visible
+from mtool.text import LONGEST_LINE, one_line, visible
 
 SCHEMA_VERSION = 1
 
@@ -103,8 +103,9 @@ class _LogHandler(logging.Handler):
         first, *more = record.getMessage().splitlines() or [""]
         lines = [f"warning: {first}" if is_warning else first, *(f"  {line}" for line in more)]
         style = "yellow" if is_warning else None if is_progress else "dim"
+        most = LONGEST_LINE if record.levelno > logging.DEBUG else sys.maxsize  # a command that is run is shown whole
         for line in lines:
-            self.output.stderr.print(visible(line.expandtabs(4)), style=style, soft_wrap=True)
+            self.output.stderr.print(one_line(line.expandtabs(4), most), style=style, soft_wrap=True)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Table:

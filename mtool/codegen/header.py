@@ -25,8 +25,10 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
     lines += _struct(plan, "outputs", interface.outputs)
     if plan.io == "arena":
         lines += [
-            "/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
-            " * run and nothing is copied; the run may overwrite them. */",
+            comment(
+                "The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
+                "run and nothing is copied; the run may overwrite them.",
+            ),
             f"extern const struct {model}_inputs {model}_arena_inputs;",
             f"extern const struct {model}_outputs {model}_arena_outputs;",
             "",
@@ -61,7 +63,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
                 once,
                 *([f"{copies} The inputs are copied at the beginning."] if copies else []),
-                end="\n */",
+                apart=True,
             ),
             f"int32_t {model}_begin{structures};",
             f"int32_t {model}_step(void);",

@@ -75,7 +75,7 @@ def _arena_map(plan: Plan) -> str:
     for row in [heads, *rows]:
         cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
         lines.append(("  " + "  ".join(cells)).rstrip())
-    return comment(*lines, end="\n */")
+    return comment(*lines, apart=True)
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
