@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from mtool.reserved import KEYWORDS, is_macro, is_taken_by_a_file
+from mtool.reserved import KEYWORDS, is_macro, is_taken_by_a_file, is_taken_by_a_target
 
 LONGEST_MODEL = 55  # with "_example" the longest name that Arduino gives a sketch, 63
 LONGEST_TENSOR = 100
@@ -21,6 +21,11 @@ def model_name(stem: str) -> str:
     if not name or name[0].isdigit() or is_taken_by_a_file(name):
         name = f"model_{name}".rstrip("_")
     return _shortened(name, stem, LONGEST_MODEL)
+
+
+def target_name(model: str) -> str:
+    """Return what a build system calls a model of this C name: CMake's target, Zephyr's module and option."""
+    return f"model_{model}" if is_taken_by_a_target(model) else model
 
 
 def tensor_names(names: Iterable[str]) -> list[str]:

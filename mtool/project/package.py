@@ -7,6 +7,7 @@ import jinja2
 
 from mtool import resources
 from mtool.filetree import FileTree, from_folder
+from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
 from mtool.text import file_name
 
@@ -50,6 +51,7 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         return FileTree(files)
     values = {
         "model": manifest.model,
+        "target": target_name(manifest.model),
         "manifest": manifest.for_templates(),
         "sources": [name for name in names if not name.endswith(".h")],
         "c_type": _c_type,

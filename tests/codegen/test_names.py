@@ -17,7 +17,7 @@ from onnx import helper
 from mtool import boards, codegen, filetree, passes, project, resources
 from mtool.filetree import FileTree
 from mtool.frontend.importer import import_graph
-from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, tensor_names
+from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
 from mtool.plan import Io, Plan, make_plan
@@ -114,10 +114,13 @@ def test_names_get_another_beginning_where_they_are_taken() -> None:
         "x_y",
         "x_y_2",
     ]
-    names = ["math", "STDINT", "mt_model", "mt", "arduino", "2nd", "", "日本", "con", "test", "gpio", "m"]
+    names = ["math", "STDINT", "mt_model", "mt", "arduino", "2nd", "", "日本", "con", "counter"]
     assert [model_name(name) for name in names] == [
         *("model_math", "model_stdint", "model_mt_model", "model_mt", "model_arduino", "model_2nd", "model", "model"),
-        *("model_con", "model_test", "model_gpio", "model_m"),
+        *("model_con", "model_counter"),
+    ]
+    assert [target_name(name) for name in ("kws", "test", "gpio", "m", "no")] == [
+        *("kws", "model_test", "model_gpio", "model_m", "model_no")
     ]
 
 
