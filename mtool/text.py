@@ -9,12 +9,15 @@ every other target there is a function here, or `mtool.identifiers` where a C na
 | terminal, errors, logs | `one_line` |
 | comment of C | `comment` |
 | string of C | `c_string` |
+| a command that a hint suggests | `argument` |
 | HTML | `one_line`, before the template's own escaping |
 | texts of templates: CMake, Kconfig, Markdown, YAML, properties | `plain` |
 | a file's name | `file_name` |
 
 Every function leaves ordinary text (printable, of a sensible length) as it is.
 """
+
+import shlex
 
 LONGEST_NAME = 80  # characters of a name in a comment
 LONGEST_LINE = 1_000  # characters of a line on a terminal
@@ -77,6 +80,11 @@ def _in_string(byte: int) -> str:
     if byte in b'"\\':
         return "\\" + chr(byte)
     return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"
+
+
+def argument(text: str) -> str:
+    """Return text as a shell takes it in a command that is suggested, quoted where it is more than a word."""
+    return shlex.quote(text)
 
 
 def plain(text: str, most: int = LONGEST_NAME) -> str:

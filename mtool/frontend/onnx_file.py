@@ -13,9 +13,11 @@ from mtool.errors import ModelError, UsageError
 from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.importer import import_graph
 from mtool.frontend.states import bind_states
+from mtool.frontend.strings import check_strings
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
+from mtool.text import argument
 
 MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
@@ -133,6 +135,7 @@ def is_flatbuffer(path: Path) -> bool:
 
 
 def _check(model: onnx.ModelProto, title: str) -> None:
+    check_strings(model, title)
     try:
         with _typed_outputs(model.graph):
             onnx.checker.check_model(model, full_check=False)
@@ -218,7 +221,7 @@ def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], title: str) -> N
         raise ModelError(
             f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
             details=[text for _, text in unbound],
-            hint="give " + " ".join(f"--dim {name}=1" for name in names),
+            hint="give " + " ".join(f"--dim {argument(name)}=1" for name in names),
         )
     unknown = sorted(set(dims) - used)
     if unknown:
