@@ -261,6 +261,8 @@ def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert c_tokens(f"{comment(*lines)} int after;") == ["int", "after", ";"]
     assert c_tokens(comment(*lines, apart=True) + "\nint after;") == ["\n", "int", "after", ";"]
     assert comment(*lines).count("\n") == len(lines) - 1
+    assert "??" not in comment(*lines)  # compilers warn of a trigraph that joins lines, and of an open comment in one
+    assert comment(*lines).count("/*") == 1 and not re.search(r"\\\s*$", comment(*lines, "end"), re.MULTILINE)
 
 
 @settings(max_examples=300, deadline=None)
