@@ -15,6 +15,8 @@ MtoolError                    1   a bug in mtool, or an error that fits nowhere 
 
 from collections.abc import Sequence
 
+from mtool.text import one_line
+
 
 class MtoolError(Exception):
     """Report what went wrong, where, what was expected and found, and one thing to try.
@@ -33,8 +35,16 @@ class MtoolError(Exception):
         self.details = tuple(details)
         self.hint = hint
 
+    def lines(self) -> list[str]:
+        """Return the error as lines for people, whatever a model or a device put into it."""
+        first, *more = self.what.splitlines() or [""]
+        details = [line for detail in self.details for line in detail.splitlines() or [""]]
+        hint = self.hint.splitlines()[:1] + [f"  {line}" for line in self.hint.splitlines()[1:]]
+        lines = [first, *(f"  {line}" for line in (*more, *details)), *hint]
+        return [one_line(line.expandtabs(4)) for line in lines]
+
     def __str__(self) -> str:
-        return "\n".join([self.what, *(f"  {line}" for line in self.details), *([self.hint] if self.hint else [])])
+        return "\n".join(self.lines())
 
 
 class UsageError(MtoolError):

@@ -5,12 +5,13 @@ that are not described here are refused, so that a stale or foreign file is told
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, ValidationError
 
 from mtool.boards import Board
 from mtool.errors import UsageError
+from mtool.text import plain
 
 FILE_NAME = "mtool.json"
 _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
@@ -18,6 +19,14 @@ _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"
 InterfaceApi = Literal["c", "packed", "step"]
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]
 Executor = Literal["aot", "graph", "graph-host"]
+
+
+def _written(text: str, info: SerializationInfo) -> str:
+    return plain(text) if info.context is _TEMPLATES else text
+
+
+_TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
+OfModel = Annotated[str, PlainSerializer(_written)]  # text that the model brought: exact in mtool.json, see mtool.text
 
 
 class Strict(BaseModel):
@@ -36,7 +45,7 @@ class Tensor(Strict):
     `count_axis` are there; what is behind them means nothing.
     """
 
-    name: str
+    name: OfModel
     c_name: str
     dtype: str
     shape: tuple[int, ...]
@@ -45,7 +54,7 @@ class Tensor(Strict):
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
     axis: int | None = None
-    count: str | None = None
+    count: OfModel | None = None
     count_axis: int | None = None
 
     @property
@@ -62,8 +71,8 @@ class StateTensor(Strict):
     "": zeros.
     """
 
-    output: str
-    input: str
+    output: OfModel
+    input: OfModel
     c_name: str
     dtype: str
     shape: tuple[int, ...]
@@ -82,7 +91,7 @@ class Source(Strict):
     dimension that is left and the one after the last.
     """
 
-    tensor: str
+    tensor: OfModel
     moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]], ...]
 
 
@@ -94,7 +103,7 @@ class Operand(Strict):
     were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor.
     """
 
-    value: str
+    value: OfModel
     dtype: str
     shape: tuple[int, ...]
     bytes: int
@@ -125,7 +134,7 @@ class Operator(Strict):
     function: str
     label: str
     schedule: str
-    origins: tuple[str, ...]
+    origins: tuple[OfModel, ...]
     shape: str
     macs: int
     reads: tuple[Operand, ...] = ()
@@ -167,7 +176,7 @@ class Manifest(Strict):
     schema_version: Literal[1] = 1
     mtool_version: str
     model: str
-    model_file: str
+    model_file: OfModel
     model_hash: str
     io: Literal["arena", "external"]
     inputs: tuple[Tensor, ...]
@@ -187,6 +196,10 @@ class Manifest(Strict):
     functions: tuple[str, ...] = ()
     graph: str = ""
     project: Project | None = None
+
+    def for_templates(self) -> dict[str, Any]:
+        """Return the manifest as plain values, in which the model's own text is safe in any text of a template."""
+        return self.model_dump(mode="json", context=_TEMPLATES)
 
     def to_json(self) -> bytes:
         """Return the file's bytes; the same for the same manifest."""

@@ -12,6 +12,7 @@ from mtool.cli.output import Output, table
 from mtool.compiler import Fit, check_model
 from mtool.errors import FitError
 from mtool.manifest import Manifest
+from mtool.text import short_name
 from mtool.workflow import wording
 
 
@@ -58,8 +59,8 @@ def check(
 
 
 def _print_model(out: Output, manifest: Manifest) -> None:
-    inputs = ", ".join(f"{tensor.name} {wording.tensor(tensor)}" for tensor in manifest.inputs)
-    outputs = ", ".join(f"{tensor.name} {wording.tensor(tensor)}" for tensor in manifest.outputs)
+    inputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.inputs)
+    outputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
     out.text(
         f"  {wording.amount(manifest.macs)} MACs, {wording.amount(manifest.parameters)} parameters, "

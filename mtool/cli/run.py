@@ -12,6 +12,7 @@ from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
+from mtool.text import short_name
 from mtool.workflow import Place, Ran, counted
 from mtool.workflow.samples import Array, Sample
 
@@ -68,7 +69,7 @@ def _print(out: Output, ran: Ran) -> None:
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
         for name, value in counted.trimmed(list(tensors.values()), sample).items():
-            out.text(f"  {name:<9} {described(value)}{_there(tensors[name], sample)}")
+            out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
     board = ran.prepared.board

@@ -10,6 +10,7 @@ from mtool import boards, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.session.verify import Difference, Report
+from mtool.text import short_name
 from mtool.workflow import Place
 from mtool.workflow.layers import Layer, Layers
 from mtool.workflow.wording import count, share
@@ -76,7 +77,8 @@ def verify(
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
     for output in report.outputs:
-        out.text(f"{output.name}   {'equal' if output.differing == 0 else 'within' if output.within else 'DIFFERS'}")
+        verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
+        out.text(f"{short_name(output.name)}   {verdict}")
         _print(out, output)
     report.check()
     out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}")

@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from mtool.frontend.bounds import Bound
 from mtool.frontend.functions import renamed
 from mtool.frontend.problems import Unsupported, ValueNeeded
+from mtool.text import argument
 
 if TYPE_CHECKING:
     from mtool.frontend.importer import Importer
@@ -188,7 +189,7 @@ def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str, unknown: 
         most = int(state.constants[trips].item())
     else:
         example = next((name for name in (*proto.output, proto.name) if name), "NAME")
-        raise ValueNeeded(*unknown, f", or its most rounds be stated: --max {example}=N")
+        raise ValueNeeded(*unknown, f", or its most rounds be stated: --max {argument(example)}=N")
     if most < 1:
         raise Unsupported("it makes no round")
     return _rounds(state, most)

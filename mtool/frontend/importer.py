@@ -25,6 +25,7 @@ from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
 from mtool.ir.source import Source
 from mtool.ir.types import Array
+from mtool.text import argument
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
@@ -180,7 +181,7 @@ class Importer:
         except Unsupported as problem:
             if proto.op_type in COUNTING and not known:
                 told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
-                problem.args = (f"{told} give --max {proto.output[0]}=N, the most that there may be",)
+                problem.args = (f"{told} give --max {argument(proto.output[0])}=N, the most that there may be",)
             if not known or proto.op_type in UNFOLDED:
                 raise  # of constants, the values say what types there are
         if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
@@ -284,7 +285,7 @@ def _refusal(state: Importer, name: str) -> ModelError:
     details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in state.problems]
     needed = state.needed_inputs()
     if needed:
-        hint = "make inputs constants: " + " ".join(f"--const {value}=..." for value in needed)
+        hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
         return NeedsValues(what, details=details, hint=hint, inputs=needed)
     return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
 

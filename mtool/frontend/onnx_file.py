@@ -13,8 +13,11 @@ from mtool.errors import ModelError, UsageError
 from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.importer import import_graph
 from mtool.frontend.states import bind_states
+from mtool.frontend.strings import check_strings
+from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
+from mtool.text import argument
 
 MIN_OPSET = 1
 FLATBUFFER = b"TFL3"  # the file identifier of TFLite models, at byte 4
@@ -54,7 +57,7 @@ def graph_of(model: onnx.ModelProto, title: str, stem: str, given: Given) -> Gra
     _fix_inputs(model, given.constants, title)
     initial = _initial_values(model, {value for _, value in given.states})
     _bind_dims(model, given.dims, title)
-    return bind_states(import_graph(model, _c_name(stem), given.maxima), given.states, initial, title)
+    return bind_states(import_graph(model, model_name(stem), given.maxima), given.states, initial, title)
 
 
 def _initial_values(model: onnx.ModelProto, inputs: Collection[str]) -> dict[str, Array]:
@@ -132,6 +135,7 @@ def is_flatbuffer(path: Path) -> bool:
 
 
 def _check(model: onnx.ModelProto, title: str) -> None:
+    check_strings(model, title)
     try:
         with _typed_outputs(model.graph):
             onnx.checker.check_model(model, full_check=False)
@@ -217,14 +221,8 @@ def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], title: str) -> N
         raise ModelError(
             f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
             details=[text for _, text in unbound],
-            hint="give " + " ".join(f"--dim {name}=1" for name in names),
+            hint="give " + " ".join(f"--dim {argument(name)}=1" for name in names),
         )
     unknown = sorted(set(dims) - used)
     if unknown:
         raise UsageError(f"{title} has no symbolic dimension named {', '.join(unknown)}")
-
-
-def _c_name(stem: str) -> str:
-    """Return a C identifier for a model."""
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in stem).strip("_").lower()
-    return name if name and not name[0].isdigit() else f"model_{name}".rstrip("_")

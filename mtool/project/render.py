@@ -107,7 +107,7 @@ def _context(
     return {
         "folder": "project",
         "model": manifest.model,
-        "manifest": manifest.model_dump(mode="json"),
+        "manifest": manifest.for_templates(),
         "board": board.model_dump(mode="json"),
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),

@@ -15,6 +15,7 @@ from mtool.manifest import Operand, Operator, Tensor
 from mtool.session import Device
 from mtool.session.layers import Profile, intermediates
 from mtool.session.verify import Difference, Tolerance, compare
+from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.place import ANYWHERE, Place
@@ -41,7 +42,7 @@ class Layer:
 
     def describe(self) -> str:
         """Return the operator as a person would name it."""
-        origins = f' "{self.operator.origins[-1]}"' if self.operator.origins else ""
+        origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
         return f"operator {self.operator.index}, {self.operator.label}{origins} (schedule {self.operator.schedule})"
 
 

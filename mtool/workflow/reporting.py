@@ -15,6 +15,7 @@ from mtool.compiler import Fit, check_model
 from mtool.errors import BuildError
 from mtool.manifest import Manifest
 from mtool.session.layers import Profile
+from mtool.text import one_line
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
@@ -95,7 +96,7 @@ class Report:
     def as_html(self) -> str:
         """Return the report as one page that needs nothing beside it."""
         environment = jinja2.Environment(
-            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
         )
         environment.filters |= {"kilobytes": wording.kilobytes, "amount": wording.amount}
         template = environment.from_string(_TEMPLATE.read_text())
@@ -115,6 +116,11 @@ class Report:
             }
             for block in self.memory
         ]
+
+
+def _shown(value: object) -> object:
+    """Return what a page shows of a value: text of the model without what is not printed; it is escaped after this."""
+    return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def report(

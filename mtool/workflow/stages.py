@@ -20,6 +20,7 @@ from mtool.manifest import Manifest
 from mtool.plan import Choices, Io, Partial
 from mtool.project import Format
 from mtool.session import Device
+from mtool.text import short_name
 from mtool.workflow import wording
 
 _INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
@@ -129,7 +130,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         kept = sum(state.bytes for state in described.states)
         outputs += f"   keeps {wording.count(len(described.states), 'state')}, {kept:,} B"
     size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
-    log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
+    log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
     operators = described.operators
     by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows

@@ -138,5 +138,5 @@ def test_external_tensors_are_the_standalone_programs_own() -> None:
         "inputs": tuple(tensor.model_copy(update={"arena_offset": None}) for tensor in MANIFEST.inputs),
     }
     tree = project.render(MODEL, MANIFEST.model_copy(update=outside), boards.get("host"))
-    assert "static uint32_t output_1[4];" in tree.text("src/standalone.c")
+    assert "static uint32_t output_output_1[4];" in tree.text("src/standalone.c")
     assert "toy_run(&inputs, &outputs)" in tree.text("src/standalone.c")
