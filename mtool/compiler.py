@@ -13,7 +13,7 @@ from mtool.codegen import Conventions
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.given import NOTHING, Given
-from mtool.frontend.onnx_file import file_hash
+from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target

@@ -55,6 +55,15 @@ Maxima = Annotated[
         show_default=False,
     ),
 ]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="NAME=N",
+        help="What compiling the model may take (docs/limits.md); may be repeated.",
+        show_default=False,
+    ),
+]
 Constants = Annotated[
     list[str] | None,
     typer.Option(
@@ -148,6 +157,7 @@ def options(
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
     maxima: Sequence[str] | None = None,
+    limit: Sequence[str] | None = None,
     state: Sequence[str] | None = None,
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
@@ -169,6 +179,7 @@ def options(
         constants=constant_values(const),
         rounding=rounding,
         maxima=largest_sizes(maxima),
+        limits=limits(limit),
         states=state_pairs(state),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
@@ -187,7 +198,7 @@ class Asked:
     parameters: Mapping[str, tuple[Any, Any]]
 
 
-_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None)}
+_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
 _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     **_OF_A_SHAPE,
     "state": (States, None),
@@ -301,6 +312,15 @@ def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
         UsageError: one is not NAME=N with N at least 1.
     """
     return _sizes(maxima, "--max", "selected=100")
+
+
+def limits(texts: Sequence[str] | None) -> dict[str, int]:
+    """Return limits of what compiling may take, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(texts, "--limit", "nodes=50000")
 
 
 def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:

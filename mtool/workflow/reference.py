@@ -10,6 +10,7 @@ import onnx
 
 from mtool.errors import BuildError, ModelError
 from mtool.frontend import is_tflite
+from mtool.frontend.reading import reread, runnable
 from mtool.workflow import litert
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options
@@ -61,7 +62,7 @@ def outputs(
         return litert.outputs(
             model, samples, constants=chosen.constants, states=chosen.states, exact=chosen.rounding == "tflite"
         )
-    return _run(str(model), model, samples, chosen, optimised=optimised)
+    return _run(runnable(model), model, samples, chosen, optimised=optimised)
 
 
 def intermediates(
@@ -78,7 +79,7 @@ def intermediates(
     chosen = options or Options()
     if is_tflite(model):
         return litert.intermediates(model, samples, tensors, constants=chosen.constants, states=chosen.states)
-    proto = onnx.load(model)
+    proto = reread(model)
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
     proto.graph.output.extend(
@@ -132,7 +133,7 @@ def _array(value: Any) -> Array:
 
 def _initial_states(path: Path, chosen: Options) -> Sample:
     """Return what states begin with: their initialisers, or zeros."""
-    graph = onnx.load(path).graph
+    graph = reread(path).graph
     wanted = {value for _, value in chosen.states}
     begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
     found = {}

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from mtool.frontend.reading import reread
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator
 from mtool.workflow.samples import Array
@@ -24,7 +25,7 @@ class Ties:
     """The QuantizeLinear nodes of a model with a scale for the whole tensor; None: of no model."""
 
     def __init__(self, model: Path | None) -> None:
-        graph = onnx.load(model).graph if model else onnx.GraphProto()
+        graph = reread(model).graph if model else onnx.GraphProto()
         constants = {tensor.name: tensor for tensor in graph.initializer}
         constants |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
         self._nodes: dict[str, tuple[str, str, float]] = {}

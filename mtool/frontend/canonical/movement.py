@@ -17,6 +17,7 @@ def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
     state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]], {})
     if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
+        state.budget.afford("constants", state.types[proto.input[0]].count, f"{proto.op_type} {origin}")
         state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
 
 
