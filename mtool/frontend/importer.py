@@ -11,10 +11,12 @@ from mtool import ops
 from mtool.errors import ModelError, NeedsValues, UsageError
 from mtool.frontend.bounds import COUNTING, Bound, carried, limited
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
+from mtool.frontend.empty import without_empty_inputs
 from mtool.frontend.functions import expand
 from mtool.frontend.inference import MOST_BYTES, fold, infer
 from mtool.frontend.problems import OWN, REFUSED, Unsupported, ValueNeeded
@@ -27,6 +29,7 @@ from mtool.ir.source import Source
 from mtool.ir.types import Array
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
+OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
@@ -49,6 +52,7 @@ class Importer:
         self._names: set[str] = set()
         self._unknown: set[str] = set()
         self._needed: list[str] = []
+        self._dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
 
     def unique(self, stem: str) -> str:
@@ -153,13 +157,16 @@ class Importer:
             return
         if not onnx.defs.has(proto.op_type, domain):
             raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
-        known = all(name in self.constants or not name for name in proto.input)
+        constants = self._known_values(proto)
+        known = all(name in constants or not name for name in proto.input)
         attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
         if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
             raise Unsupported("the shape that it asks for is known only when it runs")
         is_limited = not known and not domain and limited(self, proto, attrs)
-        if not is_limited and self._told(proto, domain, version, known):
+        if not is_limited and self._told(proto, domain, version, constants if known else None):
             return
+        if known and proto.op_type == "DequantizeLinear":
+            self._dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
         if proto.op_type in CANONICAL:
             CANONICAL[proto.op_type](self, proto, origin, attrs, version)
         elif proto.op_type in ops.LOWERINGS:
@@ -173,8 +180,27 @@ class Importer:
         self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
         self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
 
-    def _told(self, proto: onnx.NodeProto, domain: str, version: int, known: bool) -> bool:
-        """Infer the types of a node's outputs; return whether their values are told as well."""
+    def _known_values(self, proto: onnx.NodeProto) -> Mapping[str, Array]:
+        """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
+
+        What moves weights shall move their integers.
+        """
+        names = set(filter(None, proto.input))
+        found = {name: self.constants[name] for name in names if name in self.constants}
+        dequantised = names & set(self._dequantised)
+        if proto.op_type in MOVEMENT or names - set(found) - dequantised:
+            return found
+        for name in dequantised:
+            source, version = self._dequantised[name]
+            found |= fold(source, "", version, self.constants, self.types)
+        return found
+
+    def _told(self, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None) -> bool:
+        """Infer the types of a node's outputs; return whether their values are told as well.
+
+        `constants` has the values of its inputs; None: not all are known.
+        """
+        known = constants is not None
         try:
             self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
         except Unsupported as problem:
@@ -183,13 +209,16 @@ class Importer:
                 problem.args = (f"{told} give --max {proto.output[0]}=N, the most that there may be",)
             if not known or proto.op_type in UNFOLDED:
                 raise  # of constants, the values say what types there are
-        if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
-            for name, data in fold(proto, domain, version, self.constants, self.types).items():
-                self.add_constant(name, data)
-            return True
-        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
-            for name in filter(None, proto.output):
+        outputs = [name for name in proto.output if name]
+        if outputs and all(name in self.types and not self.types[name].count for name in outputs):
+            for name in outputs:
                 self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
+            return True
+        empty = any(not self.types[name].count for name in proto.input if name)
+        unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
+        if constants is not None and not unfolded and not _has_graphs(proto):
+            for name, data in fold(proto, domain, version, constants, self.types).items():
+                self.add_constant(name, data)
             return True
         return False
 
@@ -238,6 +267,8 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
             raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more, at most 2 GiB"])
         state.types[value.name] = kind
         inputs.append(value.name)
+        if not kind.count:
+            state.add_constant(value.name, np.zeros(kind.shape, kind.dtype.numpy))
     for proto in model.graph.node:
         state.run(proto, state.opsets)
     if state.problems:
@@ -273,6 +304,7 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
         sources=sources,
         counts=counts,
     )
+    graph = without_empty_inputs(graph)
     verify(graph)
     return graph
 

@@ -61,7 +61,8 @@ def _reduce(ctx: Lowering, node: Node) -> None:
     element = load(0, kind.dtype, index)
     total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
     if node.op == "ReduceMean":
-        total = call("div", total, const(math.prod(size for _, size in sizes), kind.dtype))
+        count = math.prod(size for _, size in sizes)
+        total = call("div", total, const(max(count, 1), kind.dtype))  # of nothing it is 0, as in onnxruntime
     ctx.loop(node, after(total), node.inputs)
 
 
