@@ -40,7 +40,7 @@ class Network:
         self.outputs += made
 
     def check(self, opset: int, folder: Path) -> None:
-        kinds = {name: (F, self.shape) for name in ("x", "y")}
+        kinds = dict.fromkeys(("x", "y"), (F, self.shape))
         proto = model(self.nodes, kinds, self.outputs, self.constants, opset=opset)
         feeds = {name: self.rng.standard_normal(self.shape).astype(F) for name in kinds}
         described = {value: str(node) for node in self.nodes for value in node.output}

@@ -6,7 +6,6 @@ import re
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction, axis, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
-from mtool.ir.types import DType
 from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
 from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target, identity_loads
 
