@@ -26,6 +26,10 @@ SHAPING = {
 """Inputs whose values say what shape the outputs have."""
 
 
+LIKE_THEIR_INPUT = {"GroupNormalization", "MeanVarianceNormalization"}
+"""Operators whose output has the type of their first input, which onnx does not say."""
+
+
 def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
     """Return a tensor type whose every dimension is a number; `declared` fills in what inference left open.
 
@@ -96,6 +100,9 @@ def infer(
         failure = str(failed).strip().splitlines()[-1]
     result = {}
     for name in filter(None, proto.output):
+        if proto.op_type in LIKE_THEIR_INPUT and not domain:
+            result[name] = types[proto.input[0]]
+            continue
         try:
             result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
         except Unsupported as problem:
