@@ -8,8 +8,8 @@ from mtool.ops.schedule import Argument
 
 LIBM = {
     "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid", "round", "trunc",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod", "softplus",
-    "mish",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod",
+    "softplus", "mish",
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from mtool.ops.window import accumulator
 
 
 def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
-    """Return where output x lies in the input, in float32 as onnxruntime has it: which neighbour is nearest hangs on it.
+    """Return where output x lies in the input, in float32 as in onnxruntime: it decides which neighbour is nearest.
 
     What the standard calls the length of the resized tensor is its whole number of elements, so that corners align
     where they are to; onnx's reference evaluator takes size * scale.
