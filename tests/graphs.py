@@ -64,7 +64,7 @@ def compiled(proto: onnx.ModelProto, target: Target = HOST, name: str = "test") 
     return make_plan(passes.run(import_graph(proto, name), target), target)
 
 
-def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
+def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path, level: str = "-O1") -> list[Array]:
     """Compile a plan's C with every warning an error and the undefined-behaviour sanitizer, and run it once."""
     files, manifest = codegen.generate(plan, "test.onnx", "0" * 64)
     for name in files:
@@ -74,7 +74,7 @@ def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
     include = resources.path("crt") / "include"
     sources = [str(folder / f"{name}.c"), str(folder / f"{name}_weights.c")]
     subprocess.run(
-        ["gcc", *FLAGS, *SANITIZE, "-O1", "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
+        ["gcc", *FLAGS, *SANITIZE, level, "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
         check=True,
     )
     code = ctypes.CDLL(str(library))

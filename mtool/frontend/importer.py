@@ -13,10 +13,12 @@ from mtool.frontend import functions, tensors
 from mtool.frontend.bounds import COUNTING, Bound, carried, limited
 from mtool.frontend.budget import Budget
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
+from mtool.frontend.empty import without_empty_inputs
 from mtool.frontend.folding import fold
 from mtool.frontend.inference import check_size, element_name, infer
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
@@ -32,6 +34,7 @@ from mtool.ir.types import Array
 from mtool.text import argument
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
+OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
@@ -63,6 +66,7 @@ class Importer:
         self._writing_out = 0  # functions, loops and sequences inside one another
         self._unknown: set[str] = set()
         self._needed: list[str] = []
+        self._dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
 
     def unique(self, stem: str) -> str:
@@ -213,12 +217,13 @@ class Importer:
             CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
             return
         check_axis(proto, attrs, self.types)
-        known = all(name in self.constants or not name for name in proto.input) and not bodies
+        constants = self._known_values(proto)
+        known = all(name in constants or not name for name in proto.input) and not bodies
         if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
             raise Unsupported("the shape that it asks for is known only when it runs")
         is_limited = not known and not domain and limited(self, proto, attrs)
         try:
-            if not is_limited and self._told(proto, domain, version, known):
+            if not is_limited and self._told(proto, domain, version, constants if known else None):
                 return
         except Unsupported as problem:
             if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
@@ -226,6 +231,8 @@ class Importer:
             if not functions.expand(self, proto, domain, version, origin, opsets, bodies):
                 raise
             return
+        if known and proto.op_type == "DequantizeLinear":
+            self._dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
         if proto.op_type in CANONICAL:
             CANONICAL[proto.op_type](self, proto, origin, attrs, version)
         elif proto.op_type in ops.LOWERINGS:
@@ -270,8 +277,27 @@ class Importer:
         self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
         self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
 
-    def _told(self, proto: onnx.NodeProto, domain: str, version: int, known: bool) -> bool:
-        """Infer the types of a node's outputs; return whether their values are told as well."""
+    def _known_values(self, proto: onnx.NodeProto) -> Mapping[str, Array]:
+        """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
+
+        What moves weights shall move their integers.
+        """
+        names = set(filter(None, proto.input))
+        found = {name: self.constants[name] for name in names if name in self.constants}
+        dequantised = names & set(self._dequantised)
+        if proto.op_type in MOVEMENT or names - set(found) - dequantised:
+            return found
+        for name in sorted(dequantised):
+            source, version = self._dequantised[name]
+            found |= fold(source, "", version, self.constants, {name: self.types[name]}, self.budget)
+        return found
+
+    def _told(self, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None) -> bool:
+        """Infer the types of a node's outputs; return whether their values are told as well.
+
+        `constants` has the values of its inputs; None: not all are known.
+        """
+        known = constants is not None
         kinds: dict[str, TensorType] = {}
         try:
             kinds = infer(proto, domain, version, self.types, self.constants, self.declared)
@@ -282,13 +308,16 @@ class Importer:
             if not known or proto.op_type in UNFOLDED or isinstance(problem, TooLarge):
                 raise  # of constants, the values say what types there are
         self.types |= kinds
-        if known and proto.op_type not in UNFOLDED:
-            for name, data in fold(proto, domain, version, self.constants, kinds, self.budget).items():
-                self.add_constant(name, data)
-            return True
-        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
-            for name in filter(None, proto.output):
+        outputs = [name for name in proto.output if name]
+        if outputs and all(name in kinds and not kinds[name].count for name in outputs):
+            for name in outputs:
                 self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
+            return True
+        empty = any(not self.types[name].count for name in proto.input if name)
+        unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
+        if constants is not None and not unfolded:
+            for name, data in fold(proto, domain, version, constants, kinds, self.budget).items():
+                self.add_constant(name, data)
             return True
         return False
 
@@ -314,8 +343,10 @@ def import_graph(
     inputs = []
     for value in model.graph.input:
         if value.name not in state.constants:
-            state.types[value.name] = _input_type(value)
+            state.types[value.name] = kind = _input_type(value)
             inputs.append(value.name)
+            if not kind.count:
+                state.add_constant(value.name, np.zeros(kind.shape, kind.dtype.numpy))
     for proto in model.graph.node:
         state.run(proto, state.opsets, bodies_of(proto, state.scope))
     if state.problems:
@@ -351,6 +382,7 @@ def import_graph(
         sources=sources,
         counts=counts,
     )
+    graph = without_empty_inputs(graph)
     verify(graph)
     return graph
 

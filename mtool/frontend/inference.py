@@ -43,6 +43,10 @@ def check_size(kind: TensorType, what: str) -> TensorType:
     return kind
 
 
+LIKE_THEIR_INPUT = {"GroupNormalization", "MeanVarianceNormalization"}
+"""Operators whose output has the type of their first input, which onnx does not say."""
+
+
 def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
     """Return a tensor type whose every dimension is a number; `declared` fills in what inference left open.
 
@@ -119,6 +123,9 @@ def infer(
         failure = str(failed).strip().splitlines()[-1]
     result = {}
     for name in filter(None, proto.output):
+        if proto.op_type in LIKE_THEIR_INPUT and not domain:
+            result[name] = types[proto.input[0]]
+            continue
         try:
             result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
         except Unsupported as problem:

@@ -7,14 +7,16 @@ from mtool.ir.graph import Rewriter
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Scale the filters and shift the bias; needs constant filters and no other reader of the convolution."""
+    """Scale the filters and shift the bias; needs constant filters, and nothing else that reads the convolution."""
     producers, consumers = graph.producers(), graph.consumers()
     rewriter = Rewriter(graph)
     folded: dict[str, Node] = {}
     for node in graph.nodes:
         conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
         constant = conv is not None and all(v in graph.constants for v in [*conv.inputs[1:], *node.inputs[1:]] if v)
-        if conv is not None and conv.op == "Conv" and constant and len(consumers[conv.outputs[0]]) == 1:
+        if conv is None or conv.outputs[0] in graph.outputs:
+            continue
+        if conv.op == "Conv" and constant and len(consumers[conv.outputs[0]]) == 1:
             folded[conv.name] = node
     for node in graph.nodes:
         if node.name in folded:

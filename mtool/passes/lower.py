@@ -3,6 +3,7 @@
 from mtool import ops
 from mtool.ir import Graph
 from mtool.ops.lowering import Lowering
+from mtool.ops.quantise import note_moved
 from mtool.passes.states import hold_quantised
 
 
@@ -11,4 +12,5 @@ def lower(graph: Graph) -> Graph:
     ctx = Lowering(graph)
     for node in graph.nodes:
         ops.LOWERINGS[node.op](ctx, node)
+    note_moved(ctx)
     return hold_quantised(ctx.finish(), ctx.dequantised)

@@ -61,7 +61,8 @@ def evaluate(
             return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
         return FUNCTIONS[node.op].meaning(node, *args)
 
-    result = np.asarray(visit(expr))
+    with np.errstate(all="ignore"):  # infinities and NaN are numbers like others, as they are in C
+        result = np.asarray(visit(expr))
     result = result.reshape((1,) * (rank - result.ndim) + result.shape)
     full_shape = tuple(shape) + (1,) * (rank - len(shape))
     return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)

@@ -78,7 +78,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
-    if not constant or len(node.attrs["kernel"]) > 2 or ctx.types[x].dtype is not DType.FLOAT32:
+    is_float = ctx.types[x].dtype is DType.FLOAT32
+    if not constant or len(node.attrs["kernel"]) > 2 or not is_float or not ctx.types[x].count:
         window.conv(ctx, node, x, w, given, node.outputs[0])
         return
     group = node.attrs["group"]
