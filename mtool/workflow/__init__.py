@@ -21,7 +21,8 @@ from mtool.workflow.stages import (
     prepare,
     write_sources,
 )
-from mtool.workflow.verification import default_tolerance, verify
+from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.verification import verify
 
 __all__ = [
     "ALL_KINDS",
