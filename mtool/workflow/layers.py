@@ -1,4 +1,4 @@
-"""Compare every tensor that a device computes with the model's own, and profile every operator."""
+"""Compare every tensor that a device computes with the model's own."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.session import Device
-from mtool.session.layers import Profile, intermediates
+from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
@@ -49,7 +49,7 @@ class Layer:
 class Layers:
     """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next.
 
-    `rounds`: the model rounds floats to integers, so that what differs within its tolerance may be steps apart later.
+    `rounds`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
     `complete`: all that the model's outputs are made of is compared.
     """
 
@@ -69,7 +69,7 @@ class Layers:
     def explain(self) -> bool:
         """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
         compared = [layer.difference for layer in self.layers if layer.difference]
-        inexact = any(one.differing and one.dtype.startswith("float") for one in compared)
+        inexact = any(one.differing for one in compared)
         return self.complete and not self.diverging and self.rounds and (self.ties > 0 or inexact)
 
     @property
@@ -213,8 +213,9 @@ def compare_layers(
             row.end_sample()
     against = reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
+    rounds = ties.rounds or is_tflite(model.path)
     compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
-    return Layers(len(inputs), against, layers, bool(tensors.states), ties.rounds, compared)
+    return Layers(len(inputs), against, layers, bool(tensors.states), rounds, compared)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:
@@ -274,29 +275,3 @@ def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     expected, actual = ([{tensor: array} for array in arrays] for arrays in zip(*found.samples, strict=True))
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
-
-
-def bench_layers(
-    path: str | Path,
-    *,
-    board: str | Board,
-    repeat: int = 3,
-    options: Options | None = None,
-    place: Place = ANYWHERE,
-) -> Profile:
-    """Compile, build and run a model, and time each operator on the device.
-
-    Args:
-        path: the ONNX or TFLite model.
-        board: a board or its name.
-        repeat: inferences, over which each operator's median is taken.
-        options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
-
-    Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
-    """
-    prepared = build_model(compile(path, board=board, options=options), place.folder)
-    with place.open(prepared.folder) as device:
-        (inputs,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
-        return device.profile(inputs, repeat=repeat)

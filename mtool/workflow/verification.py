@@ -120,10 +120,12 @@ def judge(
     exact = compared(replace(allowed, grid_steps=steps))
     if exact.ok or not reference.is_installed(model.path):
         return exact if exact.ok else compared(allowed)
-    if is_tflite(model.path) or not allowed.ties:
-        return _within_own_spread(model, inputs, compared, allowed)
-    if golden is not None and not _is_of_the_reference(model, inputs, expected):
+    if not allowed.ties or is_tflite(model.path):
+        exact = _within_own_spread(model, inputs, compared, allowed)
+    elif golden is not None and not _is_of_the_reference(model, inputs, expected):
         return compared(allowed)
+    if exact.ok or not allowed.ties:
+        return exact
     return _explained(exact, layers, allowed) or exact
 
 
@@ -136,7 +138,7 @@ def _explained(report: Report, layers: Callable[[Tolerance], Layers], allowed: T
         return None
     if not found.explain:
         return None
-    cause = count(found.ties, "tie") if found.ties else "rounding floats that are within their tolerance"
+    cause = count(found.ties, "tie") if found.ties else "rounding what is within its tolerance"
     outputs = [
         output if output.within else replace(output, within=True, allowed=f"the effect of {cause} before it")
         for output in report.outputs

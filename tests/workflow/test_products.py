@@ -185,6 +185,43 @@ def test_nothing_is_said_of_a_processor_that_does_not_saturate(
     assert products.SAYING not in caplog.text
 
 
+def test_only_models_with_such_products_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> bool:
+        raise AssertionError("nothing is multiplied as integers here")
+
+    monkeypatch.setattr(products, "saturate", asked)
+    path = tmp_path / "float.onnx"
+    onnx.save(graphs.model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (2,))}, ["y"]), path)
+    assert reference.outputs(path, [{"x": F([-1, 1])}])[0]["y"].tolist() == [0, 1]
+
+
+def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With optimisations, onnxruntime makes integer kernels of QDQ form; it is asked for exact ones by an option."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["yf"]),
+        helper.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["y"]),
+    ]
+    constants = {"w": far(np.int8, 64, 8), "wz": np.int8(0), "xz": np.uint8(7), "xs": F(0.02), "ws": F(0.01)}
+    constants |= {"ys": F(3.1), "yz": np.uint8(9)}
+    path = tmp_path / "qdq.onnx"
+    onnx.save(graphs.model(nodes, {"x": (np.uint8, (4, 64))}, ["y"], constants), path)
+    entries: list[tuple[str, ...]] = []
+    real = onnxruntime.SessionOptions.add_session_config_entry
+
+    def watched(options: Any, *entry: str) -> None:
+        entries.append(entry)
+        real(options, *entry)
+
+    monkeypatch.setattr(onnxruntime.SessionOptions, "add_session_config_entry", watched)
+    monkeypatch.setattr(products, "saturate", lambda: True)
+    assert reference.own_spread(path, [{"x": far(np.uint8, 4, 64)}], "y", 1.0, mtool.Options()) == 0
+    assert entries == [("session.x64quantprecision", "1")]
+
+
 RUN = """
 import sys, numpy, onnxruntime
 options = onnxruntime.SessionOptions()
