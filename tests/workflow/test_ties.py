@@ -227,3 +227,30 @@ def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
         not mtool.verify_layers(path, board="host", place=place).diverging
     )
     mtool.verify_layers(path, board="host", place=place).check()
+
+
+def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Path) -> None:
+    """Dynamic quantisation between float products: each operator is right, and steps apart by what it was given."""
+    random, constants = np.random.default_rng(4), {"k": F(1e-3)}
+    nodes, last = [], "x"
+    for i in "abc":
+        constants[f"v{i}"] = (random.standard_normal((256, 256)) / 16).astype(F)
+        constants[f"w{i}"] = random.integers(-127, 128, (256, 256)).astype(np.int8)
+        nodes += [
+            helper.make_node("MatMul", [last, f"v{i}"], [f"m{i}"]),
+            helper.make_node("Tanh", [f"m{i}"], [f"t{i}"]),
+            helper.make_node("DynamicQuantizeLinear", [f"t{i}"], [f"q{i}", f"s{i}", f"z{i}"]),
+            helper.make_node("MatMulInteger", [f"q{i}", f"w{i}", f"z{i}"], [f"i{i}"]),
+            helper.make_node("Cast", [f"i{i}"], [f"f{i}"], to=1),
+            helper.make_node("Mul", [f"f{i}", f"s{i}"], [f"g{i}"]),
+            helper.make_node("Mul", [f"g{i}", "k"], [f"h{i}"]),
+        ]
+        last = f"h{i}"
+    path = tmp_path / "dynamic.onnx"
+    onnx.save(graphs.model(nodes, {"x": (F, (40, 256))}, [last], constants), path)
+    place = mtool.Place(tmp_path / "project")
+    mtool.verify_layers(path, board="host", place=place).check()
+    whole = mtool.verify(path, board="host", place=place)
+    whole.check()
+    (output,) = whole.outputs
+    assert output.differing == 0 or (output.max_abs is not None and output.max_abs < 0.1)
