@@ -16,6 +16,7 @@ from mtool.frontend.importer import import_graph
 from mtool.ir import Graph
 from mtool.ops.schedule import Target
 from mtool.plan import Plan, make_plan
+from mtool.workflow import products
 
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())
@@ -94,9 +95,11 @@ def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path, level: str = "-O
 
 
 def reference(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Return onnxruntime's outputs, without its graph optimisations."""
+    """Return onnxruntime's outputs, without its graph optimisations, and with integer products that never saturate."""
     import onnxruntime
 
+    if products.has_products(proto):
+        proto = products.exact(proto)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

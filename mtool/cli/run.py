@@ -58,6 +58,7 @@ def run(
             "folder": str(ran.prepared.folder),
             "samples": len(ran.outputs),
             "cost": ran.cost.as_json(),
+            "first_run": None if ran.first_run is None else ran.first_run.as_json(),
             "outputs": {name: _finite(value) for name, value in ran.stacked().items()},
         }
     )

@@ -6,8 +6,9 @@ from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_head
 from mtool.workflow.dataset import Pixels
 from mtool.workflow.execution import Ran, run
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
-from mtool.workflow.layers import Layers, bench_layers, verify_layers
+from mtool.workflow.layers import Layers, verify_layers
 from mtool.workflow.place import Place
+from mtool.workflow.profiling import bench_layers
 from mtool.workflow.quantisation import Quantised, Scheme, quantize
 from mtool.workflow.reporting import Report, report
 from mtool.workflow.stages import (
@@ -21,7 +22,8 @@ from mtool.workflow.stages import (
     prepare,
     write_sources,
 )
-from mtool.workflow.verification import default_tolerance, verify
+from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.verification import verify
 
 __all__ = [
     "ALL_KINDS",

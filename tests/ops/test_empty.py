@@ -65,15 +65,23 @@ def test_products_over_nothing(tmp_path: Path) -> None:
         node("Gemm", "x w c", "g", alpha=0.5),
         node("Gemm", "x w", "h"),
         node("Einsum", "x w b", "e", equation="ij,jk,k->ik"),
-        node("Conv", "image filters b", "v"),
         node("MatMul", "q k", "s"),
         node("Softmax", "s", "p"),
         node("MatMul", "p k2", "a"),
     ]
-    inputs = {"x": (4, 0), "b": (2,), "c": (4, 2), "image": (1, 0, 5, 5), "q": (2, 4, 3), "k": (2, 3, 0)}
-    constants = {"w": floats(0, 2), "filters": floats(2, 0, 3, 3), "k2": floats(2, 0, 5)}
-    proto = model(nodes, {name: (F, shape) for name, shape in inputs.items()}, [*"mnghev", "a"], constants)
+    inputs = {"x": (4, 0), "b": (2,), "c": (4, 2), "q": (2, 4, 3), "k": (2, 3, 0)}
+    constants = {"w": floats(0, 2), "k2": floats(2, 0, 5)}
+    proto = model(nodes, {name: (F, shape) for name, shape in inputs.items()}, [*"mnghe", "a"], constants)
     check(proto, {name: floats(*shape) for name, shape in inputs.items()}, tmp_path)
+
+
+def test_a_convolution_of_no_channels_is_its_bias(tmp_path: Path) -> None:
+    """What onnxruntime gives here was never written."""
+    feeds = {"image": floats(1, 0, 5, 5), "b": floats(2)}
+    inputs = {name: (F, data.shape) for name, data in feeds.items()}
+    proto = model([node("Conv", "image filters b", "v")], inputs, ["v"], {"filters": floats(2, 0, 3, 3)})
+    (got,) = run_c(compiled(proto), feeds, tmp_path, level="-O0")
+    np.testing.assert_array_equal(got, np.broadcast_to(feeds["b"].reshape(1, 2, 1, 1), (1, 2, 3, 3)))
 
 
 def test_products_of_integers_over_nothing(tmp_path: Path) -> None:
