@@ -97,6 +97,13 @@ class Editor(Rewriter):
         self._exchange(old, new)
         self._sweep()
 
+    def join(self, first: Node, second: Node, both: Node) -> None:
+        """Put a node in the place of the first of two, whose work it does both."""
+        self._exchange(second, [])
+        place = self._take_out(first)
+        self._insert(both, place)
+        self._sweep()
+
     def finish(self) -> Graph:
         """Return the graph."""
         self.nodes = self.in_order()

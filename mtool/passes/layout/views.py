@@ -38,11 +38,12 @@ def view_of_units(graph: Editor, node: Node) -> Change | None:
 def sink_view(graph: Editor, node: Node) -> Change | None:
     """loop(view(a)) = view(loop(a)), where the loop is elementwise or the view only adds or drops 1s."""
     whole = whole_operands(node, graph) if node.op == "loop" else []
-    views = [view for value in whole if (view := graph.maker(value, "view"))]
+    out = graph.types[node.outputs[0]].shape
+    # A view of the same shape, which an output of the model is of an input, has nothing to sink.
+    views = [view for value in whole if (view := graph.maker(value, "view")) and _shape_before(view, graph) != out]
     if not views or not reads_own_element(node, graph, whole):
         return None
-    out = graph.types[node.outputs[0]].shape
-    shape = graph.types[views[0].inputs[0]].shape
+    shape = _shape_before(views[0], graph)
     axes = _unit_axes(shape, out)
     if axes is None and not _is_elementwise(node, whole):
         return None
@@ -76,7 +77,11 @@ def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
 def _source_shape(graph: Editor, value: str) -> Shape:
     """Return the shape of what a value is a view of, or its own."""
     view = graph.maker(value, "view")
-    return graph.types[view.inputs[0] if view else value].shape
+    return _shape_before(view, graph) if view else graph.types[value].shape
+
+
+def _shape_before(view: Node, graph: Editor) -> Shape:
+    return graph.types[view.inputs[0]].shape
 
 
 def _is_elementwise(node: Node, whole: list[str]) -> bool:
