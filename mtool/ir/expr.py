@@ -10,11 +10,13 @@ An epilogue of a kernel and the body of a loop operator are both such an express
 Everything else is a scalar function of `scalar.FUNCTIONS`, or `reduce` (value: Reduction).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from mtool.ir.types import DType
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +37,86 @@ def first_of(kind: str, dtype: DType) -> float | int | bool:
     return low if kind == "maximum" else high
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """One node of an expression; immutable and hashable."""
+    """One node of an expression; immutable and hashable.
+
+    Parts may be shared: what is done for each of them (`fold`, `rewrite`) is done once a part, with no recursion.
+    `size` counts the nodes, those of a shared part as often as it stands there, as they do in C; `depth` is the
+    longest way down. Two constants are equal if their bits are: -0.0 is not 0.0, and a NaN is itself.
+    """
 
     op: str
     dtype: DType
     args: tuple["Expr", ...] = ()
     value: Any = None
+    size: int = field(init=False, repr=False)
+    depth: int = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
 
-    def walk(self) -> Iterator["Expr"]:
-        """Yield every node, this one first."""
-        yield self
-        for arg in self.args:
-            yield from arg.walk()
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args))
+        object.__setattr__(self, "depth", 1 + max((arg.depth for arg in self.args), default=0))
+        object.__setattr__(self, "_hash", hash(self._key))
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        value = self.value.hex() if isinstance(self.value, float) else self.value
+        return self.op, self.dtype, value, self.args
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Expr) and self._hash == other._hash and self._key == other._key
+
+    def walk(self, *, indices: bool = True) -> Iterator["Expr"]:
+        """Yield every node, this one first; without `indices`, none of what says which element a load reads."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            if indices or node.op != "load":
+                waiting.extend(reversed(node.args))
 
     def operands(self) -> set[int]:
         """Return the numbers of the node inputs that are loaded."""
         return {node.value for node in self.walk() if node.op == "load"}
 
+    def fold(self, function: Callable[["Expr", Sequence[T]], T], leaves: Collection[str] = ()) -> T:
+        """Return what `function` makes of this node and of what it made of the arguments; bottom-up, each part once.
+
+        The arguments of `leaves`, by their op, are left alone. What was made is let go of after its last use.
+        """
+        order, seen, waiting = list["Expr"](), set[int](), [(self, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            if ready:
+                order.append(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                waiting.append((node, True))
+                waiting.extend((arg, False) for arg in ([] if node.op in leaves else reversed(node.args)))
+        last = {id(arg): node for node in order for arg in node.args}
+        made: dict[int, T] = {}
+        for node in order:
+            args = [] if node.op in leaves else node.args
+            made[id(node)] = function(node, [made[id(arg)] for arg in args])
+            for arg in args:
+                if last[id(arg)] is node:
+                    made.pop(id(arg), None)
+        return made[id(self)]
+
     def rewrite(self, function: Callable[["Expr"], "Expr"]) -> "Expr":
         """Rebuild bottom-up, passing each rebuilt node through `function`."""
-        args = tuple(arg.rewrite(function) for arg in self.args)
-        return function(self if args == self.args else replace(self, args=args))
+
+        def rebuilt(node: "Expr", args: Sequence["Expr"]) -> "Expr":
+            same = all(new is old for new, old in zip(args, node.args, strict=True))
+            return function(node if same else replace(node, args=tuple(args)))
+
+        return self.fold(rebuilt)
 
     def with_axes(self, axes: Mapping[int, "Expr"]) -> "Expr":
         """Replace loop axes by index expressions."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool.ir.names import Names
 from mtool.ir.source import Move, Source
 from mtool.ir.types import Array, DType, Quant, TensorType
 
@@ -166,15 +167,16 @@ class Rewriter:
         self.outputs = graph.outputs
         self._renamed: dict[str, str] = {}
         self._names = {node.name for node in graph.nodes}
+        self._unused = Names(lambda name: self._is_taken(name))
 
     def unique(self, stem: str) -> str:
         """Return a name for a value or node that is not taken."""
-        name, number = stem, 0
-        while name in self.types or name in self._names:
-            number += 1
-            name = f"{stem}.{number}"
+        name = self._unused.take(stem)
         self._names.add(name)
         return name
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.types or name in self._names
 
     def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
         """Add a value and return its name."""
@@ -235,9 +237,12 @@ class Rewriter:
 
     def resolve(self, value: str) -> str:
         """Return the name that a value goes by now."""
-        while value in self._renamed:
-            value = self._renamed[value]
-        return value
+        found = value
+        while found in self._renamed:
+            found = self._renamed[found]
+        while self._renamed.get(value, found) != found:  # the next time it takes one step
+            self._renamed[value], value = found, self._renamed[value]
+        return found
 
     def finish(self) -> Graph:
         """Return the new graph, without dead nodes and values."""
@@ -247,7 +252,7 @@ class Rewriter:
         for node in reversed(self.nodes):
             if needed & set(node.outputs):
                 alive.append(node)
-                needed.update(node.inputs)
+                needed.update(filter(None, node.inputs))
         alive.reverse()
         values = needed | set(self.graph.inputs) | {value for node in alive for value in node.outputs}
         return replace(

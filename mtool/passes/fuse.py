@@ -1,81 +1,85 @@
 """Fuse loops into the kernel or loop that makes what they read."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mtool.ir import Expr, Graph, Node
-from mtool.ir.graph import Rewriter
+from mtool.ir.editor import Editor
 from mtool.ir.scalar import FUNCTIONS
 from mtool.ops.ctext import LIBM
 
 CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
+LARGEST = 512  # parts of an expression that loops are fused into,
+DEEPEST = 48  # and how deep it may nest: C compilers count the brackets
+GROWTH = 64  # parts that may be added by writing an expression several times
+OPERANDS = 64  # of a loop: each is a parameter of its function
 
 
 def fuse(graph: Graph) -> Graph:
     """Fuse loops into loops until none applies, then into kernels.
 
     In this order, so that a dequantisation is computed by its readers, from integers, before it
-    could make a kernel write floats.
+    could make a kernel write floats. Nodes are visited in their order: what a loop takes in has taken in all that it
+    can before, and each fusion takes an operand away or brings it nearer to the inputs, so that the end is reached.
     """
-    for into in (_dequantisations, _into_loops, _into_kernels):
-        while (fused := into(graph)) is not None:
-            graph = fused
-    return graph
+    editor = Editor(graph)
+    for fused in (_dequantisation, _into_loop, _into_kernel):
+        _everywhere(editor, fused)
+    return editor.finish()
 
 
-def _makers(graph: Graph) -> Iterator[tuple[Node, Node, list[Expr]]]:
-    """Yield (maker, loop, the loop's loads of the maker's value), latest maker first."""
-    producers = graph.producers()
-    place = {node.name: number for number, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        if node.op != "loop":
-            continue
-        makers = [producers[value] for value in dict.fromkeys(node.inputs) if value in producers]
-        for maker in sorted(makers, key=lambda made: -place[made.name]):
-            value = maker.outputs[0]
-            parts = node.attrs["expr"].walk()
-            loads = [part for part in parts if part.op == "load" and node.inputs[part.value] == value]
-            if loads:
-                yield maker, node, loads
+def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
+    """Fuse at each loop until nothing fits; `fused` returns the loop as it is then, or None if it did nothing."""
+    for node in editor.in_order():
+        current: Node | None = node if node.op == "loop" and editor.has(node) else None
+        while current is not None:
+            current = fused(editor, current)
 
 
-def _only_reader(graph: Graph, value: str, node: Node) -> bool:
-    readers = {other.name for other in graph.nodes if value in other.inputs}
-    return readers == {node.name} and value not in graph.outputs
+def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
+    """Yield who makes what a loop reads, latest first, with the loop's loads of it."""
+    loads: dict[str, list[Expr]] = {}
+    for part in node.attrs["expr"].walk():
+        if part.op == "load":
+            loads.setdefault(node.inputs[part.value], []).append(part)
+    makers = {maker.name: maker for value in loads if (maker := editor.makers.get(value))}
+    for maker in sorted(makers.values(), key=editor.place, reverse=True):
+        if maker.outputs[0] in loads:
+            yield maker, loads[maker.outputs[0]]
 
 
-def _dequantisations(graph: Graph) -> Graph | None:
-    """Let readers compute what is no larger than what it is made of, before it takes in what makes that."""
-    for maker, node, loads in _makers(graph):
-        if maker.op == "loop" and _shrinks(maker, graph) and _may_inline(maker, node, loads, graph, single=False):
-            return _inline(graph, maker, node)
+def _dequantisation(editor: Editor, node: Node) -> Node | None:
+    """Let a reader compute what is no larger than what it is made of, before it takes in what makes that."""
+    for maker, loads in _makers(editor, node):
+        if maker.op == "loop" and _shrinks(maker, editor) and _may_inline(maker, node, loads, editor, single=False):
+            return _inline(editor, maker, node)
     return None
 
 
-def _into_loops(graph: Graph) -> Graph | None:
-    for maker, node, loads in _makers(graph):
-        single = _only_reader(graph, maker.outputs[0], node)
-        if maker.op == "loop" and _may_inline(maker, node, loads, graph, single):
-            return _inline(graph, maker, node)
+def _into_loop(editor: Editor, node: Node) -> Node | None:
+    for maker, loads in _makers(editor, node):
+        single = editor.only_reader(maker.outputs[0]) is node
+        if maker.op == "loop" and _may_inline(maker, node, loads, editor, single):
+            return _inline(editor, maker, node)
     return None
 
 
-def _into_kernels(graph: Graph) -> Graph | None:
-    producers = graph.producers()
-    place = {node.name: number for number, node in enumerate(graph.nodes)}
-    for maker, node, loads in _makers(graph):
+def _into_kernel(editor: Editor, node: Node) -> None:
+    for maker, loads in _makers(editor, node):
         value = maker.outputs[0]
         if (
             "epilogue" in maker.attrs
-            and _only_reader(graph, value, node)
-            and _is_last(maker, node, producers, place)
-            and _elementwise(loads, node, graph, value)
+            and editor.only_reader(value) is node
+            and _is_last(maker, node, editor)
+            and _elementwise(loads, node, editor, value)
+            and _fits(maker, node, loads)
         ):
-            return _into_epilogue(graph, maker, node)
-    return None
+            _into_epilogue(editor, maker, node)
+            return
 
 
-def _elementwise(loads: list[Expr], node: Node, graph: Graph, value: str) -> bool:
+def _elementwise(loads: list[Expr], node: Node, graph: Editor, value: str) -> bool:
     """Whether the loop reads `value` only at its own element, and reduces nothing."""
     shape = graph.types[value].shape
     plain = all(
@@ -87,18 +91,39 @@ def _elementwise(loads: list[Expr], node: Node, graph: Graph, value: str) -> boo
     return plain and not reduces and shape == graph.types[node.outputs[0]].shape
 
 
-def _is_last(maker: Node, node: Node, producers: dict[str, Node], place: dict[str, int]) -> bool:
+def _is_last(maker: Node, node: Node, editor: Editor) -> bool:
     """Whether everything else that the loop reads is there before `maker` runs."""
-    others = [producers[v] for v in node.inputs if v in producers and v != maker.outputs[0]]
-    return all(place[other.name] < place[maker.name] for other in others)
+    others = [editor.makers[v] for v in node.inputs if v in editor.makers and v != maker.outputs[0]]
+    return all(editor.place(other) < editor.place(maker) for other in others)
 
 
-def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Graph, single: bool) -> bool:
+def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
+    """Whether a loop's expression stays small with what it reads written into it.
+
+    An expression that is read several times is written as often: chains that square what they read would double it
+    at each step.
+    """
+    body, expr = maker.attrs[maker.expression_key or ""], node.attrs["expr"]
+    axes = Counter[int](part.value for part in body.walk() if part.op == "axis")
+    written = sum(
+        body.size - 1 + sum((load.args[number].size - 1) * count for number, count in axes.items() if number < rank)
+        for load in loads
+        for rank in [len(load.args)]
+    )
+    deepest = max((index.depth for load in loads for index in load.args), default=0) if axes else 0
+    operands = len({*maker.inputs, *node.inputs})
+    small = expr.size + written <= LARGEST and expr.depth + body.depth + deepest <= DEEPEST and operands <= OPERANDS
+    return small and written - body.size <= GROWTH
+
+
+def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, single: bool) -> bool:
     expr: Expr = maker.attrs["expr"]
     parts = list(expr.walk())
     functions = [part for part in parts if part.op in FUNCTIONS]
     if _narrows(maker, graph):
         return False  # a quantisation belongs to what makes its floats
+    if not _fits(maker, node, loads):
+        return False
     if any(part.op == "reduce" for part in parts):
         return single and _elementwise(loads, node, graph, maker.outputs[0]) and len(loads) == 1
     cheap = len(functions) <= CHEAP and not any(part.op in LIBM or part.op == "div" for part in functions)
@@ -108,13 +133,13 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Graph, single
     return single and len(set(loads)) == 1 and not inside_reduce
 
 
-def _shrinks(maker: Node, graph: Graph) -> bool:
+def _shrinks(maker: Node, graph: Editor) -> bool:
     """Whether its readers would rather read its input: that is no larger (a dequantisation)."""
     read = [value for value in maker.inputs if value not in graph.constants]
     return len(read) == 1 and graph.types[read[0]].bytes < graph.types[maker.outputs[0]].bytes
 
 
-def _narrows(maker: Node, graph: Graph) -> bool:
+def _narrows(maker: Node, graph: Editor) -> bool:
     """Whether it makes smaller elements from larger ones."""
     read = [graph.types[value].dtype.size for value in maker.inputs if value not in graph.constants]
     return graph.types[maker.outputs[0]].dtype.size < max(read, default=0)
@@ -140,7 +165,7 @@ def _labels(*nodes: Node) -> str:
     return "+".join(dict.fromkeys(words))
 
 
-def _inline(graph: Graph, maker: Node, node: Node) -> Graph:
+def _inline(editor: Editor, maker: Node, node: Node) -> Node:
     """Substitute one loop's expression for the loads of its value in another loop."""
     value = maker.outputs[0]
     base = replace(node, inputs=tuple("" if name == value else name for name in node.inputs))
@@ -161,10 +186,11 @@ def _inline(graph: Graph, maker: Node, node: Node) -> Graph:
         attrs={**node.attrs, "expr": expr, "label": _labels(maker, node)},
         origins=tuple(dict.fromkeys([*maker.origins, *node.origins])),
     )
-    return _replaced(graph, {node.name: merged})
+    editor.put(node, [merged])
+    return merged
 
 
-def _into_epilogue(graph: Graph, kernel: Node, node: Node) -> Graph:
+def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
     """Let a kernel's epilogue go on with what a loop does to its output."""
     value = kernel.outputs[0]
     inputs, numbers = _merged_inputs(kernel, node, value)
@@ -185,13 +211,4 @@ def _into_epilogue(graph: Graph, kernel: Node, node: Node) -> Graph:
         attrs={**kernel.attrs, "epilogue": body.rewrite(substitute), "label": _labels(kernel, node)},
         origins=tuple(dict.fromkeys([*kernel.origins, *node.origins])),
     )
-    return _replaced(graph, {kernel.name: merged, node.name: None})
-
-
-def _replaced(graph: Graph, changes: dict[str, Node | None]) -> Graph:
-    rewriter = Rewriter(graph)
-    for node in graph.nodes:
-        changed = changes.get(node.name, node)
-        if changed is not None:
-            rewriter.keep(changed)
-    return rewriter.finish()
+    editor.join(kernel, node, merged)

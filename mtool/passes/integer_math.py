@@ -13,13 +13,13 @@ A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives t
 only read as a whole number (for `rescale`) never becomes a float.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
-from mtool.ir.expr import call, const, load
+from mtool.ir.expr import call, const, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.scalar import Requantise, evaluate
 from mtool.ir.types import Array
@@ -208,29 +208,23 @@ class _Work:
 def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
     """Return the 8-bit expressions below `part` that everything else in it depends on; None: there is more."""
     found: set[Expr] = set()
-    for arg in part.args:
-        if is_atom(arg):
+    waiting = [*part.args]
+    while waiting:
+        arg = waiting.pop()
+        if arg in found or is_atom(arg):
             found.add(arg)
         elif arg.op in ("load", "acc", "axis", "reduce"):
             return None
         else:
-            below = _atoms(arg, is_atom)
-            if below is None:
-                return None
-            found |= below
+            waiting += arg.args
     return found
 
 
 def _tabulate(part: Expr, places: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
     """Evaluate an expression with its atoms replaced by arrays of `shape`."""
-    index = tuple(Expr("axis", DType.INT32, value=number) for number in range(len(shape)))
+    index = identity(len(shape))
 
-    def leaf(expr: Expr) -> Expr:
-        return load(places[expr], expr.dtype, index) if expr in places else expr
+    def replaced(expr: Expr, args: Sequence[Expr]) -> Expr:
+        return load(places[expr], expr.dtype, index) if expr in places else replace(expr, args=tuple(args))
 
-    def replaced(expr: Expr) -> Expr:
-        if expr in places:
-            return leaf(expr)
-        return replace(expr, args=tuple(replaced(arg) for arg in expr.args))
-
-    return evaluate(replaced(part), values, shape)
+    return evaluate(part.fold(replaced), values, shape)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mtool.ir import Expr, Graph, Node
+from mtool.ir import Graph, Node
 from mtool.ir.expr import identity
 from mtool.ir.graph import Rewriter
 
@@ -43,16 +43,9 @@ def _is_narrowing(node: Node, graph: Graph) -> bool:
     read, made = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     plain = all(
         part.op not in ("axis", "reduce") and (part.op != "load" or part.args == identity(len(made.shape)))
-        for part in _outside_indices(node)
+        for part in node.attrs["expr"].walk(indices=False)
     )
     return plain and read.shape == made.shape and made.dtype.size < read.dtype.size
-
-
-def _outside_indices(node: Node) -> list[Expr]:
-    def parts(expr: Expr) -> list[Expr]:
-        return [expr] if expr.op == "load" else [expr, *(part for arg in expr.args for part in parts(arg))]
-
-    return parts(node.attrs["expr"])
 
 
 def _exchanged(graph: Graph, move: Node, loop: Node) -> Graph:

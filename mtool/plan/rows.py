@@ -104,16 +104,9 @@ def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tup
             return None
         if by_row.setdefault(load.value, own) != own:
             return None
-    bare = _outside_loads(expr)
-    if any(part == axis(1) or part.op == "reduce" for part in bare):
+    if any(part == axis(1) or part.op == "reduce" for part in expr.walk(indices=False)):
         return None
     return tuple(sorted(number for number, own in by_row.items() if own))
-
-
-def _outside_loads(expr: Expr) -> list[Expr]:
-    if expr.op == "load":
-        return []
-    return [expr, *(part for arg in expr.args for part in _outside_loads(arg))]
 
 
 def of_rows(node: Node, graph: Graph, count: int, reads: Reads | None) -> Mapping[str, Any]:

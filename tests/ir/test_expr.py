@@ -47,3 +47,45 @@ def test_requantise_rounds_ties_to_even_and_saturates() -> None:
 
 def test_every_scalar_function_has_meaning_and_text() -> None:
     assert all(callable(function.meaning) and callable(function.text) for function in FUNCTIONS.values())
+
+
+def shared(levels: int) -> Expr:
+    """Return x to the power of 2^levels, each square of one shared part."""
+    expr = load(0, DType.FLOAT64, identity(1))
+    for _ in range(levels):
+        expr = Expr("mul", DType.FLOAT64, (expr, expr))
+    return expr
+
+
+def test_shared_parts_are_visited_once() -> None:
+    expr = shared(60)  # 2^61 nodes, were each part written as often as it stands there
+    assert (expr.size, expr.depth) == (2**61 - 1 + 2**60, 62)
+    visits = expr.fold(lambda node, args: 1 + sum(args))
+    assert visits == expr.size
+    seen: list[str] = []
+    assert expr.rewrite(lambda node: (seen.append(node.op), node)[1]) is expr
+    assert len(seen) == 62
+    np.testing.assert_allclose(evaluate(expr, [np.ones(3)], (3,)), 1)
+    assert hash(expr) == hash(shared(60)) and expr != shared(59)
+
+
+def test_ten_thousand_levels_need_no_recursion() -> None:
+    expr = Expr("acc", DType.FLOAT32)
+    for _ in range(10_000):
+        expr = Expr("neg", DType.FLOAT32, (expr,))
+    assert sum(1 for _ in expr.walk()) == expr.depth == expr.size == 10_001
+    doubled = expr.rewrite(lambda node: Expr("abs", node.dtype, node.args) if node.op == "neg" else node)
+    assert evaluate(doubled, [], (2,), np.array([-1.0, 2.0])).tolist() == [1, 2]
+    assert render(expr, lambda part: Text("x")).c.count("-") == 10_000
+
+
+def test_constants_are_equal_by_their_bits() -> None:
+    zero, negative, nan = (const(value, DType.FLOAT32) for value in (0.0, -0.0, float("nan")))
+    assert zero != negative and nan == const(float("nan"), DType.FLOAT32)
+    assert const(1, DType.INT32) == const(1, DType.INT32) != const(1, DType.INT64)
+
+
+def test_a_walk_may_leave_out_indices() -> None:
+    table = load(0, DType.FLOAT32, (call("add", axis(0), const(1, DType.INT32)),))
+    ops = [part.op for part in call("exp", table).walk(indices=False)]
+    assert ops == ["exp", "load"]

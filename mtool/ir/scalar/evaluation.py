@@ -39,14 +39,13 @@ def evaluate(
         view[order.index(number)] = sizes[number]
         return np.arange(sizes[number]).reshape(view)
 
-    def visit(node: Expr) -> A:
+    def visit(node: Expr, args: Sequence[A]) -> A:
         if node.op == "const":
             return np.asarray(node.value, node.dtype.numpy)
         if node.op == "axis":
             return grid(node.value)
         if node.op == "acc":
             return np.asarray(total).reshape([sizes[n] if n < len(shape) else 1 for n in order])
-        args = [visit(arg) for arg in node.args]
         if node.op == "load":
             data = operands[node.value]
             if not args:
@@ -62,16 +61,21 @@ def evaluate(
         return FUNCTIONS[node.op].meaning(node, *args)
 
     with np.errstate(all="ignore"):  # infinities and NaN are numbers like others, as they are in C
-        result = np.asarray(visit(expr))
+        result = np.asarray(expr.fold(visit))
     result = result.reshape((1,) * (rank - result.ndim) + result.shape)
     full_shape = tuple(shape) + (1,) * (rank - len(shape))
     return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)
 
 
 def render(expr: Expr, leaf: Callable[[Expr], Text]) -> Text:
-    """Return an expression as C; `leaf` gives the text of axes, loads and acc."""
-    if expr.op == "const":
-        return literal(expr.value, expr.dtype)
-    if expr.op in ("axis", "load", "acc", "reduce"):
-        return leaf(expr)
-    return FUNCTIONS[expr.op].text(expr, *(render(arg, leaf) for arg in expr.args))
+    """Return an expression as C; `leaf` gives the text of axes, loads, reductions and acc."""
+
+    def text(node: Expr, args: Sequence[Text]) -> Text:
+        if node.op == "const":
+            return literal(node.value, node.dtype)
+        return leaf(node) if node.op in _LEAVES else FUNCTIONS[node.op].text(node, *args)
+
+    return expr.fold(text, leaves=_LEAVES)
+
+
+_LEAVES = ("axis", "load", "acc", "reduce")

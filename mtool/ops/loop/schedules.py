@@ -44,7 +44,7 @@ class LoopNest(BaseSchedule):
         names = operand_names(node, graph, expr)
         arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
         loads = [part for part in expr.walk() if part.op == "load"]
-        free = any(part.op in ("axis", "reduce") for part in self._outside_loads(expr))
+        free = any(part.op in ("axis", "reduce") for part in expr.walk(indices=False))
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
@@ -59,14 +59,9 @@ class LoopNest(BaseSchedule):
         constants = {name: data for name, data in constants.items() if name in words}
         return Kernel(used, body, constants, needs_math(expr))
 
-    def _outside_loads(self, expr: Expr) -> list[Expr]:
-        if expr.op == "load":
-            return []
-        return [expr, *(part for arg in expr.args for part in self._outside_loads(arg))]
-
     def _is_table(self, load: Expr) -> bool:
         """A lookup whose index holds no bare axis: table[input[i] + 128]."""
-        return not any(part.op == "axis" for arg in load.args for part in self._outside_loads(arg))
+        return not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
 
     def _flat(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str], count: int) -> list[str]:
         value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")

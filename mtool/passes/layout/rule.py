@@ -1,48 +1,19 @@
 """What a layout rule is, and what several of them ask."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from mtool.ir import Expr, Graph, Node
+from mtool.ir import Expr, Node
+from mtool.ir.editor import Editor
 from mtool.ir.expr import axis, identity
-from mtool.ir.graph import Rewriter
 
 Shape = tuple[int, ...]
 
-Change = Callable[[Rewriter, Node], object]
-"""What is done in place of a node, whose inputs are resolved, when the graph is built anew."""
+Change = Callable[[Editor, Node], object]
+"""What is done in place of a node: nodes that are appended take its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """A graph, with who writes and who reads each of its values."""
-
-    graph: Graph
-    producers: dict[str, Node]
-    consumers: dict[str, list[Node]]
-
-    @classmethod
-    def of(cls, graph: Graph) -> "State":
-        """Return the state of a graph."""
-        return cls(graph, graph.producers(), graph.consumers())
-
-    def maker(self, value: str, op: str) -> Node | None:
-        """Return the node that writes a value, if it is an `op`."""
-        node = self.producers.get(value)
-        return node if node is not None and node.op == op else None
-
-    def rebuilt(self, node: Node, change: Change) -> Graph:
-        """Return the graph with what `change` makes in place of a node."""
-        rewriter = Rewriter(self.graph)
-        for each in self.graph.nodes:
-            if each is node:
-                change(rewriter, replace(each, inputs=tuple(rewriter.resolve(value) for value in each.inputs)))
-            else:
-                rewriter.keep(each)
-        return rewriter.finish()
-
-
-Rule = Callable[[State, Node], Change | None]
+Rule = Callable[[Editor, Node], Change | None]
 """What a rule changes at a node; None: it does not fit there."""
 
 
@@ -51,14 +22,14 @@ def inverse(perm: Shape) -> Shape:
     return tuple(perm.index(place) for place in range(len(perm)))
 
 
-def whole_operands(node: Node, graph: Graph) -> list[str]:
+def whole_operands(node: Node, graph: Editor) -> list[str]:
     """Return the values of the output's shape that a loop reads."""
     shape = graph.types[node.outputs[0]].shape
     values = dict.fromkeys(node.inputs)
     return [value for value in values if graph.types[value].shape == shape and value not in graph.constants]
 
 
-def reads_own_element(node: Node, graph: Graph, values: list[str]) -> bool:
+def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
     """Whether a loop without reductions reads no element of `values` but that which it writes."""
     return not any(part.op == "reduce" for part in node.attrs["expr"].walk()) and all(
         index == axis(place) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[place] == 1)

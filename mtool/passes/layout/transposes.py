@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.ir import Expr, Graph, Node
+from mtool.ir.editor import Editor
 from mtool.ir.expr import axis
 from mtool.ir.graph import Rewriter
-from mtool.passes.layout.rule import Change, Shape, State, inverse, own_element, reads_own_element, whole_operands
+from mtool.passes.layout.rule import Change, Shape, inverse, own_element, reads_own_element, whole_operands
 
 
-def permute_weights(state: State, node: Node) -> Change | None:
+def permute_weights(graph: Editor, node: Node) -> Change | None:
     """Dense after flattening a transposed tensor: permute the columns of its weights instead."""
-    graph = state.graph
-    view = state.maker(node.inputs[0], "view") if node.op == "dense" else None
-    transpose = state.maker(view.inputs[0], "transpose") if view else None
+    view = graph.maker(node.inputs[0], "view") if node.op == "dense" else None
+    transpose = graph.maker(view.inputs[0], "transpose") if view else None
     if transpose is None:
         return None
     rows, depth = graph.types[node.inputs[0]].shape
@@ -25,54 +25,53 @@ def permute_weights(state: State, node: Node) -> Change | None:
     order = np.arange(depth).reshape(shape[1:]).transpose(np.argsort(perm[1:]) if len(perm) > 1 else ())
     source, columns = transpose.inputs[0], order.reshape(-1)
 
-    def permuted(r: Rewriter, n: Node) -> None:
+    def permuted(r: Editor, n: Node) -> None:
         weights = r.constant(f"{n.name}/weights", np.ascontiguousarray(r.constants[n.inputs[1]][:, columns]))
-        viewed = r.value(f"{source}.flat", r.types[r.resolve(source)].dtype, (rows, depth))
-        r.node("view", [r.resolve(source)], [viewed], like=n)
+        viewed = r.value(f"{source}.flat", r.types[source].dtype, (rows, depth))
+        r.node("view", [source], [viewed], like=n)
         r.node(n.op, [viewed, weights, *n.inputs[2:]], n.outputs, n.attrs, like=n)
 
     return permuted
 
 
-def sink_transpose(state: State, node: Node) -> Change | None:
+def sink_transpose(graph: Editor, node: Node) -> Change | None:
     """loop(transpose(a), transpose(b), parameters) = transpose(loop(a, b, parameters))."""
-    graph = state.graph
     whole = whole_operands(node, graph) if node.op == "loop" else []
-    makers = [maker for value in whole if (maker := state.maker(value, "transpose"))]
+    makers = [maker for value in whole if (maker := graph.maker(value, "transpose"))]
     perms = {maker.attrs["perm"] for maker in makers}
     if len(perms) != 1 or len(makers) != len(whole) or not reads_own_element(node, graph, whole):
         return None
     perm = perms.pop()
     sources = {value: maker.inputs[0] for value, maker in zip(whole, makers, strict=True)}
 
-    def sunk(r: Rewriter, n: Node) -> None:
+    def sunk(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
         renamed = n.attrs["expr"].with_axes({number: axis(place) for number, place in enumerate(perm)})
         expr = own_element(renamed, n, sources, len(perm))
         made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in inverse(perm)])
-        inputs = [r.resolve(sources.get(value, value)) for value in n.inputs]
+        inputs = [sources.get(value, value) for value in n.inputs]
         r.node("loop", inputs, [made], {**n.attrs, "expr": expr}, like=n)
         r.node("transpose", [made], n.outputs, {"perm": perm}, like=n)
 
     return sunk
 
 
-def store_transposed(state: State, node: Node) -> Change | None:
+def store_transposed(graph: Editor, node: Node) -> Change | None:
     """A loop that is read through a transposition is stored transposed; other readers turn it back."""
-    if node.op != "loop" or node.outputs[0] in state.graph.outputs:
+    if node.op != "loop" or graph.is_output(node.outputs[0]):
         return None
-    readers = state.consumers.get(node.outputs[0], [])
-    perms = {reader.attrs["perm"] for reader in readers if reader.op == "transpose"}
-    if len(perms) != 1 or not all(reader.op in ("transpose", "loop") for reader in readers):
+    ops = graph.reader_ops(node.outputs[0])
+    readers = graph.readers(node.outputs[0], "transpose")
+    perms = {reader.attrs["perm"] for reader in readers}
+    if len(perms) != 1 or not {*ops} <= {"transpose", "loop"}:
         return None
-    if any(value in state.producers for value in whole_operands(node, state.graph)):
+    if any(value in graph.makers for value in whole_operands(node, graph)):
         return None  # better fused into what makes it, in its layout
     perm = perms.pop()
-    turned = [user.op for r in readers if r.op == "transpose" for user in state.consumers.get(r.outputs[0], [])]
-    if any(reader.op == "loop" for reader in readers) and not set(turned) - {"loop", "transpose"}:
+    if "loop" in ops and all({*graph.reader_ops(r.outputs[0])} <= {"loop", "transpose"} for r in readers):
         return None  # loops read through transpositions anyway; they would turn it to and fro
 
-    def stored(r: Rewriter, n: Node) -> None:
+    def stored(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
         made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in perm])
         expr = n.attrs["expr"].with_axes({place: axis(number) for number, place in enumerate(perm)})

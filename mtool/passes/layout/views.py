@@ -1,59 +1,58 @@
 """Views: what becomes one, what goes, and how they sink through loops."""
 
 from mtool.ir import DType, Expr, Node
+from mtool.ir.editor import Editor
 from mtool.ir.expr import axis, const
-from mtool.ir.graph import Rewriter
-from mtool.passes.layout.rule import Change, Shape, State, own_element, reads_own_element, whole_operands
+from mtool.passes.layout.rule import Change, Shape, own_element, reads_own_element, whole_operands
 
 
-def compose(state: State, node: Node) -> Change | None:
+def compose(graph: Editor, node: Node) -> Change | None:
     """Two views or two transpositions become one; one that changes nothing goes."""
-    graph = state.graph
     if node.op not in ("view", "transpose"):
         return None
     source, out = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     idle = source.shape == out.shape if node.op == "view" else node.attrs["perm"] == tuple(range(len(out.shape)))
-    if idle and (node.outputs[0] not in graph.outputs or node.inputs[0] in state.producers):
+    if idle and (not graph.is_output(node.outputs[0]) or node.inputs[0] in graph.makers):
         return lambda r, n: r.rename(n.outputs[0], n.inputs[0])
-    before = state.maker(node.inputs[0], node.op)
+    before = graph.maker(node.inputs[0], node.op)
     if before is None:
         return None
     origin = before.inputs[0]
     attrs: dict[str, Shape] = {}
     if node.op == "transpose":
         attrs = {"perm": tuple(before.attrs["perm"][place] for place in node.attrs["perm"])}
-    return lambda r, n: r.node(n.op, [r.resolve(origin)], n.outputs, attrs, like=n)
+    return lambda r, n: r.node(n.op, [origin], n.outputs, attrs, like=n)
 
 
-def view_of_units(state: State, node: Node) -> Change | None:
+def view_of_units(graph: Editor, node: Node) -> Change | None:
     """A transposition that moves only dimensions of size 1 is a view."""
     if node.op != "transpose":
         return None
-    shape = state.graph.types[node.inputs[0]].shape
+    shape = graph.types[node.inputs[0]].shape
     moved = [place for place in node.attrs["perm"] if shape[place] != 1]
     if moved != sorted(moved):
         return None
     return lambda r, n: r.node("view", n.inputs, n.outputs, like=n)
 
 
-def sink_view(state: State, node: Node) -> Change | None:
+def sink_view(graph: Editor, node: Node) -> Change | None:
     """loop(view(a)) = view(loop(a)), where the loop is elementwise or the view only adds or drops 1s."""
-    graph = state.graph
     whole = whole_operands(node, graph) if node.op == "loop" else []
-    views = [view for value in whole if (view := state.maker(value, "view"))]
+    out = graph.types[node.outputs[0]].shape
+    # A view of the same shape, which an output of the model is of an input, has nothing to sink.
+    views = [view for value in whole if (view := graph.maker(value, "view")) and _shape_before(view, graph) != out]
     if not views or not reads_own_element(node, graph, whole):
         return None
-    out = graph.types[node.outputs[0]].shape
-    shape = graph.types[views[0].inputs[0]].shape
+    shape = _shape_before(views[0], graph)
     axes = _unit_axes(shape, out)
     if axes is None and not _is_elementwise(node, whole):
         return None
     # Views that go must outnumber those that come; where they don't, the shape of higher rank stays.
-    come = sum(1 for value in whole if _source_shape(state, value) != shape)
+    come = sum(1 for value in whole if _source_shape(graph, value) != shape)
     if come and (come > len(views) or (len(shape), shape) <= (len(out), out)):
         return None
 
-    def sunk(r: Rewriter, n: Node) -> None:
+    def sunk(r: Editor, n: Node) -> None:
         sources = {value: _viewed(r, n, value, shape) for value in whole}
         expr: Expr = n.attrs["expr"].with_axes(axes) if axes else n.attrs["expr"]
         expr = own_element(expr, n, sources, len(shape))
@@ -65,36 +64,35 @@ def sink_view(state: State, node: Node) -> Change | None:
     return sunk
 
 
-def _viewed(rewriter: Rewriter, node: Node, value: str, shape: Shape) -> str:
+def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
     """Return a value in a shape: itself, or a view of it that is made for the node."""
-    resolved = rewriter.resolve(value)
-    kind = rewriter.types[resolved]
+    kind = rewriter.types[value]
     if kind.shape == shape:
-        return resolved
+        return value
     viewed = rewriter.value(f"{value}.v", kind.dtype, shape)
-    rewriter.node("view", [resolved], [viewed], like=node)
+    rewriter.node("view", [value], [viewed], like=node)
     return viewed
 
 
-def _source_shape(state: State, value: str) -> Shape:
+def _source_shape(graph: Editor, value: str) -> Shape:
     """Return the shape of what a value is a view of, or its own."""
-    view = state.maker(value, "view")
-    return state.graph.types[view.inputs[0] if view else value].shape
+    view = graph.maker(value, "view")
+    return _shape_before(view, graph) if view else graph.types[value].shape
+
+
+def _shape_before(view: Node, graph: Editor) -> Shape:
+    return graph.types[view.inputs[0]].shape
 
 
 def _is_elementwise(node: Node, whole: list[str]) -> bool:
     """Whether a loop's axes serve for nothing but to read the operands `whole`."""
-    return not any(part.op == "axis" for part in _outside_loads(node.attrs["expr"])) and not any(
+    return not any(part.op == "axis" for part in node.attrs["expr"].walk(indices=False)) and not any(
         part.op == "axis"
         for load in node.attrs["expr"].walk()
         if load.op == "load" and node.inputs[load.value] not in whole
         for index in load.args
         for part in index.walk()
     )
-
-
-def _outside_loads(expr: Expr) -> list[Expr]:
-    return [] if expr.op == "load" else [expr, *(part for arg in expr.args for part in _outside_loads(arg))]
 
 
 def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:

@@ -1,0 +1,177 @@
+"""A graph that is changed node by node: each change costs what it touches, not the whole graph."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from mtool.ir.graph import Graph, Node, Rewriter
+from mtool.ir.types import DType
+
+Place = tuple[int, ...]
+"""Where a node stands in the order: places are compared as tuples are."""
+
+
+class Editor(Rewriter):
+    """A graph under change: who makes and who reads each value is always known, and what nothing reads is gone.
+
+    `removed` and `added` are the nodes that the last change took out and put in.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.makers: dict[str, Node] = {}
+        self.removed: list[Node] = []
+        self.added: list[Node] = []
+        self._by_name: dict[str, Node] = {}
+        self._places: dict[str, Place] = {}
+        self._readers: dict[str, dict[str, dict[str, Node]]] = {}  # value -> operator -> name
+        self._results = set(graph.outputs)
+        self._made: list[str] = []
+        self._names = set()
+        self._given = set(graph.inputs)
+        for number, node in enumerate(graph.nodes):
+            self._insert(node, (number,))
+
+    def maker(self, value: str, op: str) -> Node | None:
+        """Return the node that writes a value, if it is an `op`."""
+        node = self.makers.get(value)
+        return node if node is not None and node.op == op else None
+
+    def readers(self, value: str, op: str = "") -> Collection[Node]:
+        """Return the nodes that read a value, those that are an `op` if one is named; each once, in no order."""
+        by_op = self._readers.get(value, {})
+        if op:
+            return by_op.get(op, {}).values()
+        return [node for nodes in by_op.values() for node in nodes.values()]
+
+    def reader_ops(self, value: str) -> Collection[str]:
+        """Return the operators that read a value."""
+        return self._readers.get(value, {}).keys()
+
+    def only_reader(self, value: str) -> Node | None:
+        """Return the one node that reads a value that is no output of the graph; None: there are more, or none."""
+        by_op = self._readers.get(value, {})
+        if len(by_op) != 1 or self.is_output(value):
+            return None
+        (nodes,) = by_op.values()
+        return next(iter(nodes.values())) if len(nodes) == 1 else None
+
+    def is_output(self, value: str) -> bool:
+        """Whether a value is an output of the graph."""
+        return value in self._results
+
+    def has(self, node: Node) -> bool:
+        """Whether a node is still there, as it was."""
+        return self._by_name.get(node.name) is node
+
+    def named(self, name: str) -> Node | None:
+        """Return the node of a name, if there is one."""
+        return self._by_name.get(name)
+
+    def place(self, node: Node) -> Place:
+        """Return where a node stands."""
+        return self._places[node.name]
+
+    def in_order(self) -> list[Node]:
+        """Return the nodes in their order."""
+        return sorted(self._by_name.values(), key=self.place)
+
+    def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
+        """Add a value and return its name; if the change leaves it unread, it goes."""
+        self._made.append(super().value(stem, dtype, shape))
+        return self._made[-1]
+
+    def change(self, node: Node, function: Callable[["Editor", Node], object]) -> None:
+        """Put the nodes that `function` appends in the place of a node, and rename what it renames."""
+        self.nodes, self._made = [], []
+        function(self, node)
+        self._exchange(node, self.nodes)
+        for old, new in self._renamed.items():
+            self._redirect(old, new)
+        self._renamed.clear()
+        self._sweep()
+        self._forget(self._made)
+        self._names.clear()
+
+    def put(self, old: Node, new: Sequence[Node]) -> None:
+        """Put nodes in the place of one, and take out what nothing reads any more."""
+        self._exchange(old, new)
+        self._sweep()
+
+    def join(self, first: Node, second: Node, both: Node) -> None:
+        """Put a node in the place of the first of two, whose work it does both."""
+        self._exchange(second, [])
+        place = self._take_out(first)
+        self._insert(both, place)
+        self._sweep()
+
+    def finish(self) -> Graph:
+        """Return the graph."""
+        self.nodes = self.in_order()
+        return super().finish()
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._by_name or super()._is_taken(name)
+
+    def _exchange(self, old: Node, new: Sequence[Node]) -> None:
+        self.removed, self.added = [], []
+        place = self._take_out(old)
+        for number, node in enumerate(new):
+            self._insert(node, place if len(new) == 1 else (*place, number))
+
+    def _insert(self, node: Node, place: Place) -> None:
+        self.added.append(node)
+        self._by_name[node.name] = node
+        self._places[node.name] = place
+        self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
+        for value in filter(None, node.inputs):
+            self._readers.setdefault(value, {}).setdefault(node.op, {})[node.name] = node
+
+    def _take_out(self, node: Node) -> Place:
+        self.removed.append(node)
+        del self._by_name[node.name]
+        self._unused.release(node.name)
+        for value in filter(None, node.outputs):
+            del self.makers[value]
+        for value in dict.fromkeys(filter(None, node.inputs)):
+            by_op = self._readers[value]
+            del by_op[node.op][node.name]
+            if not by_op[node.op]:
+                del by_op[node.op]
+            if not by_op:
+                del self._readers[value]
+        return self._places.pop(node.name)
+
+    def _redirect(self, old: str, new: str) -> None:
+        """Let the readers of a value, and the graph's outputs, have another one."""
+        for node in self.readers(old):
+            place = self._take_out(node)
+            self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), place)
+        if old in self._results:
+            self.outputs = tuple(new if value == old else value for value in self.outputs)
+            self._results = set(self.outputs)
+
+    def _sweep(self) -> None:
+        """Take out what nothing reads since the last change."""
+        waiting = [*self.removed, *self.added]
+        values: list[str] = []
+        while waiting:
+            node = waiting.pop()
+            is_read = any(value in self._readers or value in self._results for value in node.outputs)
+            if self.has(node) and not is_read:
+                self._take_out(node)
+            if not self.has(node):
+                values += [*node.outputs, *node.inputs]
+                makers = [self.makers[value] for value in node.inputs if value in self.makers]
+                waiting += [maker for maker in makers if not any(v in self._readers for v in maker.outputs)]
+        self._forget(values)
+
+    def _forget(self, values: Iterable[str]) -> None:
+        """Drop what is known of values that are not there any more."""
+        for value in values:
+            if value in self.makers or value in self._readers or value in self._results or value in self._given:
+                continue
+            if self.types.pop(value, None) is not None:
+                self.constants.pop(value, None)
+                self.quant.pop(value, None)
+                self.sources.pop(value, None)
+                self._unused.release(value)
