@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from mtool import filetree, workflow
+from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.errors import UsageError
 from mtool.workflow import Place
 
 
@@ -37,9 +36,6 @@ def report(
         options=options,
         place=Place(output_dir, port, probe),
     )
-    try:
-        filetree.write_file(output, found.as_html().encode())
-    except OSError as failed:
-        raise UsageError(f"{output} can't be written", details=[failed.strerror or str(failed)]) from None
+    files.write(output, found.as_html().encode(), follow=True)
     out.result({"page": str(output), **found.as_json()})
     out.text(str(output))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.session import Device
 from mtool.workflow import samples as sampling
@@ -36,6 +37,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
+@locks.keeping()
 def run(
     path: str | Path,
     *,

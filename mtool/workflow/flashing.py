@@ -63,6 +63,7 @@ class Ready:
     smoke: Smoke
 
 
+@locks.keeping()
 def flash_model(
     path: str | Path,
     *,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
@@ -116,6 +117,7 @@ class Layers:
         raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
+@locks.keeping()
 def verify_layers(
     path: str | Path,
     *,
@@ -240,6 +242,7 @@ def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
 
 
+@locks.keeping()
 def bench_layers(
     path: str | Path,
     *,

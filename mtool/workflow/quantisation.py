@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import onnx
 
+from mtool import files
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, MtoolError, UsageError
 from mtool.frontend.onnx_file import read_bound
@@ -131,7 +132,7 @@ def quantize(
         footprint_before = footprint_of(compiled)
         # The values of its dimensions and constants are in the model now.
         footprint_after = footprint_of(compile(made, board=board, options=replace(chosen, dims={}, constants={})))
-        _write(made, target)
+        files.write(target, made.read_bytes(), follow=True)
     return Quantised(
         path=target,
         board=compiled.board.name,
@@ -163,8 +164,7 @@ def _check_target(target: Path, source: Path) -> None:
         raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
-    if not target.parent.is_dir():
-        raise UsageError(f"{target}: there is no folder {target.parent}")
+    files.check_writable(target)
 
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
@@ -264,17 +264,6 @@ def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample],
     del model.opset_import[:]
     model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
     onnx.save(model, str(made))
-
-
-def _write(made: Path, target: Path) -> None:
-    """Put the model into place: whole, or not at all."""
-    aside = target.with_name(f".{target.name}.new")
-    try:
-        aside.write_bytes(made.read_bytes())
-        aside.replace(target)
-    except OSError as refused:
-        aside.unlink(missing_ok=True)
-        raise UsageError(f"{target} can't be written", details=[str(refused)]) from None
 
 
 def _described(how: Scheme, data: Data) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jinja2
 import numpy as np
 
-from mtool import __version__
+from mtool import __version__, locks
 from mtool.boards import Board, load_all
 from mtool.build import measure
 from mtool.compiler import Fit, check_model
@@ -117,6 +117,7 @@ class Report:
         ]
 
 
+@locks.keeping()
 def report(
     path: str | Path,
     *,

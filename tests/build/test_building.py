@@ -19,7 +19,7 @@ HERE = [board for board in boards.load_all().values() if next(iter(board.templat
 
 def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
     files = FileTree({**MODEL.files, **{name.replace("_c", ".c"): text.encode() for name, text in changed.items()}})
-    filetree.write(project.render(files, MANIFEST, board), folder, marker="mtool.json", keep=("build",))
+    filetree.write(project.render(files, MANIFEST, board), folder)
     return folder
 
 
