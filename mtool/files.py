@@ -5,6 +5,8 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mtool.errors import UsageError, of_os_error
@@ -25,37 +27,41 @@ def write(path: Path, data: bytes, *, follow: bool = False) -> None:
     Raises:
         UsageError: it can't be written; what stood there is untouched.
     """
-    try:
+    with _refusing(path):
+        if follow and _is_special(path):
+            path.write_bytes(data)
+            return
         target = path.resolve() if follow else path
         target.parent.mkdir(parents=True, exist_ok=True)
-        if follow and _is_special(target):
-            _write_into(target, data)
-        else:
-            _replace(target, data)
-    except (OSError, RuntimeError) as failed:  # links in a circle are a RuntimeError of pathlib's
-        refused = failed if isinstance(failed, OSError) else OSError(str(failed))
-        raise of_os_error(refused, f"{path} can't be written") from None
+        _replace(target, data)
 
 
 def check_writable(path: Path) -> None:
-    """Say now that a file that is written at the end of much work could not be: nothing is left behind.
+    """Say now that a file which a person named, and which is written after much work, can't be; nothing is left behind.
 
     Raises:
-        UsageError: its folder is not there or can't be written, or `path` is a folder.
+        UsageError: its folder is not there or can't be written, or it is a folder.
     """
     if not path.parent.is_dir():
         raise UsageError(f"{path} can't be written", details=[f"there is no folder {path.parent}"])
-    try:
-        target = path.resolve()
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        if not _is_special(target):
+    with _refusing(path):
+        if not _is_special(path):
+            target = path.resolve()
+            _check_replaceable(target)
             probe = _beside(target)
             os.close(os.open(probe, _NEW, _RIGHTS))
             probe.unlink()
-    except (OSError, RuntimeError) as failed:
-        refused = failed if isinstance(failed, OSError) else OSError(str(failed))
-        raise of_os_error(refused, f"{path} can't be written") from None
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as failed:  # links in a circle are a RuntimeError of pathlib's
+        refused = failed if isinstance(failed, OSError) else OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        error = of_os_error(refused, f"{path} can't be written")
+        link = [f"it is a link to {path.readlink()}"] if path.is_symlink() else []
+        raise UsageError(error.what, details=[*error.details, *link], hint=error.hint) from None
 
 
 def create(name: str, data: bytes, folder: int) -> None:
@@ -74,10 +80,7 @@ def create(name: str, data: bytes, folder: int) -> None:
 
 
 def _replace(target: Path, data: bytes) -> None:
-    if target.is_dir() and not target.is_symlink():
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    if target.is_file() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "it may not be written")
+    _check_replaceable(target)
     aside = _beside(target)
     try:
         handle = os.open(aside, _NEW, _RIGHTS)
@@ -92,6 +95,14 @@ def _replace(target: Path, data: bytes) -> None:
         raise
 
 
+def _check_replaceable(target: Path) -> None:
+    """Refuse what a rename would replace without asking: a folder, and a file that is protected against writing."""
+    if target.is_dir() and not target.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.is_file() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 def _beside(target: Path) -> Path:
     """Return a new name in the same folder, which is short even where the file's own is as long as names may be."""
     return target.with_name(f".mtool-{secrets.token_hex(6)}")
@@ -100,8 +111,3 @@ def _beside(target: Path) -> Path:
 def _is_special(target: Path) -> bool:
     """Return whether there is a device or a pipe."""
     return target.exists() and not target.is_file() and not target.is_dir()
-
-
-def _write_into(target: Path, data: bytes) -> None:
-    with target.open("wb") as file:
-        file.write(data)

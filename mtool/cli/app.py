@@ -71,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run `mtool` with the arguments and return its exit code."""
     before = Output("mtool", as_json="--json" in arguments)  # until the command has read its own options
+    if sys.stdout is None:
+        before.error(UsageError("standard output is closed", hint="send it to /dev/null instead: >/dev/null"))
+        return UsageError.exit_code
     try:
         code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -111,7 +114,7 @@ class _Common:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"mtool {mtool.__version__}\n")
+        Output("mtool").text(f"mtool {mtool.__version__}")
         raise typer.Exit
 
 

@@ -97,6 +97,10 @@ class Place:
         """
         with self._naming(path), self._parent(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
+        self.prune(path)
+
+    def prune(self, path: str) -> None:
+        """Remove the folders above a path that are empty."""
         above = path
         with contextlib.suppress(OSError):  # another folder's files are in it
             while above := above.rpartition("/")[0]:

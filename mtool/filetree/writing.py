@@ -89,14 +89,14 @@ def _planned(tree: FileTree, place: Place, known: Record, edits: Edits) -> _Plan
     }
     if edits == "stop" and theirs:
         raise UsageError(
-            f"{place.path}: {_counted(len(theirs))} not mtool's, or edited since mtool wrote",
+            f"{place.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
             details=[f"{path}   {why}" for path, why in theirs.items()],
             hint="--keep leaves what is listed as it is, --force overwrites or removes it",
         )
     blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
     if edits == "force" and blocked:
         raise UsageError(
-            f"{place.path}: {_counted(len(blocked))} in the way",
+            f"{place.path} has {_counted(len(blocked))} that can't be overwritten",
             details=[f"{path}   {theirs[path]}" for path in blocked],
             hint="move away what is listed",
         )
@@ -125,7 +125,7 @@ def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
 
 
 def _counted(number: int) -> str:
-    return "a file is" if number == 1 else f"{number} files are"
+    return "a file" if number == 1 else f"{number} files"
 
 
 def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) -> None:
@@ -136,7 +136,8 @@ def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) 
         if known is None:
             _save(place, Record())  # the folder is mtool's from here on, whatever happens
         for number, path in enumerate(order):
-            place.create(f"{_NEW}/{number}", tree[path])
+            with _as_of(place.path / path):
+                place.create(f"{_NEW}/{number}", tree[path])
         _save(place, plan.until)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -160,6 +161,15 @@ def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) 
     _sweep(place)
 
 
+@contextmanager
+def _as_of(path: Path) -> Iterator[None]:
+    """Tell an error as that of the file which is meant, not of where it is written first."""
+    try:
+        yield
+    except OSError as failed:
+        raise OSError(failed.errno, failed.strerror, str(path)) from None
+
+
 def _save(place: Place, what: Record) -> None:
     place.create(f"{_NEW}/list", what.to_json())
     place.move(f"{_NEW}/list", _LIST)
@@ -169,6 +179,7 @@ def _sweep(place: Place) -> None:
     """Remove what was written aside: by this process, or by one that was killed."""
     for name in place.names(_NEW):
         place.remove(f"{_NEW}/{name}")
+    place.prune(f"{_NEW}/name")
 
 
 @contextmanager
@@ -177,6 +188,8 @@ def _created(folder: Path) -> Iterator[None]:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import google.protobuf.message
 import onnx
 
 from mtool import files
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 Method = Literal["minmax", "entropy", "percentile"]
 Integer = Literal["int8", "uint8"]
+_PRODUCER = "mtool"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
@@ -103,13 +105,14 @@ def quantize(
         options: symbolic dimensions, and inputs that are made constants.
 
     Raises:
-        UsageError: the data does not suit the model, or the model is quantised already.
+        UsageError: the data does not suit the model, or the model is quantised already; or `output` is not given, and
+            a file that mtool did not write stands where the model would go.
         ModelError: the model can't be compiled or quantised.
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
     target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
-    _check_target(target, source)
+    _check_target(target, source, is_named=output is not None)
     tools = _tools()
     model = _float_model(source, chosen)
     compiled = compile(source, board=board, options=chosen)
@@ -159,12 +162,22 @@ def _tools() -> Any:
     return quantization
 
 
-def _check_target(target: Path, source: Path) -> None:
+def _check_target(target: Path, source: Path, *, is_named: bool) -> None:
     if target.suffix != ".onnx":
         raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
     files.check_writable(target)
+    if not is_named and target.exists() and not _is_own(target):
+        raise UsageError(f"{target} is there, and mtool did not write it", hint=f"overwrite it: -o {target}")
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a model was written by this function."""
+    try:
+        return str(onnx.load(str(path), load_external_data=False).producer_name) == _PRODUCER
+    except (google.protobuf.message.DecodeError, OSError):
+        return False
 
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
@@ -263,6 +276,7 @@ def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample],
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
+    model.producer_name = _PRODUCER
     onnx.save(model, str(made))
 
 
