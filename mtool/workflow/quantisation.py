@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import google.protobuf.message
 import onnx
+from google.protobuf.message import DecodeError
 
 from mtool import files
 from mtool.boards import Board
@@ -176,7 +176,7 @@ def _is_own(path: Path) -> bool:
     """Return whether a model was written by this function."""
     try:
         return str(onnx.load(str(path), load_external_data=False).producer_name) == _PRODUCER
-    except (google.protobuf.message.DecodeError, OSError):
+    except (DecodeError, OSError):
         return False
 
 
