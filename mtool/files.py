@@ -60,8 +60,10 @@ def _refusing(path: Path) -> Iterator[None]:
     except (OSError, RuntimeError) as failed:  # links in a circle are a RuntimeError of pathlib's
         refused = failed if isinstance(failed, OSError) else OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         error = of_os_error(refused, f"{path} can't be written")
-        link = [f"it is a link to {path.readlink()}"] if path.is_symlink() else []
-        raise UsageError(error.what, details=[*error.details, *link], hint=error.hint) from None
+        details = [*error.details]
+        with contextlib.suppress(OSError):  # it is no link
+            details.append(f"it is a link to {path.readlink()}")
+        raise UsageError(error.what, details=details, hint=error.hint) from None
 
 
 def create(name: str, data: bytes, folder: int) -> None:

@@ -158,7 +158,8 @@ def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) 
             details=[f"{failed.filename}: {failed.strerror}"],
             hint="once that is mended, the same command completes it",
         ) from None
-    _sweep(place)
+    with contextlib.suppress(OSError):
+        _sweep(place)
 
 
 @contextmanager
