@@ -105,6 +105,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
                 f"the template {project.template} has no firmware {kind!r}",
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
+    firmware = {kind: manifest.firmware_of(folder, project, kind) for kind in kinds}
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
     key = _key(folder, compiler)
@@ -117,7 +118,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
             _stamp(folder, kind).unlink(missing_ok=True)
         builder.build(folder, read, stale)
         for kind in stale:
-            if not manifest.firmware_of(folder, project, kind).is_file():
+            if not firmware[kind].is_file():
                 raise BuildError(
                     f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
                 )
@@ -125,7 +126,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     built = Built(
         manifest=read,
         folder=folder,
-        firmware={kind: manifest.firmware_of(folder, project, kind) for kind in kinds},
+        firmware=firmware,
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
         up_to_date=not stale,

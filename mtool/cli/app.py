@@ -84,6 +84,9 @@ def invoke(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ReaderGone:
         return 0
+    except MtoolError as error:
+        before.error(error)
+        return error.exit_code
     except OSError as failed:  # while it says its help
         before.error(of_os_error(failed))
         return UsageError.exit_code
