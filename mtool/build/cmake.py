@@ -26,7 +26,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     assert manifest.project is not None
     configure, argv = commands(manifest.project, kinds)
     if not _is_configured(folder):
-        shutil.rmtree(folder / "build", ignore_errors=True)
+        _forget_configuration(folder / "build")
         proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
     done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
     if done.returncode != 0:
@@ -39,6 +39,12 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
         ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
         ["cmake", "--build", "build", "--target", *kinds],
     ]
+
+
+def _forget_configuration(build_folder: Path) -> None:
+    """Remove what `cmake --fresh` would, which needs CMake 3.24."""
+    (build_folder / "CMakeCache.txt").unlink(missing_ok=True)
+    shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)
 
 
 def _is_configured(folder: Path) -> bool:

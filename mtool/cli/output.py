@@ -1,7 +1,10 @@
 """What a command says: results to stdout (text or JSON), progress and errors to stderr."""
 
+import contextlib
+import io
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from mtool.errors import MtoolError
+from mtool.errors import MtoolError, UsageError, of_os_error
 from mtool.text import LONGEST_LINE, one_line, visible
 
 SCHEMA_VERSION = 1
@@ -19,6 +22,10 @@ SCHEMA_VERSION = 1
 _PROGRESS = "mtool.workflow"
 _WIDE = 240  # columns of text that does not go to a terminal
 _WIDEST_CELL = 160  # characters
+
+
+class ReaderGone(Exception):
+    """What reads standard output has ended, for instance `head`: nobody wants more."""
 
 
 class Output:
@@ -42,37 +49,46 @@ class Output:
     def text(self, *renderables: RenderableType) -> None:
         """Write a result for people, each text a line; nothing with --json."""
         if not self.as_json:
-            for renderable in renderables or ("",):
-                shown = visible(renderable) if isinstance(renderable, str) else renderable
-                self.stdout.print(shown, soft_wrap=isinstance(renderable, str))
+            with _written():
+                for renderable in renderables or ("",):
+                    shown = visible(renderable) if isinstance(renderable, str) else renderable
+                    self.stdout.print(shown, soft_wrap=isinstance(renderable, str))
 
     def result(self, values: Mapping[str, Any]) -> None:
         """Write a result for programs, with --json."""
         if self.as_json and not self.written:
             self.written = True
             document = {"schema_version": SCHEMA_VERSION, "command": self.command, **values}
-            sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+            with _written():
+                sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+                sys.stdout.flush()
 
     def note(self, line: str) -> None:
         """Write a line of progress."""
         if self.verbosity >= 0:
-            self.stderr.print(one_line(line), soft_wrap=True)
+            self._say(one_line(line))
 
     def error(self, error: MtoolError) -> None:
         """Write an error: what, details, hint and exit code."""
         told = len(error.what.splitlines()) or 1
         for index, line in enumerate(error.lines()):
             start = "error: " if index == 0 else ""
-            self.stderr.print(f"{start}{line}", style="bold red" if index < told else None, soft_wrap=True)
-        self.stderr.print(f"exit {error.exit_code}", soft_wrap=True)
+            self._say(f"{start}{line}", style="bold red" if index < told else None)
+        self._say(f"exit {error.exit_code}")
         described = {"what": error.what, "details": list(error.details), "hint": error.hint}
-        self.result({"error": {**described, "exit_code": error.exit_code}})
+        with contextlib.suppress(UsageError):  # of standard output
+            self.result({"error": {**described, "exit_code": error.exit_code}})
 
     def trace(self) -> None:
         """Write the traceback of the exception in hand, with -vv."""
         if self.verbosity >= 2:
             for line in traceback.format_exc().rstrip().splitlines():
-                self.stderr.print(visible(line), soft_wrap=True)
+                self._say(visible(line))
+
+    def _say(self, line: str, style: str | None = None) -> None:
+        """Write a line to stderr, if it can be written to: a command does its work all the same."""
+        with contextlib.suppress(OSError, ReaderGone):
+            self.stderr.print(line, style=style, soft_wrap=True)
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -105,7 +121,7 @@ class _LogHandler(logging.Handler):
         style = "yellow" if is_warning else None if is_progress else "dim"
         most = LONGEST_LINE if record.levelno > logging.DEBUG else sys.maxsize  # a command that is run is shown whole
         for line in lines:
-            self.output.stderr.print(one_line(line.expandtabs(4), most), style=style, soft_wrap=True)
+            self.output._say(one_line(line.expandtabs(4), most), style=style)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Table:
@@ -123,9 +139,41 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequ
     return drawn
 
 
-def _console(stream: TextIO) -> Console:
+@contextmanager
+def _written() -> Iterator[None]:
+    """Tell what keeps results from being written.
+
+    Raises:
+        ReaderGone: what reads them has ended.
+        UsageError: anything else, for instance a full disk.
+    """
+    try:
+        yield
+    except (BrokenPipeError, ReaderGone):
+        _abandon()
+        raise ReaderGone from None
+    except OSError as failed:
+        _abandon()
+        raise of_os_error(failed, "standard output can't be written") from None
+
+
+def _abandon() -> None:
+    """Send nowhere what is still buffered for standard output, which would fail again at the interpreter's exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave what follows to who prints; rich would end the process here."""
+        raise ReaderGone
+
+
+def _console(stream: TextIO | None) -> Console:
     """Return a console that prints text as it is, without markup or highlighting; NO_COLOR is heeded."""
-    return Console(
+    if stream is None:  # closed; what is said to it is lost
+        stream = io.StringIO()
+    return _Console(
         file=stream,
         markup=False,
         highlight=False,

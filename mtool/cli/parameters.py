@@ -125,6 +125,13 @@ TemplateOptions = Annotated[
         "--option", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
     ),
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Overwrite or remove files in the output folder that mtool did not write.")
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave files in the output folder that you edited as they are.")]
+TrustTemplate = Annotated[
+    bool, typer.Option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Of the inputs that are drawn.")]
 HOST = "host"  # the board that is always there
 Port = Annotated[
@@ -165,6 +172,9 @@ def options(
     schedule: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
+    force: bool = False,
+    keep: bool = False,
+    trust_template: bool = False,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -172,6 +182,8 @@ def options(
         UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
             it should be, or the conventions do not go together.
     """
+    if force and keep:
+        raise UsageError("--force and --keep do not go together")
     return Options(
         io=io,
         partial=partial,
@@ -185,6 +197,8 @@ def options(
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
         schedules=schedule_choices(schedule),
+        edits="force" if force else "keep" if keep else "stop",
+        trust_template=trust_template,
     )
 
 
@@ -213,8 +227,15 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
     "schedule": (Schedules, None),
+    "force": (Force, False),
+    "keep": (Keep, False),
 }
-_OF_A_PROJECT = {**_OF_ITS_C, "template": (TemplateName, ""), "option": (TemplateOptions, None)}
+_OF_A_PROJECT = {
+    **_OF_ITS_C,
+    "template": (TemplateName, ""),
+    "option": (TemplateOptions, None),
+    "trust_template": (TrustTemplate, False),
+}
 
 ShapeOptions = Annotated[Options, Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
@@ -241,8 +262,10 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     for text in constants or ():
         name, value = _pair(text, "--const", "axes=[1]")
         try:
-            values[name] = np.load(value) if value.endswith(".npy") else np.asarray(json.loads(value))
-        except (OSError, ValueError):
+            values[name] = (
+                np.load(value, allow_pickle=False) if value.endswith(".npy") else np.asarray(json.loads(value))
+            )
+        except (OSError, ValueError, EOFError, MemoryError, RecursionError):
             values[name] = np.asarray("")
         if values[name].dtype.kind not in "biuf":
             raise UsageError(

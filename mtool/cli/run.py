@@ -1,12 +1,13 @@
 """`mtool run`: a model's outputs on a board."""
 
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from mtool import workflow
+from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
@@ -100,15 +101,13 @@ def _there(tensor: Tensor, sample: Sample) -> str:
 def _check_output(path: Path) -> None:
     if path.suffix != ".npz":
         raise UsageError(f"--output {path}: outputs are written as .npz", hint=f"--output {path.with_suffix('.npz')}")
-    if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: there is no folder {path.parent}")
+    files.check_writable(path)
 
 
 def _save(path: Path, outputs: dict[str, Array]) -> None:
-    try:
-        np.savez(path, **outputs)  # type: ignore[arg-type]
-    except OSError as refused:
-        raise UsageError(f"{path} can't be written", details=[str(refused)]) from None
+    data = io.BytesIO()
+    np.savez(data, **outputs)  # type: ignore[arg-type]
+    files.write(path, data.getvalue(), follow=True)
 
 
 def _finite(value: Array) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mtool import files
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc import Client
 
@@ -89,11 +90,8 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
         environment: says where: XDG_STATE_HOME, else ~/.local/state.
     """
     path = _path(environment)
-    path.parent.mkdir(parents=True, exist_ok=True)
     known = _read(path) | {device: asdict(calibration)}
-    aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
-    aside.replace(path)
+    files.write(path, (json.dumps(known, indent=2, sort_keys=True) + "\n").encode(), follow=True)
     return path
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards
+from mtool import boards, locks
 from mtool.boards import Board
 from mtool.build import Size, measure
 from mtool.manifest import Manifest
@@ -88,6 +88,7 @@ class Cost:
         return f"{kilobytes(total)}  ({parts})"
 
 
+@locks.keeping()
 def bench(
     path: str | Path,
     *,

@@ -110,7 +110,7 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
     try:
         with Image.open(file) as opened:
             resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, ValueError) as refused:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
         raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
     values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
     dtype = np.dtype(tensor.dtype)
@@ -141,11 +141,14 @@ def _are_labels(array: Array) -> bool:
 
 def _labels_file(path: Path) -> Array:
     try:
-        loaded: Any = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().replace(",", " ").split())
+        is_array = path.suffix == ".npy"
+        loaded: Any = (
+            np.load(path, allow_pickle=False) if is_array else np.array(path.read_text().replace(",", " ").split())
+        )
         labels: Array = loaded.astype(np.int64)
     except FileNotFoundError:
         raise UsageError(f"--labels: {path} does not exist") from None
-    except (OSError, ValueError, UnicodeDecodeError):
+    except (OSError, ValueError, EOFError, MemoryError):
         raise UsageError(
             f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
         ) from None

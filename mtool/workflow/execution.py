@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
@@ -41,6 +42,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
+@locks.keeping()
 def run(
     path: str | Path,
     *,

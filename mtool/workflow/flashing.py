@@ -64,6 +64,7 @@ class Ready:
     smoke: Smoke
 
 
+@locks.keeping()
 def flash_model(
     path: str | Path,
     *,

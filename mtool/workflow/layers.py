@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
@@ -135,6 +136,7 @@ class Layers:
         raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
+@locks.keeping()
 def verify_layers(
     path: str | Path,
     *,

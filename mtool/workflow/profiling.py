@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.session.layers import Profile
 from mtool.workflow.first_run import compare_first_run
@@ -11,6 +12,7 @@ from mtool.workflow.samples import seeded
 from mtool.workflow.stages import Options, build_model, compile
 
 
+@locks.keeping()
 def bench_layers(
     path: str | Path,
     *,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jinja2
 import numpy as np
 
-from mtool import __version__
+from mtool import __version__, locks
 from mtool.boards import Board, load_all
 from mtool.build import measure
 from mtool.compiler import Fit, check_model
@@ -123,6 +123,7 @@ def _shown(value: object) -> object:
     return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
+@locks.keeping()
 def report(
     path: str | Path,
     *,

@@ -4,6 +4,7 @@ A sample is a dictionary from tensor name to an array of the model's own shape a
 """
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def read(path: Path) -> dict[str, Array]:
             return {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error):
         raise UsageError(
             f"{path} is not a NumPy file of plain arrays", hint="write it with numpy.savez or numpy.save"
         ) from None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.frontend import Rounding, is_tflite
@@ -29,6 +30,7 @@ def golden_suffix(model: Path, rounding: Rounding) -> str:
     return "_tflite_ref" if rounding == "tflite" else "_tflite_xnn"
 
 
+@locks.keeping()
 def verify(
     path: str | Path,
     *,

@@ -1,12 +1,13 @@
 """What a build does besides making a firmware: nothing if nothing changed, and clear errors."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mtool import boards, build, filetree, manifest, project
-from mtool.build import fit, toolchains
+from mtool.build import cmake, fit, toolchains
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
@@ -19,7 +20,7 @@ HERE = [board for board in boards.load_all().values() if next(iter(board.templat
 
 def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
     files = FileTree({**MODEL.files, **{name.replace("_c", ".c"): text.encode() for name, text in changed.items()}})
-    filetree.write(project.render(files, MANIFEST, board), folder, marker="mtool.json", keep=("build",))
+    filetree.write(project.render(files, MANIFEST, board), folder)
     return folder
 
 
@@ -159,3 +160,87 @@ def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:
         build.measure(tmp_path / "not.elf", MANIFEST)
     with pytest.raises(BuildError, match="is not there"):
         build.measure(tmp_path / "gone.elf", MANIFEST)
+
+
+def test_a_build_folder_of_another_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path / "p")
+    (tmp_path / "p" / "build").mkdir()
+    (tmp_path / "p" / "build" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="build was not made by mtool") as caught:
+        build.build(tmp_path / "p", kinds=["standalone"])
+    assert "thesis.txt" in caught.value.details[0]
+    assert [path.name for path in (tmp_path / "p" / "build").iterdir()] == ["thesis.txt"]
+    (tmp_path / "p" / "build").rename(tmp_path / "elsewhere")
+    (tmp_path / "p" / "build").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="build is a link, not a folder"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+    (tmp_path / "p" / "build").unlink()
+    (tmp_path / "p" / "build").write_text("")
+    with pytest.raises(UsageError, match="build is a file, not a folder"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+
+
+def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
+    write(tmp_path)
+    argv = build.plan(boards_project(tmp_path), kinds=["standalone"])[0].split()
+    (tmp_path / "build").mkdir()
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    (tmp_path / "build" / "notes.txt").write_text("mine")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / "build" / "standalone").unlink()
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date  # it is mtool's now
+    assert (tmp_path / "build" / "notes.txt").read_text() == "mine"
+
+
+def test_cmake_is_configured_again_without_losing_what_lies_in_its_folder(tmp_path: Path) -> None:
+    build_folder = tmp_path / "build"
+    (build_folder / "CMakeFiles" / "old").mkdir(parents=True)
+    (build_folder / "CMakeCache.txt").write_text("of another folder")
+    (build_folder / "notes.txt").write_text("mine")
+    cmake._forget_configuration(build_folder)
+    assert [path.name for path in build_folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_half_written_project_is_not_built(tmp_path: Path) -> None:
+    record = write(tmp_path) / ".mtool" / "files.json"
+    record.write_text('{"schema_version": 1, "files": {}, "writing": {"toy.c": "00"}}')
+    with pytest.raises(UsageError, match="is half-written: mtool was stopped while it wrote"):
+        build.build(tmp_path, kinds=["standalone"])
+
+
+def test_a_users_own_files_do_not_count_where_they_are_hidden(tmp_path: Path) -> None:
+    build.build(write(tmp_path), kinds=["standalone"])
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    (tmp_path / "elsewhere").symlink_to("/")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/other")
+    assert build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / "own.c").write_text("int own;")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+
+
+@pytest.mark.parametrize("path", ["../../bin/sh", "/bin/sh", "build/../../sh", "build/./x", "crt/sh", ""])
+def test_a_manifest_of_anothers_names_files_in_its_project_only(path: str, tmp_path: Path) -> None:
+    file = write(tmp_path) / "mtool.json"
+    file.write_text(file.read_text().replace('"build/standalone"', f'"{path}"'))
+    with pytest.raises(UsageError, match="is not a manifest of schema 1") as caught:
+        build.build(tmp_path, kinds=["standalone"])
+    assert "firmware" in caught.value.details[0]
+    file.write_text(file.read_text().replace(f'"{path}"', '"build/standalone"', 1))
+
+
+def test_nor_by_a_link(tmp_path: Path) -> None:
+    write(tmp_path / "p")
+    (tmp_path / "sh").write_text("")
+    (tmp_path / "p" / "build").mkdir()
+    (tmp_path / "p" / "build" / "standalone").symlink_to(tmp_path / "sh")
+    with pytest.raises(UsageError, match="lies outside of the project"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+    assert (tmp_path / "sh").read_text() == ""
+
+
+def boards_project(folder: Path) -> manifest.Project:
+    found = manifest.load(folder).project
+    assert found is not None
+    return found

@@ -34,7 +34,7 @@ def make(board: boards.Board, folder: Path, *, kind: str, replace: dict[str, str
             pytest.skip(f"{program} is not installed")
     tree = project.render(MODEL, MANIFEST, board)
     changed = {path: text.encode() for path, text in (replace or {}).items()}
-    filetree.write(FileTree({**tree.files, **changed}), folder, marker="mtool.json", keep=("build",))
+    filetree.write(FileTree({**tree.files, **changed}), folder)
     return build.build(folder, kinds=[kind])
 
 

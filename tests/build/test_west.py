@@ -62,7 +62,7 @@ class World:
         files = FileTree({**MODEL.files, "toy.c": MODEL["toy.c"] + text.encode()})
         place = folder or self.project
         tree = project.render(files, MANIFEST, board, template="zephyr")
-        filetree.write(tree, place, marker="mtool.json", keep=("build",))
+        filetree.write(tree, place)
         return place
 
     def log(self) -> list[tuple[list[str], dict[str, str]]]:
