@@ -27,7 +27,7 @@ class Record:
 
     def wrote(self, path: str, digest: str) -> bool:
         """Return whether a file is as mtool wrote it."""
-        return digest in (self.files.get(path), self.writing.get(path))
+        return bool(digest) and digest in (self.files.get(path), self.writing.get(path))
 
     def to_json(self) -> bytes:
         """Return the file's bytes; the same for the same record."""
