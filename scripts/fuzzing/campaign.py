@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -115,6 +116,10 @@ def _work(form: Form, number: int, base: int, folder: Path) -> trial.Compiled | 
 
 def _subject(words: str) -> str:
     """Return what is alike in the words on mutants of one cause."""
+    fault = re.search(r"(AddressSanitizer: [\w-]+|runtime error: [^\n]*)", words)
+    if fault is not None:
+        where = re.search(r" in m\d+_(\w+?)(?:_\d+)? ", words)
+        words = f"{fault.group(1)} {where.group(1) if where else ''}"
     return "".join(letter for letter in words[:160] if letter.isalpha() or letter in " -:,").strip()
 
 

