@@ -11,7 +11,7 @@ import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from scripts.fuzzing.mutate_onnx import NAMES, NUMBERS, REALS, SMALL
+from scripts.fuzzing.onnx_parts import NAMES, NUMBERS, REALS, SMALL
 
 Mutation = Callable[[Any, random.Random], None]
 
