@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench aot-table schedules golden fuzz soak
+.PHONY: check test test-all lint bench aot-table schedules golden fuzz fuzz-models fuzz-networks soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -36,6 +36,14 @@ golden:         ## write the generated C of tests/golden anew; read the diff
 fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz.py
+
+fuzz-models:    ## minutes of mutated ONNX and TFLite models; goes on where the last run stopped
+	scripts/setup --dev
+	.venv/bin/python scripts/fuzz_models.py $(ARGS)
+
+fuzz-networks:  ## minutes of random valid networks against onnxruntime; goes on where the last run stopped
+	scripts/setup --dev
+	.venv/bin/python scripts/fuzz_networks.py $(ARGS)
 
 soak:           ## some minutes of sessions over noisy, slow and unplugged lines
 	scripts/setup --dev

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mtool import files
 from mtool.build.build import BUILD_FOLDER
-from mtool.errors import MtoolError
+from mtool.errors import MtoolError, UsageError
 from mtool.session.verify import Report, Tolerance
 from mtool.workflow import reference
 from mtool.workflow.layers import Layers, compare_layers
@@ -82,8 +83,8 @@ def compare_first_run(
         log.debug("the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
         return None
     if found.report.ok:
-        with contextlib.suppress(OSError):
-            _stamp(prepared).write_text(_identity(prepared))
+        with contextlib.suppress(UsageError):  # it is compared again then
+            files.write(_stamp(prepared), _identity(prepared).encode())
     else:
         log.warning("%s", found.describe())
     return found
