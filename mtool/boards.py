@@ -51,6 +51,13 @@ class Memory(Record):
     holds: tuple[Role, ...]
 
 
+class Taken(Record):
+    """What a framework takes of a board besides the model, at most: bytes of code, and of data."""
+
+    code: Size
+    data: Size
+
+
 class Emulator(Record):
     """An emulated machine that stands for the board: the program and its arguments.
 
@@ -100,7 +107,8 @@ class Board(Record):
     project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
     where an operating system places things; `placed` says of a template that puts a role into another memory than
-    `holds` does, which. `port` is for the template alone. `flash` maps the flash runners that
+    `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
+    template alone. `flash` maps the flash runners that
     work with the board to their settings (mtool/flash has a file for each); the first is the default.
     """
 
@@ -112,6 +120,7 @@ class Board(Record):
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
     placed: dict[str, dict[Role, str]] = {}
+    takes: dict[str, Taken] = {}
     templates: dict[str, str]
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None

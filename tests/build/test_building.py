@@ -7,7 +7,7 @@ import pytest
 import toy
 
 from mtool import boards, build, filetree, manifest, project
-from mtool.build import fit, toolchains
+from mtool.build import overflow, toolchains
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
@@ -144,7 +144,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
     project_of = MANIFEST.model_copy(update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000})
     tree = project.render(MODEL, project_of, board)
     read = manifest.Manifest.model_validate_json(tree["mtool.json"])
-    error = fit.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
+    error = overflow.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
     assert error is not None and error.what.endswith("does not fit arduino_uno")
     assert any(line.startswith("sram     needs 35 KB of 2,048 B") for line in error.details)
     assert error.hint.startswith("even an int8 version would need about 8,714 B of sram")
@@ -152,7 +152,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
 
 def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
     read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
-    assert fit.explain("undefined reference to `toy_run'", read) is None
+    assert overflow.explain("undefined reference to `toy_run'", read) is None
 
 
 def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:
