@@ -201,7 +201,11 @@ def optimised(core: str) -> dict[str, float]:
         normal = compiler.sizes(files, 0)[0]
         factors = {}
         for level in ("-O3", "-Os"):
-            sizes = compiler.sizes(files, 1, level)[0]
+            try:
+                sizes = compiler.sizes(files, 1, level)[0]
+            except subprocess.CalledProcessError as failed:
+                print(core, level, failed.stderr.decode(), file=sys.stderr)
+                continue
             factors[level] = round(max(1.0, sum(sizes.values()) / sum(normal.values())), 2)
     return factors
 

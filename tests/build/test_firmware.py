@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import toy
 
-from mtool import boards, build, filetree, manifest, project
+from mtool import boards, build, filetree, manifest, project, resources, workflow
 from mtool.build import toolchains
 from mtool.build.places import Places
 from mtool.filetree import FileTree
@@ -174,3 +174,16 @@ def test_every_toolchain_of_a_board_is_known() -> None:
         assert board.toolchain in {*toolchains.ALL, ""}, board.name  # "": the framework brings its own
         program = board.emulator.program if board.emulator else "{elf}"
         assert program.startswith("{") or program in toolchains.ALL, board.name
+
+
+@pytest.mark.parametrize("name", ["mps2_an386", "mps3_an547"])
+def test_the_kernels_assemble_at_every_level(name: str, tmp_path: Path) -> None:
+    """Helium's narrowing stores take none but the low registers: which the compiler chooses depends on the level."""
+    board = boards.get(name)
+    if shutil.which(board.toolchain) is None:
+        pytest.skip(f"{board.toolchain} is not installed")
+    compiled = workflow.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
+    folder = workflow.write_sources(compiled, tmp_path / "c")
+    for level in ("-O0", "-O1", "-O3", "-Os"):
+        argv = [board.toolchain, *board.cflags, "-std=c99", level, "-c", "digits_int8.c", "-o", "digits_int8.o"]
+        subprocess.run(argv, cwd=folder, check=True)
