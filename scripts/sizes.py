@@ -48,6 +48,10 @@ FAMILIES = {  # of schedules that are there for a core
     "thumb2_fpu": ("dsp", "dsp16", "f32"), "mve": ("mve", "mve16", "mve_f32"),
     "thumb2": ("int",), "rv32": ("int",), "avr": ("int",),
 }  # fmt: skip
+EXECUTORS = {  # by the header that generated code includes: what of the runtime it brings in
+    "mt_graph": ("mt_graph", "mt_json"),
+    "mt_functions": ("mt_functions",),
+}
 COMMON = ["-std=gnu99", "-ffunction-sections", "-fdata-sections", "-ffp-contract=off", "-fno-math-errno",
           "-fno-trapping-math", "-w"]  # fmt: skip
 NAMES = [f"{model}_{kind}" for model in ("kws", "vww", "ic", "ad") for kind in ("int8_qdq", "float32")]
@@ -121,6 +125,18 @@ class Compiler:
         own = tuple(source.removesuffix(".c").removesuffix("_rpc") for source in sources)
         return defined, {name for name in wanted if not name.startswith(("mt_", *own))}
 
+    def runtime(self, parts: tuple[str, ...]) -> int:
+        """Return the bytes of parts of the runtime."""
+        total = 0
+        for part in parts:
+            source = resources.path("crt") / "src" / f"{part}.c"
+            argv = [self.program, *self.flags, self.optimise, "-c", str(source), "-o", "part.o"]
+            subprocess.run(argv, cwd=self.folder, check=True)
+            argv = [self.program.removesuffix("gcc") + "size", "part.o"]
+            sized = subprocess.run(argv, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+            total += int(sized.splitlines()[1].split()[0])
+        return total
+
     def linked(self, names: list[str]) -> int:
         """Return the bytes of a program that needs these names of the libraries."""
         start = [] if self.is_avr else ["-nostartfiles", "-Wl,-e,main"]
@@ -174,6 +190,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
         beside = compiler.linked(there["float"])  # what calls a function of libm has floats
         library = {name: compiler.linked([*there["float"], name]) - beside for name in sorted(named)}
         everything = compiler.linked([*there["wide"], *sorted(named)]) - empty
+        executors = {name: compiler.runtime(needs) for name, needs in EXECUTORS.items()}
         found = toolchains.check(toolchains.ALL[compiler.program])
     flags = " ".join(flag for flag in compiler.flags if flag.startswith(("-m", "-spec")))
     return {
@@ -183,6 +200,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
         "library": library,
         "arithmetic": helpers,
         "library_most": everything,
+        "executors": executors,
     }
 
 

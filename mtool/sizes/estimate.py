@@ -96,23 +96,21 @@ def _of_kind(
     runtime = runtime_of(kind, board, template)
     served = kind != "standalone"
     outside = sum(tensor.bytes + 8 for tensor in (*manifest.inputs, *manifest.outputs) if tensor.arena_offset is None)
-    count = len(manifest.inputs) + len(manifest.outputs)
-    # An AVR has no constants but those in flash that are read in a way of their own: tables of tensors, texts.
-    tables = (text.literal_bytes if served else 0) + len(manifest.model) + 16 * count
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [
         ("weights", Part("weights", manifest.constant_bytes + _OBJECT_ALIGNMENT * len(manifest.constants))),
         ("code", Part("the model's code", round(MARGIN * factor * code_of(text, manifest, entry)), estimated=True)),
         ("code", Part("libraries", round(MARGIN * factor * libraries_of(text, entry)), estimated=True)),
-        ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]) + tables, estimated=True)),
+        ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
+        ("code", Part("tables", text.table_bytes, estimated=True)),
         ("arena", Part("arena", _aligned(manifest.arena_bytes))),
         ("data", Part("tensors of the caller", outside)),
         ("data", Part("server's buffers", buffers)),
         ("data", Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + text.data_bytes + _ALIGNMENT, estimated=True)),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
-    if core == "avr":
-        parts.append(("data", Part("tables", tables, estimated=True)))
+    if core == "avr":  # which reads flash in a way of its own, and that is for weights
+        parts.append(("data", Part("tables", text.table_bytes, estimated=True)))
     return [(role, part) for role, part in parts if part.bytes]
 
 
@@ -139,7 +137,9 @@ def code_of(text: Text, manifest: Manifest, entry: Mapping[str, Any]) -> float:
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
         total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if knobs else 1)
     shared: Mapping[str, int] = entry["functions"]
-    return total + sum(shared.get(name, 0) for name in text.called)
+    executors: Mapping[str, int] = entry["executors"]
+    called = sum(shared.get(name, 0) for name in text.called)
+    return total + called + sum(executors[name] for name in text.included if name in executors)
 
 
 def libraries_of(text: Text, entry: Mapping[str, Any]) -> int:

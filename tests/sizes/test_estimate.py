@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool import boards, resources, workflow
 from mtool.boards import Board
 from mtool.build.fit import Need
+from mtool.codegen import conventions
 from mtool.errors import FitError
 from mtool.sizes import text
 from mtool.workflow import Options
@@ -94,6 +95,17 @@ def test_a_board_with_just_the_estimate_takes_the_firmware(name: str, model: Pat
         assert real.bytes <= guess.bytes
         weights = sum(part.bytes for part in guess.parts if part.what in ("weights", "arena"))
         assert guess.bytes - weights <= MOST * (real.bytes - weights) + 1024, (real, guess)
+
+
+def test_a_graph_executor_counts_with_its_graph(tmp_path: Path) -> None:
+    board = boards.get("mps2_an386")
+    need(board)
+    options = Options(conventions=conventions("packed", None, "graph"))
+    compiled = workflow.compile(DIGITS, board=board, options=options)
+    estimated = fit_of(compiled, folder=tmp_path / "none")
+    workflow.build_model(compiled, tmp_path / "p", kinds=workflow.ALL_KINDS)
+    for real, guess in zip(fit_of(compiled, folder=tmp_path / "p").needs, estimated.needs, strict=True):
+        assert real.bytes <= guess.bytes < 1.3 * real.bytes
 
 
 def test_what_a_build_refuses_is_never_said_to_fit(tmp_path: Path) -> None:
@@ -202,3 +214,5 @@ def test_the_text_is_read_as_it_is_written() -> None:
     assert "expf" in read.called and read.has_float and not read.is_wide
     variables = "static const int32_t table[9] = {0};\nstatic int32_t codes[5];\nstatic uint8_t is_started; /* it */\n"
     assert text.read([variables]).data_bytes == 21
+    assert text.read([variables]).table_bytes == 4
+    assert text.read(['#include "a.h"\nconst char *const name = "seven!";\n']).table_bytes == 7
