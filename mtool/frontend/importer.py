@@ -18,12 +18,13 @@ from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
-from mtool.frontend.inference import check_size, element_name, infer
+from mtool.frontend.inference import FIRST_BROADCASTING, check_size, element_name, infer
+from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node
+from mtool.frontend.validation import check_axis, check_node, check_values
 from mtool.frontend.writing import Writer
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
@@ -175,7 +176,8 @@ class Importer:
         except MtoolError:
             raise
         except Exception as failed:  # of a malformed node, in what reads its inputs and attributes
-            self.fail(proto.op_type, origin, disagreement(failed))
+            if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
+                self.fail(proto.op_type, origin, disagreement(failed))
             self._unknown.update(proto.output)
 
     def _run(self, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
@@ -212,6 +214,7 @@ class Importer:
             CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
             return
         check_axis(proto, attrs, self.types)
+        check_values(proto, attrs, self.types)
         known = all(name in self.constants or not name for name in proto.input) and not bodies
         if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
             raise Unsupported("the shape that it asks for is known only when it runs")
@@ -225,6 +228,8 @@ class Importer:
             if not functions.expand(self, proto, domain, version, origin, opsets, bodies):
                 raise
             return
+        if version >= FIRST_BROADCASTING:
+            check_operands(proto, attrs, self.types)
         if proto.op_type in CANONICAL:
             CANONICAL[proto.op_type](self, proto, origin, attrs, version)
         elif proto.op_type in ops.LOWERINGS:
@@ -319,6 +324,9 @@ def import_graph(
         state.run(proto, state.opsets, bodies_of(proto, state.scope))
     if state.problems:
         raise _refusal(state, name)
+    missing = [value.name for value in model.graph.output if value.name not in state.types]
+    if missing:
+        raise ModelError(f"{name} never makes its output {missing[0]!r}")
     unknown = sorted(set(state.maxima) - state.used_maxima)
     if unknown:
         raise UsageError(
@@ -409,7 +417,10 @@ def _refusal(state: Importer, name: str) -> ModelError:
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:
     """Return a node's attributes, but for graphs."""
     kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
-    return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
+    try:
+        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
+    except UnicodeDecodeError:
+        raise Unsupported("one of its attributes is no text") from None
 
 
 def _plain(value: Any) -> Any:
