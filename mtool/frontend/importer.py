@@ -18,7 +18,7 @@ from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
-from mtool.frontend.inference import FIRST_BROADCASTING, check_size, element_name, infer
+from mtool.frontend.inference import check_size, element_name, infer
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.qoperators import EXPANSIONS
@@ -228,8 +228,7 @@ class Importer:
             if not functions.expand(self, proto, domain, version, origin, opsets, bodies):
                 raise
             return
-        if version >= FIRST_BROADCASTING:
-            check_operands(proto, attrs, self.types)
+        check_operands(proto, attrs, self.types, version)
         if proto.op_type in CANONICAL:
             CANONICAL[proto.op_type](self, proto, origin, attrs, version)
         elif proto.op_type in ops.LOWERINGS:

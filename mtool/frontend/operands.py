@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from mtool.frontend.inference import FIRST_BROADCASTING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 
@@ -18,20 +19,23 @@ Check = Callable[[Shapes, Sequence[Shape], Mapping[str, Any]], bool]
 """Whether the shapes of the inputs, those of the outputs and the attributes go together."""
 
 
-def check_operands(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
+def check_operands(
+    proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], version: int
+) -> None:
     """Hold the shapes of a node's inputs and outputs against each other.
 
     Raises:
         Unsupported: they do not go together.
     """
     check = CHECKS.get(proto.op_type)
-    if check is None or any(name and name not in types for name in (*proto.input, *proto.output)):
+    older = version < FIRST_BROADCASTING and proto.op_type in ("Gemm", "PRelu")
+    if check is None or older or any(name and name not in types for name in (*proto.input, *proto.output)):
         return
     inputs = [types[name].shape if name else None for name in proto.input]
     outputs = [types[name].shape for name in proto.output if name]
     try:
         fits = check([*inputs, *[None] * 8], outputs, attrs)
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, ValueError):
         fits = False  # too few dimensions, or inputs
     if not fits:
         raise Unsupported(f"the shapes of its inputs do not go together: {[list(shape or ()) for shape in inputs]}")
@@ -84,6 +88,13 @@ def _gather_nd(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> 
 def _instance_norm(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     channels = (ins[0] or ())[1]
     return ins[1] == (channels,) and ins[2] == (channels,)
+
+
+def _tensor_scatter(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    past, update = ins[0] or (), ins[1] or ()
+    axis = attrs.get("axis", -2) % len(past)
+    same = all(n == m for place, (n, m) in enumerate(zip(past, update, strict=True)) if place != axis)
+    return same and update[axis] <= past[axis] and _is(ins[2], past[:1])
 
 
 def _layer_norm(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
@@ -158,6 +169,7 @@ CHECKS: dict[str, Check] = {
     "ScatterND": _scatter_nd,
     **dict.fromkeys(["GatherElements", "ScatterElements", "Scatter"], _by_element),
     "GatherND": _gather_nd,
+    "TensorScatter": _tensor_scatter,
     "InstanceNormalization": _instance_norm,
     **dict.fromkeys(["LayerNormalization", "RMSNormalization"], _layer_norm),
     "RNN": _recurrent(1),

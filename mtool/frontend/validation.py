@@ -24,6 +24,9 @@ _OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT"
 
 _MOST_SIZES = 1024  # elements of an input that says what shape the output has
 
+_SIZES = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape", "blocksize", "size")
+_MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
+
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
@@ -88,6 +91,10 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
             count = types[proto.input[place]].count
             if count > max(_MOST_SIZES, len(proto.output)):
                 raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
+    for key in _SIZES:
+        numbers = attrs.get(key, ())
+        if any(abs(number) > _MOST for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
+            raise Unsupported(f"its {key} is {numbers}; at most {_MOST:,} is supported")
     if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
         raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
     if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
