@@ -12,6 +12,7 @@ from onnx.helper import make_node as node
 from mtool.errors import ModelError
 from mtool.frontend import from_proto
 from mtool.frontend.budget import Budget
+from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.importer import Importer, import_graph
 
 F = np.float32
@@ -256,7 +257,7 @@ def test_what_python_raises_becomes_the_nodes_error(monkeypatch: pytest.MonkeyPa
     def fail(*_: Any) -> None:
         raise KeyError("axis")
 
-    monkeypatch.setitem(__import__("mtool.frontend.importer").frontend.importer.CANONICAL, "Reshape", fail)
+    monkeypatch.setitem(CANONICAL, "Reshape", fail)
     line = refusal(graph_of([node("Relu", ["x"], ["a"]), node("Reshape", ["a", "s"], ["y"], "it")], X, {"s": size(96)}))
     assert line == "Reshape  it   its inputs and attributes do not go together (KeyError: 'axis')"
 
