@@ -23,7 +23,8 @@ from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNe
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node, check_values
+from mtool.frontend.validation import check_axis, check_lengths, check_node, check_values
+from mtool.frontend.words import check_words
 from mtool.frontend.writing import Writer
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
@@ -79,7 +80,9 @@ def import_node(
         CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
         return
     check_axis(proto, attrs, state.types)
+    check_words(proto.op_type, attrs)
     check_values(proto, attrs, state.types)
+    check_lengths(proto, attrs, state.types, state.constants)
     constants = _known_values(state, proto)
     known = all(name in constants or not name for name in proto.input) and not bodies
     if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:

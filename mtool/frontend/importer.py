@@ -47,6 +47,7 @@ class Importer:
         self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
         self._own.update(value for node in model.graph.node for value in node.output)
         self._names: set[str] = set()
+        self._made: set[str] = set()
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.writing_out = 0  # functions, loops and sequences inside one another
         self._unknown: set[str] = set()
@@ -97,6 +98,10 @@ class Importer:
             outputs, attrs = [*outputs, bound.count], {**attrs, "counted": True}
         else:
             self.bounds |= carried(op, inputs, outputs, attrs, self)
+        again = self._made.intersection(outputs)
+        if again:
+            raise Unsupported(f"its output {again.pop()!r} is made twice")
+        self._made.update(outputs)
         self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:

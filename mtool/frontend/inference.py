@@ -29,6 +29,8 @@ SHAPING = {
 }  # fmt: skip
 """Inputs whose values say what shape the outputs have."""
 
+_DECLARED = ("MaxUnpool", "NonMaxSuppression")  # of which inference does not tell that, constants or not
+
 
 def check_size(kind: TensorType, what: str) -> TensorType:
     """Return a type that C can have.
@@ -121,6 +123,8 @@ def infer(
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
+    sizes = [place for place in SHAPING.get(proto.op_type, ()) if place < len(proto.input) and proto.input[place]]
+    told = bool(sizes) and proto.op_type not in _DECLARED and all(proto.input[place] in constants for place in sizes)
     result = {}
     for name in filter(None, proto.output):
         if proto.op_type in LIKE_THEIR_INPUT and not domain:
@@ -129,7 +133,9 @@ def infer(
         try:
             if failure:
                 raise Unsupported(failure)  # whatever the model declares
-            result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
+            result[name] = known_type(
+                found.get(name) or onnx.TypeProto(tensor_type={}), None if told else declared.get(name)
+            )
         except Unsupported as problem:
             for place in SHAPING.get(proto.op_type, ()):
                 if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:

@@ -58,6 +58,22 @@ def _same_count(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) ->
     return prod(ins[0] or ()) == prod(outs[0])
 
 
+def _expand(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return _spreads(ins[0], outs[0])
+
+
+def _tile(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return all((made == 0) if size == 0 else made % size == 0 for size, made in zip(ins[0] or (), outs[0], strict=True))
+
+
+def _top(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    x, axis = ins[0] or (), attrs.get("axis", -1) % max(len(ins[0] or ()), 1)
+    kept = all(
+        n <= size if place == axis else n == size for place, (n, size) in enumerate(zip(outs[0], x, strict=True))
+    )
+    return kept and all(shape == outs[0] for shape in outs)
+
+
 def _conv(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     return _is(ins[2], (ins[1][0],))  # type: ignore[index]
 
@@ -164,6 +180,9 @@ def _scalars(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bo
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(["Reshape", "Flatten", "Squeeze", "Unsqueeze"], _same_count),
+    "Expand": _expand,
+    "Tile": _tile,
+    "TopK": _top,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "ScatterND": _scatter_nd,

@@ -204,6 +204,46 @@ def test_a_node(what: str) -> None:
     refusal(graph_of([one], X, constants))
 
 
+@pytest.mark.parametrize(("op", "shapes"), [
+    ("Tile", [(4, 6, 8, 9)]), ("TopK", [(2, 3, 4, 5), (2, 3, 4, 5)]), ("TopK", [(2, 3, 4, 2), (2, 3, 4, 3)]),
+    ("TopK", [(9, 3, 4, 2), (9, 3, 4, 2)]),
+])  # fmt: skip
+def test_a_declared_shape_that_can_not_be(op: str, shapes: list[Sequence[int]]) -> None:
+    """What says the shape of the output is known only when it runs."""
+    outputs = [f"y{number}" for number, _ in enumerate(shapes)]
+    proto = graph_of([node(op, ["x", "n"], outputs, "it")], X)
+    proto.graph.input.append(helper.make_tensor_value_info("n", TensorProto.INT64, [1 if op == "TopK" else 4]))
+    del proto.graph.output[:]
+    kinds = [TensorProto.FLOAT, TensorProto.INT64]
+    proto.graph.output.extend(map(helper.make_tensor_value_info, outputs, kinds, shapes))
+    refusal(proto)
+
+
+WORDS: dict[str, onnx.NodeProto] = {
+    "reduction": node("ScatterElements", ["x", "i", "x"], ["y"], "it", reduction="f(){system(0);}//"),
+    "an empty reduction": node("ScatterND", ["x", "j", "u"], ["y"], "it", reduction=""),
+    "a pad's mode": node("Pad", ["x", "p"], ["y"], "it", mode="b\nc"),
+    "a resize's mode": node("Resize", ["x", "", "s"], ["y"], "it", mode="mt_"),
+    "nearest_mode": node("Resize", ["x", "", "s"], ["y"], "it", nearest_mode="ceiling"),
+    "padding_mode": node("GridSample", ["x", "g"], ["y"], "it", padding_mode="none"),
+    "auto_pad": node("MaxPool", ["x"], ["y"], "it", kernel_shape=[2, 2], auto_pad="SAME"),
+    "approximate": node("Gelu", ["x"], ["y"], "it", approximate="erf"),
+    "keepdims": node("ReduceProd", ["x"], ["y"], "it", keepdims=255),
+    "sequence_lens": node("ReverseSequence", ["x", "l"], ["y"], "it", batch_axis=0, time_axis=1),
+    "is made twice": node("Relu", ["x"], ["x2"], "it"),
+}
+
+
+@pytest.mark.parametrize("what", WORDS)
+def test_words_and_flags_that_an_operator_does_not_know(what: str) -> None:
+    constants = {
+        "i": np.zeros(X, np.int64), "j": size(0).reshape(1, 1), "u": np.ones((1, 3, 4, 4), F), "p": size(*[1] * 8),
+        "s": np.ones(4, F), "g": np.zeros((2, 1, 1, 2), F), "l": size(1, -(2**31)),
+    }  # fmt: skip
+    made = [node("Abs", ["x"], ["x2"])] if "twice" in what else []
+    assert what.split()[-1] in refusal(graph_of([*made, WORDS[what]], X, constants))
+
+
 @pytest.mark.parametrize("position", [3, -4, 2**40])
 @pytest.mark.parametrize("op", ["SequenceAt", "SequenceErase"])
 def test_a_position_in_a_sequence(op: str, position: int) -> None:
