@@ -10,6 +10,7 @@ from onnx import helper
 from mtool import ops
 from mtool.errors import ModelError, MtoolError, NeedsValues, UsageError
 from mtool.frontend import functions, tensors
+from mtool.frontend.attributes import check_attributes
 from mtool.frontend.bounds import COUNTING, Bound, carried, limited
 from mtool.frontend.budget import Budget
 from mtool.frontend.canonical import CANONICAL
@@ -23,6 +24,7 @@ from mtool.frontend.folding import fold
 from mtool.frontend.inference import check_size, element_name, infer
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.qoperators import EXPANSIONS
+from mtool.frontend.ranks import check_shapes
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
 from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node
@@ -217,6 +219,9 @@ class Importer:
             CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
             return
         check_axis(proto, attrs, self.types)
+        if not domain:
+            check_attributes(proto.op_type, attrs)
+            check_shapes(proto.op_type, list(proto.input), attrs, self.types, self.constants)
         constants = self._known_values(proto)
         known = all(name in constants or not name for name in proto.input) and not bodies
         if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
@@ -336,8 +341,11 @@ def import_graph(
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
-        ModelError: operators that can't be compiled, every one is listed; or the model exceeds the budget.
+        ModelError: operators that can't be compiled, every one is listed; the model has no outputs or makes a value
+            twice; or it exceeds the budget.
     """
+    if not model.graph.output:
+        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
     state = Importer(model, maxima, budget)
     _add_initialisers(state, model)
     inputs = []
@@ -383,7 +391,10 @@ def import_graph(
         counts=counts,
     )
     graph = without_empty_inputs(graph)
-    verify(graph)
+    try:
+        verify(graph)
+    except AssertionError as failed:
+        raise ModelError(f"the graph of {name} is malformed", details=[str(failed)]) from None
     return graph
 
 

@@ -95,6 +95,9 @@ def infer(
 ) -> dict[str, TensorType]:
     """Return the types of a node's outputs.
 
+    What the model declares fills in what inference leaves open; it is not believed where inference finds the inputs'
+    types or shapes to be wrong.
+
     Raises:
         ValueNeeded: the output's shape depends on the value of an input that is not a constant.
         TooLarge: an output is larger than what C can have.
@@ -113,14 +116,13 @@ def infer(
     if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
         schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 says nothing, but 16 does
     found: dict[str, onnx.TypeProto] = {}
-    failure = ""
     try:
         imports = [helper.make_opsetid(domain, version)]
         found = onnx.shape_inference.infer_node_outputs(
             schema, proto, known, data, opset_imports=imports, ir_version=10
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
-        failure = str(failed).strip().splitlines()[-1]
+        raise Unsupported(str(failed).strip().splitlines()[-1]) from None
     result = {}
     for name in filter(None, proto.output):
         if proto.op_type in LIKE_THEIR_INPUT and not domain:
@@ -128,11 +130,11 @@ def infer(
             continue
         try:
             result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
-        except Unsupported as problem:
+        except Unsupported:
             for place in SHAPING.get(proto.op_type, ()):
                 if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
                     raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
-            raise Unsupported(failure or str(problem)) from None
+            raise
         check_size(result[name], "its output")
     return result
 
