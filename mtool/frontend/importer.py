@@ -189,8 +189,11 @@ def import_graph(
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
-        ModelError: operators that can't be compiled, every one is listed; or the model exceeds the budget.
+        ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
+            budget.
     """
+    if not model.graph.output:
+        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
     state = Importer(model, maxima, budget)
     _add_initialisers(state, model)
     inputs = []

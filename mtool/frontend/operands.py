@@ -178,7 +178,16 @@ def _scalars(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bo
     return all(prod(shape) == 1 for shape in ins[1:] if shape is not None)
 
 
+_SPATIAL = ("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool")
+
+
+def _spatial(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """Batch, channels, and at least one dimension of places."""
+    return len(ins[0] or ()) >= 3
+
+
 CHECKS: dict[str, Check] = {
+    **dict.fromkeys(_SPATIAL, _spatial),
     **dict.fromkeys(["Reshape", "Flatten", "Squeeze", "Unsqueeze"], _same_count),
     "Expand": _expand,
     "Tile": _tile,

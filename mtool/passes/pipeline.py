@@ -16,6 +16,7 @@ from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import settle_layout
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
+from mtool.passes.own_inputs import own_inputs
 from mtool.passes.own_outputs import own_outputs
 from mtool.passes.quantise_early import quantise_before_moves
 from mtool.passes.signed_integers import use_signed_integers
@@ -43,6 +44,7 @@ def run(graph: Graph, target: Target) -> Graph:
         lambda g: remove_dead_channels(g, target),  # constant and unread channels, into the bias of their readers
         lambda g: use_fixed_point(g, target),  # requantisation without an FPU
         fold_constants,
+        own_inputs,  # kernels read variables
         own_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order
     ]

@@ -44,7 +44,8 @@ class LoopNest(BaseSchedule):
         names = operand_names(node, graph, expr)
         arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
         loads = [part for part in expr.walk() if part.op == "load"]
-        free = any(part.op in ("axis", "reduce") for part in expr.walk(indices=False))
+        free = any(part.op == "axis" for part in expr.walk(indices=False))
+        free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
