@@ -3,7 +3,7 @@
 It is the one place that does so for expressions, and so for every loop and epilogue. An index of loop axes and
 constants alone is right by construction. One that reads an element is left as it is where its range is proven: by
 the element's type, by constants, by a condition around it, by the loop that computed it (an ArgMax). What an index
-outside reads is promised nowhere (docs/operators.md).
+outside reads means nothing (docs/limits.md).
 """
 
 from collections.abc import Iterator, Sequence
