@@ -102,6 +102,14 @@ static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* The place that an index of ONNX names along a dimension: one below zero counts from the end. -1: it is outside. */
+static inline int32_t mt_place(int64_t index, int32_t size)
+{
+    if (index < -(int64_t)size || index >= size)
+        return -1;
+    return (int32_t)(index < 0 ? index + size : index);
+}
+
 /* Round to the nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves the
  * rounded integer in the low bits of the float. */
 static inline int32_t mt_round(float value)

@@ -91,7 +91,7 @@ def _arg(ctx: Lowering, node: Node) -> None:
     number, size = sizes[0]
     last = node.attrs["last"]
     beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
-    outside = const(-1 if last else size, DType.INT32)
+    outside = const(0 if last else size - 1, DType.INT32)  # which is no other place than one that is found
     place = call("where", beyond, outside, axis(number), dtype=DType.INT32)
     chosen = Expr("reduce", DType.INT32, (place,), Reduction("maximum" if last else "minimum", sizes))
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])

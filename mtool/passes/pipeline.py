@@ -13,6 +13,7 @@ from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.fuse import fuse
 from mtool.passes.integer_math import use_integer_math
+from mtool.passes.keep_inside import keep_indices_inside
 from mtool.passes.layout import settle_layout
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
@@ -44,6 +45,7 @@ def run(graph: Graph, target: Target) -> Graph:
         lambda g: remove_dead_channels(g, target),  # constant and unread channels, into the bias of their readers
         lambda g: use_fixed_point(g, target),  # requantisation without an FPU
         fold_constants,
+        keep_indices_inside,  # those that data decide
         own_inputs,  # kernels read variables
         own_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order

@@ -11,6 +11,7 @@ A tie's neighbours go on as an interval through what follows in the same operato
 quantisation.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Array = NDArray[Any]
 _UNIT = 2.0**-24  # roundoff of float32
 _ROUNDINGS = 4  # of a requantisation in float32: scales multiplied, divided, the sum made a float, their product
 _PLAUSIBLE = 8.0  # times the error of onnx's reference in float32: onnxruntime's, if it is one of rounding at all
+_WITH_BIAS = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1}  # along which axis of the result
+_DEQUANTISED = ["DequantizeLinear", "DequantizeLinear"]
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
@@ -92,7 +95,38 @@ class ExactValues:
             inputs = [self._value(name, values, known) for name in node.input]
             for name, made in zip(node.output, self._made(node, inputs, known), strict=False):
                 values[name] = made
+            moved = self._bias_rounding(node, inputs, values, known)
+            if moved is not None:
+                made = values[node.output[0]]
+                low, high = made.low + np.minimum(moved, 0), made.high + np.maximum(moved, 0)
+                values[node.output[0]] = Bounds(made.value, low, high, made.single)
         return values[tensor]
+
+    def _bias_rounding(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[Bounds | None],
+        values: Mapping[str, Bounds],
+        known: Mapping[str, Array],
+    ) -> Array | None:
+        """Return how far each result moves where a float bias is rounded to steps of int32, as integer kernels have it.
+
+        onnxruntime does so too when it optimises. None: the node has no such bias.
+        """
+        if node.op_type not in _WITH_BIAS or len(node.input) < 3 or node.input[2] not in self._constants:
+            return None
+        makers = [self._nodes[self._makers[name]] for name in node.input[:2] if name in self._makers]
+        bias = inputs[2]
+        if bias is None or bias.value.dtype.kind != "f" or [maker.op_type for maker in makers] != _DEQUANTISED:
+            return None
+        scales = [self._value(maker.input[1], values, known) for maker in makers]
+        step = math.prod((one.value.astype(np.float64).reshape(-1) for one in scales if one), start=np.ones(1))
+        wide = bias.value.reshape(-1)
+        if step.size not in (1, wide.size):
+            return None
+        moved = np.rint(wide / step) * step - wide
+        rank = values[node.output[0]].value.ndim
+        return moved.reshape([-1 if axis == _WITH_BIAS[node.op_type] % rank else 1 for axis in range(rank)])
 
     def _region(self, tensor: str, held: AbstractSet[str]) -> list[int]:
         """Return the nodes that lie between what is held and a tensor, in the order of the graph."""
