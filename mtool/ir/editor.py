@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from mtool.errors import ModelError
 from mtool.ir.graph import Graph, Node, Rewriter
 from mtool.ir.types import DType
 
+MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
 Place = tuple[int, ...]
 """Where a node stands in the order: places are compared as tuples are."""
 
@@ -13,11 +15,13 @@ Place = tuple[int, ...]
 class Editor(Rewriter):
     """A graph under change: who makes and who reads each value is always known, and what nothing reads is gone.
 
-    `removed` and `added` are the nodes that the last change took out and put in.
+    `removed` and `added` are the nodes that the last change took out and put in. Changes are counted: a pass that
+    makes far more than there are nodes would never end.
     """
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
+        self.changes = 0
         self.makers: dict[str, Node] = {}
         self.removed: list[Node] = []
         self.added: list[Node] = []
@@ -112,6 +116,14 @@ class Editor(Rewriter):
         return name in self._by_name or super()._is_taken(name)
 
     def _exchange(self, old: Node, new: Sequence[Node], without: Node | None) -> None:
+        self.changes += 1
+        if self.changes > MOST + MOST_OF_A_NODE * len(self.graph.nodes):
+            where = ", ".join(old.origins) or old.name
+            raise ModelError(
+                f"the graph does not settle: {self.changes} changes, the last one at {where}",
+                details=[f"{old.op} -> {', '.join(node.op for node in new)}"],
+                hint="this is a bug of mtool: report it with the model",
+            )
         self.removed, self.added = [], []
         if without is not None:
             self._take_out(without)
