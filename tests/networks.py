@@ -294,7 +294,10 @@ def integers(seed: int, *, dtype: type = np.int8, dead: float = 0.0, operators: 
         elif kind == "act":
             value = net.grid(net.op(net.chance.choice(["Sigmoid", "LeakyRelu", "HardSwish", "Tanh"]), [value], shape))
         elif kind == "concat" and shape[1] < 16:
-            value = net.grid(net.op("Concat", [value, value], (1, 2 * shape[1], *shape[2:]), axis=1))
+            others = [o for o, form in net.shapes.items() if o in net.grids and form[2:] == shape[2:] and form[1] < 12]
+            other = net.chance.choice([*others, value])
+            channels = shape[1] + net.shapes[other][1]
+            value = net.grid(net.op("Concat", [value, other], (1, channels, *shape[2:]), axis=1))
         elif kind == "pad" and shape[2] * shape[3] <= 36:
             pads = net.constant(np.array([0, 0, 1, 1, 0, 0, 0, 0], np.int64))
             value = net.grid(net.op("Pad", [value, pads], (*shape[:2], shape[2] + 1, shape[3] + 1)))
