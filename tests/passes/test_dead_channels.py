@@ -22,7 +22,7 @@ def weights(graph: Graph) -> int:
 @pytest.mark.parametrize(("target", "multiple"), [(HOST, 2), (DSP, 4), (MVE, 16)])
 def test_random_networks_stay_the_same(target: Target, multiple: int) -> None:
     removed = 0
-    for before, after in pairs("remove_dead_channels", "dead", 60 if target is HOST else 20, target):
+    for before, after in pairs("remove_dead_channels", "dead", 40 if target is HOST else 10, target):
         removed += weights(after) < weights(before)
         assert_same(before, after)
         made = {node.outputs[0]: node for node in before.nodes}
@@ -32,7 +32,7 @@ def test_random_networks_stay_the_same(target: Target, multiple: int) -> None:
                 before.types[made[node.outputs[0]].outputs[0]].shape[-1:],
             )
             assert size == old or size[0] % multiple == 0
-    assert removed >= (15 if target is HOST else 0)
+    assert removed >= (10 if target is HOST else 0)
 
 
 def test_live_networks_keep_all() -> None:
@@ -42,28 +42,22 @@ def test_live_networks_keep_all() -> None:
 
 def network(*layers: tuple[np.ndarray, np.ndarray, int], zero: int = 3, size: int = 5) -> Graph:  # type: ignore[type-arg]
     """Return the graph before the pass of convolutions: weights, bias and groups of each; all have one grid."""
-    constants = {
-        "s": F32(0.05),
-        "z": np.int8(zero),
-        "ws": F32(0.01),
-        "wz": np.int8(0),
-        "bs": F32(0.05) * F32(0.01),
-        "bz": np.int32(0),
-    }
+    constants = {"s": F32(0.05), "z": np.int8(zero), "ws": F32(0.01), "wz": np.int8(0)}
+    constants |= {"bs": F32(0.05) * F32(0.01), "bz": np.int32(0)}
     nodes, value = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["v"])], "v"
     for number, (data, bias, group) in enumerate(layers):
+        pads = [data.shape[2] // 2] * 4
         constants |= {f"w{number}": data.astype(np.int8), f"b{number}": bias.astype(np.int32)}
         nodes += [
             helper.make_node("DequantizeLinear", [f"w{number}", "ws", "wz"], [f"wf{number}"]),
             helper.make_node("DequantizeLinear", [f"b{number}", "bs", "bz"], [f"bf{number}"]),
-            helper.make_node("Conv", [value, f"wf{number}", f"bf{number}"], [f"c{number}"], pads=[data.shape[2] // 2] * 4, group=group),
+            helper.make_node("Conv", [value, f"wf{number}", f"bf{number}"], [f"c{number}"], group=group, pads=pads),
             helper.make_node("QuantizeLinear", [f"c{number}", "s", "z"], [f"q{number}"]),
             helper.make_node("DequantizeLinear", [f"q{number}", "s", "z"], [f"f{number}"]),
         ]  # fmt: skip
         value = f"f{number}"
-    graph = networks.imported(
-        model(nodes, {"x": (np.int8, (1, layers[0][0].shape[1], size, size))}, [f"q{len(layers) - 1}"], constants)
-    )
+    inputs = {"x": (np.int8, (1, layers[0][0].shape[1], size, size))}
+    graph = networks.imported(model(nodes, inputs, [f"q{len(layers) - 1}"], constants))
     for one in sequence(HOST)[:12]:
         graph = one(graph)
     return graph
@@ -107,7 +101,7 @@ def test_channels_go_through_a_depthwise() -> None:
     first = (random_filters((8, 4, 1, 1), dead=(0, 1, 2, 3)), np.zeros(8), 1)
     middle = (random_filters((8, 1, 3, 3)), BIAS, 8)
     last = (random_filters((6, 8, 1, 1), unread=(0, 1, 4, 5)), BIAS[:6], 1)
-    assert removed(network(first, middle, last)) == [4, 4, 6] or removed(network(first, middle, last)) == [6, 6, 6]
+    assert removed(network(first, middle, last)) == [2, 2, 6]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -131,6 +125,6 @@ def test_a_channel_that_is_an_output_stays() -> None:
 def test_a_large_window_is_left_alone() -> None:
     """What is looked at to find constant channels is bounded."""
     first = (random_filters((8, 4, 1, 1), dead=(0, 1, 2, 3)), BIAS, 1)
-    big = np.zeros((8, 8, 41, 41))
+    big = np.zeros((8, 8, 31, 31))
     big[:, :, ::7, ::9] = 1
-    removed(network(first, (big, BIAS, 1), (random_filters((6, 8, 1, 1)), BIAS[:6], 1), size=41))
+    removed(network(first, (big, BIAS, 1), (random_filters((6, 8, 1, 1)), BIAS[:6], 1), size=31))

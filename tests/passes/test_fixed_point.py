@@ -15,11 +15,11 @@ def test_random_networks_are_within_one_step() -> None:
     """A multiplier of 32 bits and a float32 scale differ near ties only."""
     rewritten = 0
     for kind in ("int8", "dead"):
-        for before, after in pairs("use_fixed_point", kind, 25, M3):
+        for before, after in pairs("use_fixed_point", kind, 16, M3):
             rewritten += parts(after).count("requantise_fixed")
             assert "requantise" not in parts(after) or "requantise" in parts(before)
             assert_same(before, after, steps=2)  # one of each layer may come through
-    assert rewritten > 60
+    assert rewritten > 40
 
 
 def test_with_an_fpu_nothing_changes() -> None:
@@ -38,7 +38,7 @@ def test_nothing_leaves_its_bits() -> None:
                 data = np.atleast_1d(
                     factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]]
                 )
-                assert 1 <= how.shift and data.astype(np.int64).max() < 2**31
+                assert how.shift >= 1 and data.astype(np.int64).max() < 2**31
                 high_word = (node.attrs["acc_bound"] * int(data.max())) >> 32
                 assert high_word + abs(how.offset) < 2**31
                 assert how.even or node.attrs["acc_bound"] * int(data.max()) < 2**62

@@ -60,7 +60,8 @@ def evaluate(
             return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
         return FUNCTIONS[node.op].meaning(node, *args)
 
-    result = np.asarray(expr.fold(visit))
+    with np.errstate(all="ignore"):  # IEEE's rules, as in C
+        result = np.asarray(expr.fold(visit))
     result = result.reshape((1,) * (rank - result.ndim) + result.shape)
     full_shape = tuple(shape) + (1,) * (rank - len(shape))
     return np.broadcast_to(result, full_shape).astype(expr.dtype.numpy).reshape(shape)
