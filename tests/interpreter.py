@@ -135,21 +135,32 @@ class Arena:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.graph = plan, plan.graph
         self.bytes = np.full(plan.arena_bytes, 0xA5, np.uint8)
+        self.outside: dict[str, Array] = {}  # what the caller keeps
+        self.root: dict[str, str] = {}
+        for node in self.graph.nodes:
+            if node.op == "view":
+                self.root[node.outputs[0]] = self.root.get(node.inputs[0], node.inputs[0])
         for state, value, _ in self.graph.kept:
             self.write(value, first_value(self.graph, state, value))
 
     def place(self, value: str) -> slice:
         """Return the bytes of the arena that a value lies in."""
         first = self.plan.offsets[value]
+        assert first % min(self.graph.types[value].dtype.size, 4) == 0
         assert first >= 0 and first + self.graph.types[value].bytes <= self.plan.arena_bytes
         return slice(first, first + self.graph.types[value].bytes)
 
     def write(self, value: str, data: Array) -> None:
+        if value not in self.plan.offsets:
+            self.outside[value] = data
+            return
         self.bytes[self.place(value)] = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
 
     def read(self, value: str) -> Array:
         if value in self.graph.constants:
             return self.graph.constants[value]
+        if value not in self.plan.offsets:
+            return self.outside[self.root.get(value, value)].reshape(self.graph.types[value].shape)
         kind = self.graph.types[value]
         return np.frombuffer(self.bytes[self.place(value)].tobytes(), kind.dtype.numpy).reshape(kind.shape)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
 SEARCH_ROUNDS = 400
 SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
-CROWD = 1_000_000  # pairs of storages that are live together, up to which the search is made
+CROWD = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
 @dataclass(frozen=True, slots=True)

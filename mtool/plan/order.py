@@ -1,5 +1,6 @@
 """Operator order: among the orders that the data allows, one with a small peak of live bytes."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -75,15 +76,16 @@ def _beam_search(graph: Graph) -> tuple[Node, ...]:
     """Grow orders node by node, keeping those with the smallest peak so far, then the fewest live bytes.
 
     What is equal in both goes by the names in the order, so that the result is the same on every run. After `MOST`
-    steps one order is left, of which a few nodes are tried: the search takes no longer for wider graphs.
+    steps one order is left, for which a few nodes are tried: those that use what was made last, and the first ones.
     """
     moves, start = _moves(graph)
     beam, tried = [start], 0
     for _ in moves:
-        width, most = (BEAM, len(moves)) if tried < MOST else (1, FEW)
+        narrow = tried >= MOST
+        width = 1 if narrow else BEAM
         grown: dict[int, tuple[int, int, int, int, int, int, int]] = {}  # by the nodes that are done: one order of each
         for number, state in enumerate(beam[:width]):
-            for which in _first_bits(state.ready, most):
+            for which in _few(state, moves) if narrow else _numbers(state.ready):
                 move = moves[which]
                 tried += 1
                 done = state.done | move.bit
@@ -107,13 +109,19 @@ def _beam_search(graph: Graph) -> tuple[Node, ...]:
     return tuple(reversed(nodes))
 
 
-def _first_bits(bits: int, most: int) -> Iterator[int]:
-    """Yield the numbers of the lowest bits that are set."""
-    while bits and most:
+def _numbers(bits: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, lowest first."""
+    while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
         bits ^= lowest
-        most -= 1
+
+
+def _few(state: _State, moves: Sequence[_Move]) -> list[int]:
+    """Return some moves that can be made: those that waited for the last one, then those that come first."""
+    waited = state.last.before if state.last is not None else ()
+    fresh = (number for number in waited if state.ready & moves[number].bit)
+    return [*dict.fromkeys([*itertools.islice(fresh, FEW), *itertools.islice(_numbers(state.ready), FEW)])]
 
 
 def _ready(state: _State, moves: Sequence[_Move], which: int, done: int) -> int:
