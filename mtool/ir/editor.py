@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from mtool.errors import ModelError
 from mtool.ir.graph import Graph, Node, Rewriter
 from mtool.ir.types import DType
 
+MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
 Place = tuple[int, ...]
 """Where a node stands in the order: places are compared as tuples are."""
 
@@ -13,11 +15,13 @@ Place = tuple[int, ...]
 class Editor(Rewriter):
     """A graph under change: who makes and who reads each value is always known, and what nothing reads is gone.
 
-    `removed` and `added` are the nodes that the last change took out and put in.
+    `removed` and `added` are the nodes that the last change took out and put in. Changes are counted: a pass that
+    makes far more than there are nodes would never end.
     """
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
+        self.changes = 0
         self.makers: dict[str, Node] = {}
         self.removed: list[Node] = []
         self.added: list[Node] = []
@@ -80,28 +84,27 @@ class Editor(Rewriter):
         self._made.append(super().value(stem, dtype, shape))
         return self._made[-1]
 
-    def change(self, node: Node, function: Callable[["Editor", Node], object]) -> None:
-        """Put the nodes that `function` appends in the place of a node, and rename what it renames."""
+    def change(
+        self, node: Node, function: Callable[["Editor", Node], object], without: Node | None = None
+    ) -> Sequence[Node]:
+        """Put the nodes that `function` appends in the place of a node, and rename what it renames; return them.
+
+        `without` is a node that goes too.
+        """
         self.nodes, self._made = [], []
         function(self, node)
-        self._exchange(node, self.nodes)
+        self._exchange(node, self.nodes, without)
         for old, new in self._renamed.items():
             self._redirect(old, new)
         self._renamed.clear()
         self._sweep()
         self._forget(self._made)
         self._names.clear()
+        return self.nodes
 
-    def put(self, old: Node, new: Sequence[Node]) -> None:
-        """Put nodes in the place of one, and take out what nothing reads any more."""
-        self._exchange(old, new)
-        self._sweep()
-
-    def join(self, first: Node, second: Node, both: Node) -> None:
-        """Put a node in the place of the first of two, whose work it does both."""
-        self._exchange(second, [])
-        place = self._take_out(first)
-        self._insert(both, place)
+    def put(self, old: Node, new: Node, without: Node | None = None) -> None:
+        """Put a node in the place of one, and take out another and what nothing reads any more."""
+        self._exchange(old, [new], without)
         self._sweep()
 
     def finish(self) -> Graph:
@@ -112,8 +115,18 @@ class Editor(Rewriter):
     def _is_taken(self, name: str) -> bool:
         return name in self._by_name or super()._is_taken(name)
 
-    def _exchange(self, old: Node, new: Sequence[Node]) -> None:
+    def _exchange(self, old: Node, new: Sequence[Node], without: Node | None) -> None:
+        self.changes += 1
+        if self.changes > MOST + MOST_OF_A_NODE * len(self.graph.nodes):
+            where = ", ".join(old.origins) or old.name
+            raise ModelError(
+                f"the graph does not settle: {self.changes} changes, the last one at {where}",
+                details=[f"{old.op} -> {', '.join(node.op for node in new)}"],
+                hint="this is a bug of mtool: report it with the model",
+            )
         self.removed, self.added = [], []
+        if without is not None:
+            self._take_out(without)
         place = self._take_out(old)
         for number, node in enumerate(new):
             self._insert(node, place if len(new) == 1 else (*place, number))

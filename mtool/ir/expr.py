@@ -83,22 +83,26 @@ class Expr:
 
     def operands(self) -> set[int]:
         """Return the numbers of the node inputs that are loaded."""
-        return {node.value for node in self.walk() if node.op == "load"}
+        return {node.value for node in self.parts() if node.op == "load"}
+
+    def parts(self, leaves: Collection[str] = ()) -> Iterator["Expr"]:
+        """Yield every node, a shared one once, its arguments before it; none of the arguments of `leaves`."""
+        seen, waiting = set[int](), [(self, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            if ready:
+                yield node
+            elif id(node) not in seen:
+                seen.add(id(node))
+                waiting.append((node, True))
+                waiting.extend((arg, False) for arg in ([] if node.op in leaves else reversed(node.args)))
 
     def fold(self, function: Callable[["Expr", Sequence[T]], T], leaves: Collection[str] = ()) -> T:
         """Return what `function` makes of this node and of what it made of the arguments; bottom-up, each part once.
 
         The arguments of `leaves`, by their op, are left alone. What was made is let go of after its last use.
         """
-        order, seen, waiting = list["Expr"](), set[int](), [(self, False)]
-        while waiting:
-            node, ready = waiting.pop()
-            if ready:
-                order.append(node)
-            elif id(node) not in seen:
-                seen.add(id(node))
-                waiting.append((node, True))
-                waiting.extend((arg, False) for arg in ([] if node.op in leaves else reversed(node.args)))
+        order = [*self.parts(leaves)]
         last = {id(arg): node for node in order for arg in node.args}
         made: dict[int, T] = {}
         for node in order:

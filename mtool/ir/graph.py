@@ -10,6 +10,8 @@ from mtool.ir.names import Names
 from mtool.ir.source import Move, Source
 from mtool.ir.types import Array, DType, Quant, TensorType
 
+DEEPEST = 160  # levels of an expression: what C compilers and what compares two of them can take
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -132,7 +134,7 @@ class Graph:
 
 
 def verify(graph: Graph) -> None:
-    """Check that the graph is well formed: names unique, values defined before use, constants as typed.
+    """Check that the graph is well formed: names unique, values defined before use, constants as typed, no deep nests.
 
     Raises:
         AssertionError: it is not; a bug of the pass that made it.
@@ -140,6 +142,8 @@ def verify(graph: Graph) -> None:
     known = {*graph.inputs, *graph.constants, ""}
     names = set()
     for node in graph.nodes:
+        if node.expression_key is not None:
+            assert node.attrs[node.expression_key].depth <= DEEPEST, f"{node.name} has too deep an expression"
         assert node.name not in names, f"{node.name} stands twice"
         names.add(node.name)
         for value in node.inputs:

@@ -1,12 +1,20 @@
 """Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
 
+from mtool.errors import ModelError
 from mtool.ir import Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.types import DType
 from mtool.ops.lowering import Lower, Lowering
 
+MOST = 32  # operands
+
 
 def _einsum(ctx: Lowering, node: Node) -> None:
+    if len(node.inputs) > MOST:
+        raise ModelError(
+            f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
+            hint="write it as several",
+        )
     terms, result = _letters(node.attrs["equation"].replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
     dtype = ctx.types[node.outputs[0]].dtype
     sizes: dict[str, int] = {}

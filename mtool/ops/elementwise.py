@@ -1,5 +1,6 @@
 """Elementwise operators of ai.onnx: each a few words of scalar expression, broadcast by NumPy's rule."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ from mtool.ir.expr import call, const
 from mtool.ops.lowering import Lower, Lowering, moves_integers
 
 Build = Callable[..., Expr]
+MOST = 32  # operands of one expression
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -162,12 +164,19 @@ def _elementwise(build: Build) -> Lower:
     return lower
 
 
+def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
+    """Return all inputs joined from the left, and what that reads; of more than `MOST`, loops join those before."""
+    kind, left = ctx.types[node.outputs[0]], list(node.inputs)
+    while len(left) > MOST:
+        part = ctx.value(f"{node.outputs[0]}.part", kind.dtype, kind.shape)
+        ctx.loop(node, functools.reduce(build, ctx.operands(left[:MOST], kind.shape)), left[:MOST], part)
+        left = [part, *left[MOST:]]
+    return functools.reduce(build, ctx.operands(left, kind.shape)), left
+
+
 def _variadic(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
-        first, *rest = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
-        for other in rest:
-            first = build(first, other)
-        ctx.loop(node, first, node.inputs)
+        ctx.loop(node, *_joined(ctx, node, build))
 
     return lower
 
@@ -186,11 +195,8 @@ def _clip(ctx: Lowering, node: Node) -> None:
 
 
 def _mean(ctx: Lowering, node: Node) -> None:
-    first, *rest = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
-    total = first
-    for other in rest:
-        total = call("add", total, other)
-    ctx.loop(node, call("div", total, _number(len(node.inputs), first)), node.inputs)
+    total, inputs = _joined(ctx, node, VARIADIC["Sum"])
+    ctx.loop(node, call("div", total, _number(len(node.inputs), total)), inputs)
 
 
 def saturated(value: Expr, dtype: DType) -> Expr:

@@ -1,11 +1,15 @@
 """Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mtool.ir import DType, Node
 from mtool.ir.expr import axis, call, const, load
 from mtool.ir.index import wrapped
 from mtool.ops.lowering import Lower, Lowering, moves_integers
+
+MOST = 64  # inputs of one concatenation
 
 
 def _reshape(ctx: Lowering, node: Node) -> None:
@@ -20,7 +24,19 @@ def _concat(ctx: Lowering, node: Node) -> None:
     if len(node.inputs) == 1:
         ctx.view(node, node.inputs[0], (), node.outputs[0])
         return
-    ctx.node("concat", node.inputs, node.outputs, {"axis": node.attrs["axis"]}, like=node)
+    left, axis = list(node.inputs), node.attrs["axis"]
+    while len(left) > MOST:
+        left = [_part(ctx, node, left[first : first + MOST], axis) for first in range(0, len(left), MOST)]
+    ctx.node("concat", left, node.outputs, {"axis": axis}, like=node)
+
+
+def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
+    """Append a concatenation of some of the inputs: each input is a parameter of a function, of which C has 127."""
+    shape = list(ctx.types[values[0]].shape)
+    shape[axis] = sum(ctx.types[value].shape[axis] for value in values)
+    part = ctx.value(f"{node.outputs[0]}.part", ctx.types[values[0]].dtype, shape)
+    ctx.node("concat", values, [part], {"axis": axis}, like=node)
+    return part
 
 
 def _slice(ctx: Lowering, node: Node) -> None:

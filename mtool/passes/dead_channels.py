@@ -19,6 +19,7 @@ from mtool.ir.types import Array, TensorType
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.schedule import Target
 
+MOST = 2**22  # products of weights that are looked at to find the constant channels of an operator
 Constants = dict[int, int]  # channel -> its value at every pixel
 
 
@@ -34,30 +35,24 @@ def remove_dead_channels(graph: Graph, target: Target) -> Graph:
         keep = found.kept(value, multiple)
         if keep is not None:
             kept[value] = keep
-    return _removed(graph, found, _agreed(graph, kept)) if kept else graph
+    kept = _agreed(graph, kept) if kept else {}
+    return _removed(graph, found, kept) if kept else graph
 
 
-def _agreed(graph: Graph, kept: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Let what stands before and after a depthwise, a pool or a view keep the same channels: the union."""
-    changed = True
-    while changed:
-        changed = False
-        for node in graph.nodes:
-            if not _is_channelwise(node, graph):
-                continue
-            before, after = node.inputs[0], node.outputs[0]
-            if before not in kept and after not in kept:
-                continue
-            if before not in kept or after not in kept:
-                kept.pop(before, None)
-                kept.pop(after, None)
-                changed = True
-                continue
-            union = sorted({*kept[before], *kept[after]})
-            if union != kept[before] or union != kept[after]:
-                kept[before] = kept[after] = union
-                changed = True
-    return kept
+def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """Let what stands before and after a depthwise, a pool or a view keep the same channels: the union, or all."""
+    first: dict[str, str] = {}  # of all values that have to agree, the one that stands before all others
+    for node in graph.nodes:
+        if _is_channelwise(node, graph):
+            before = node.inputs[0]
+            first[node.outputs[0]] = first.setdefault(before, before)
+    agreed: dict[str, set[int] | None] = {}
+    for value in {**first, **kept}:
+        start, own = first.get(value, value), kept.get(value)
+        union = agreed.setdefault(start, set())
+        agreed[start] = None if union is None or own is None else union | {*own}
+    unions = {value: agreed[first.get(value, value)] for value in kept}
+    return {value: sorted(union) for value, union in unions.items() if union is not None}
 
 
 def _is_channelwise(node: Node, graph: Graph) -> bool:
@@ -85,10 +80,10 @@ def _filters(node: Node, graph: Graph) -> Array:
     return weights.reshape(weights.shape[0], -1, weights.shape[-1])
 
 
-def _tap_masks(node: Node, graph: Graph) -> Array:
-    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
+def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
+    """Return for rows and for columns bool [classes, taps]: the sets of taps inside the image that occur."""
     if node.op != "conv2d":
-        return np.ones((1, 1), bool)
+        return np.ones((1, 1), bool), np.ones((1, 1), bool)
     conv = Conv.of(node, graph)
     sides = []
     for axis in (0, 1):
@@ -96,19 +91,33 @@ def _tap_masks(node: Node, graph: Graph) -> Array:
         first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
         places = first[:, None] + taps
         sides.append(np.unique((places >= 0) & (places < conv.size[axis]), axis=0))
-    return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(*sides)])
+    return sides[0], sides[1]
+
+
+def _tap_masks(rows: Array, columns: Array) -> Array:
+    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
+    return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(rows, columns)])
 
 
 class _Channels:
-    """What is known of each value's channels, and which of them can go."""
+    """What is known of each value's channels, and which of them can go.
+
+    `gone` says which channels of a value every reader can do without; a value that it lacks keeps all.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.consumers = graph.consumers()
+        self.makers = graph.producers()
+        self.outputs = {*graph.outputs}
         self.constants: dict[str, Constants] = {}
         for node in graph.nodes:
             self.constants[node.outputs[0]] = self._constants_of(node)
-        self._memory: dict[tuple[str, int], bool] = {}
+        self.gone: dict[str, Array] = {}
+        for node in reversed(graph.nodes):
+            gone = self._gone(node.outputs[0])
+            if gone is not None and gone.any():
+                self.gone[node.outputs[0]] = gone
 
     def _constants_of(self, node: Node) -> Constants:
         graph = self.graph
@@ -119,7 +128,7 @@ class _Channels:
             return {}
         if node.op == "pool2d":
             return self._pooled(node, known)
-        weights, masks = _filters(node, graph), _tap_masks(node, graph)
+        weights = _filters(node, graph)
         pad = int(node.attrs["pad_value"])
         if _mixes(node, graph):
             inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
@@ -127,13 +136,15 @@ class _Channels:
             still = ~weights[:, :, unknown].any(axis=(1, 2))
             inside, outside = weights @ inputs, weights.sum(axis=2) * pad
         else:
-            values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
-            still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
             if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
                 return {}
+            values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
+            still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
             inside, outside = weights[:, :, 0] * values[:, None], weights[:, :, 0] * pad
-        if not still.any():
+        rows, columns = _inside(node, graph)
+        if not still.any() or len(rows) * len(columns) * inside.size > MOST:
             return {}
+        masks = _tap_masks(rows, columns)
         bias = graph.constants[node.inputs[2]].astype(np.int64)
         sums = np.where(masks[:, None, :], inside, outside).sum(axis=2) + bias
         if graph.constants[node.inputs[2]].dtype == np.int32:
@@ -158,40 +169,39 @@ class _Channels:
         operands = [self.graph.constants.get(value, np.zeros(0)) for value in node.inputs]
         return evaluate(node.attrs["epilogue"], operands, shape, sums.reshape(shape)).reshape(sums.shape)
 
-    def can_go(self, value: str, channel: int) -> bool:
-        """Whether every reader of a value can do without a channel of it."""
-        key = (value, channel)
-        if key not in self._memory:
-            self._memory[key] = False  # a cycle can't be: this is for the type of the dictionary only
-            readers = self.consumers.get(value, [])
-            alone = value not in self.graph.outputs and bool(readers)
-            self._memory[key] = alone and all(self._absorbs(node, value, channel) for node in readers)
-        return self._memory[key]
+    def _gone(self, value: str) -> Array | None:
+        """Return bool [channels]: those that every reader of a value can do without; None: none."""
+        readers = {node.name: node for node in self.consumers.get(value, [])}
+        found = []
+        for node in readers.values() if value not in self.outputs else ():
+            absorbed = self._absorbed(node, value)
+            if absorbed is None:
+                return None
+            found.append(absorbed)
+        return np.asarray(np.array(found).all(axis=0)) if found else None
 
-    def _absorbs(self, node: Node, value: str, channel: int) -> bool:
+    def _absorbed(self, node: Node, value: str) -> Array | None:
+        """Return bool [channels]: those of a value that one reader can do without; None: none."""
         if node.op not in ("conv2d", "dense", "pool2d", "view") or value in node.inputs[1:]:
-            return False
+            return None
         if _is_channelwise(node, self.graph):
-            return _reads_only_itself(node, self.graph) and self.can_go(node.outputs[0], channel)
+            return self.gone.get(node.outputs[0]) if _reads_only_itself(node, self.graph) else None
         if not _mixes(node, self.graph) or not _is_integer(node, self.graph):
-            return False
-        constant = self.constants.get(value, {}).get(channel)
-        if constant is None:
-            return not _filters(node, self.graph)[:, :, channel].any()
-        return bool(_tap_masks(node, self.graph).all()) or constant == node.attrs["pad_value"]
+            return None
+        absorbed = ~np.asarray(_filters(node, self.graph).any(axis=(0, 1)))
+        everywhere = all(side.all() for side in _inside(node, self.graph))
+        for channel, constant in self.constants.get(value, {}).items():
+            absorbed[channel] = everywhere or constant == node.attrs["pad_value"]
+        return absorbed
 
     def kept(self, value: str, multiple: int) -> list[int] | None:
         """Return the channels of a value that stay; None: all."""
-        kind = self.graph.types[value]
-        if value in self.graph.constants or value in self.graph.inputs or not kind.shape:
+        maker, gone = self.makers.get(value), self.gone.get(value)
+        if maker is None or gone is None or not _is_narrowable(maker, self.graph):
             return None
-        gone = [channel for channel in range(kind.shape[-1]) if self.can_go(value, channel)]
-        maker = next((node for node in self.graph.nodes if value in node.outputs), None)
-        if not gone or maker is None or not _is_narrowable(maker, self.graph):
-            return None
-        stay = [channel for channel in range(kind.shape[-1]) if channel not in set(gone)]
-        wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), kind.shape[-1])
-        return sorted([*stay, *gone[: wanted - len(stay)]]) if wanted < kind.shape[-1] else None
+        stay, go = np.nonzero(~gone)[0].tolist(), np.nonzero(gone)[0].tolist()
+        wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), len(gone))
+        return sorted([*stay, *go[: wanted - len(stay)]]) if wanted < len(gone) else None
 
 
 def _input_type(graph: Graph, node: Node) -> TensorType:

@@ -11,17 +11,19 @@ def fold_batch_norm(graph: Graph) -> Graph:
     producers, consumers = graph.producers(), graph.consumers()
     rewriter = Rewriter(graph)
     folded: dict[str, Node] = {}
+    gone, outputs = set(), {*graph.outputs}
     for node in graph.nodes:
         conv = producers.get(node.inputs[0]) if node.op == "BatchNormalization" else None
         constant = conv is not None and all(v in graph.constants for v in [*conv.inputs[1:], *node.inputs[1:]] if v)
-        if conv is None or conv.outputs[0] in graph.outputs:
+        if conv is None or conv.op != "Conv" or conv.outputs[0] in outputs:
             continue
-        if conv.op == "Conv" and constant and len(consumers[conv.outputs[0]]) == 1:
+        if constant and len(consumers[conv.outputs[0]]) == 1:
             folded[conv.name] = node
+            gone.add(node.name)
     for node in graph.nodes:
         if node.name in folded:
             _append(rewriter, node, folded[node.name])
-        elif node not in folded.values():
+        elif node.name not in gone:
             rewriter.keep(node)
     return rewriter.finish()
 

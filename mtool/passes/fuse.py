@@ -186,7 +186,7 @@ def _inline(editor: Editor, maker: Node, node: Node) -> Node:
         attrs={**node.attrs, "expr": expr, "label": _labels(maker, node)},
         origins=tuple(dict.fromkeys([*maker.origins, *node.origins])),
     )
-    editor.put(node, [merged])
+    editor.put(node, merged)
     return merged
 
 
@@ -211,4 +211,4 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
         attrs={**kernel.attrs, "epilogue": body.rewrite(substitute), "label": _labels(kernel, node)},
         origins=tuple(dict.fromkeys([*kernel.origins, *node.origins])),
     )
-    editor.join(kernel, node, merged)
+    editor.put(kernel, merged, without=node)

@@ -10,16 +10,17 @@ def own_outputs(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         rewriter.keep(node)
-    views = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.op == "view"}
+    root: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.op == "view":
+            root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
     made = {value for node in graph.nodes if node.op != "view" for value in node.outputs}
     taken: set[str] = set()
     outputs = []
     for output in graph.outputs:
-        root = output
-        while root in views:
-            root = views[root]
-        if root in made and root not in taken:
-            taken.add(root)
+        place = root.get(output, output)
+        if place in made and place not in taken:
+            taken.add(place)
             outputs.append(output)
             continue
         kind = graph.types[output]

@@ -1,7 +1,8 @@
 """The passes, in order. Each is a pure function Graph -> Graph; the graph is verified after each."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from mtool.ir import Graph
 from mtool.ir.graph import verify
@@ -27,31 +28,40 @@ from mtool.passes.transpose_loops import transposes_to_loops
 log = logging.getLogger(__name__)
 
 
-def run(graph: Graph, target: Target) -> Graph:
-    """Bring an imported graph to kernels and loops that schedules exist for."""
-    passes: list[Callable[[Graph], Graph]] = [
+def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
+    """Return the passes for a target, in order."""
+    return (
         put_time_outermost,  # states that are windows of a stream
         fold_batch_norm,  # BatchNormalization into the convolution before it
-        lambda g: use_signed_integers(g, target),  # uint8 activations to int8, where SIMD schedules want them
+        partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
         lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
         quantise_before_moves,  # so that they move integers
         settle_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
-        lambda g: use_integer_math(g, target),  # float arithmetic on integers to tables and requantisation
+        partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantisation
         transposes_to_loops,  # what is left of them
         fuse,
-        lambda g: remove_dead_channels(g, target),  # constant and unread channels, into the bias of their readers
-        lambda g: use_fixed_point(g, target),  # requantisation without an FPU
+        partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
+        partial(use_fixed_point, target=target),  # requantisation without an FPU
         fold_constants,
         keep_indices_inside,  # those that data decide
         own_inputs,  # kernels read variables
         own_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order
-    ]
-    for one in passes:
+    )
+
+
+def run(graph: Graph, target: Target) -> Graph:
+    """Bring an imported graph to kernels and loops that schedules exist for.
+
+    Raises:
+        ModelError: an operator can't be lowered.
+    """
+    for one in sequence(target):
         graph = one(graph)
         verify(graph)
-    log.debug("%s", graph.dump())
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s", graph.dump())
     return graph

@@ -12,6 +12,7 @@ from mtool.ir.scalar import RescalePair
 from mtool.ir.types import Array
 
 SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
+SAMPLE = 15  # every how many-th number is looked at first
 SMALL = (DType.INT8, DType.UINT8)
 
 Term = tuple[Expr, float, int]  # an 8-bit expression, its scale and zero point
@@ -58,8 +59,11 @@ class ScaledSum:
             least = np.where(wanted > low, wanted << shift, -(2**40))
             most = np.where(wanted < high, ((wanted + 1) << shift) - 1, 2**40)
             for more_left, more_right in steps:
-                sums = (a * (left + more_left))[:, None] + (b * (right + more_right))[None]
-                first, last = int((least - sums).max()), int((most - sums).min())
+                for some in (slice(None, None, SAMPLE), slice(None)):  # a few rule most multipliers out
+                    sums = (a[some] * (left + more_left))[:, None] + (b[some] * (right + more_right))[None]
+                    first, last = int((least[some, some] - sums).max()), int((most[some, some] - sums).min())
+                    if first > last:
+                        break
                 added = (first + last) // 2
                 if first <= last and np.abs(sums).max() + abs(added) < 2**31:
                     return RescalePair(left + more_left, right + more_right, added, shift, low, high)

@@ -67,14 +67,16 @@ def put_time_outermost(graph: Graph) -> Graph:
     A concat along time, of a state or of its end and what is new, then appends to what lies there, and a slice is a
     move: each one copy (mtool.plan.states).
     """
+    producers, consumers = graph.producers(), graph.consumers()
     for number in range(len(graph.states)):
-        graph = _outermost(graph, number)
+        turned = _outermost(graph, number, producers, consumers)
+        if turned is not graph:
+            graph, producers, consumers = turned, turned.producers(), turned.consumers()
     return graph
 
 
-def _outermost(graph: Graph, number: int) -> Graph:
+def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consumers: Mapping[str, list[Node]]) -> Graph:
     state, value, output = graph.kept[number]
-    producers, consumers = graph.producers(), graph.consumers()
     first, last = _single_reader(value, consumers), _maker(output, producers)
     if first is None or last is None or {first.op, last.op} != {"Concat", "Slice"}:
         return graph
@@ -118,16 +120,21 @@ def _outermost(graph: Graph, number: int) -> Graph:
 
 def _single_reader(value: str, consumers: Mapping[str, list[Node]]) -> Node | None:
     """Return the only operator that reads a value, quantisation apart, if it is its first input."""
-    readers = consumers.get(value, [])
-    if len(readers) != 1 or readers[0].inputs[0] != value:
-        return None
-    return _single_reader(readers[0].outputs[0], consumers) if readers[0].op in _ELEMENTWISE else readers[0]
+    while True:
+        readers = consumers.get(value, [])
+        if len(readers) != 1 or readers[0].inputs[0] != value:
+            return None
+        if readers[0].op not in _ELEMENTWISE:
+            return readers[0]
+        value = readers[0].outputs[0]
 
 
 def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
     """Return the operator that makes a value, quantisation apart."""
     node = producers.get(value)
-    return _maker(node.inputs[0], producers) if node is not None and node.op in _ELEMENTWISE else node
+    while node is not None and node.op in _ELEMENTWISE:
+        node = producers.get(node.inputs[0])
+    return node
 
 
 def _turned_attrs(node: Node, rank: int, axis: int) -> dict[str, object]:

@@ -62,7 +62,7 @@ def check_names(choices: Choices, names: Iterable[str]) -> None:
     Raises:
         UsageError: one is not.
     """
-    there = list(names)
+    there = dict.fromkeys(names)
     unknown = [name for name in choices if name not in there]
     if unknown:
         raise UsageError(

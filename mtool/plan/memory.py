@@ -7,11 +7,12 @@ of a storage: the rows of an image that have been read for the last time make ro
 
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mtool.ir import Graph
+from mtool.plan.crowd import lay_out_crowd
 from mtool.plan.states import homes
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
 SEARCH_ROUNDS = 400
+SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
+CROWD = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,17 @@ class Part:
     offset: int
     bytes: int
     live: int
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield each run of bits of `live`: its first, and the one after its last."""
+        live, at = self.live, 0
+        while live:
+            skip = (live & -live).bit_length() - 1
+            live >>= skip
+            run = (~live & (live + 1)).bit_length() - 1
+            live >>= run
+            yield at + skip, at + skip + run
+            at += skip + run
 
 
 @dataclass(slots=True)
@@ -238,16 +252,9 @@ def live_bound(pieces: Sequence[Storage]) -> int:
     for piece in pieces:
         for part in piece.parts:
             size = _aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
-            live, at = part.live, 0
-            while live:  # runs of steps
-                skip = (live & -live).bit_length() - 1
-                live >>= skip
-                run = (~live & (live + 1)).bit_length() - 1
-                live >>= run
-                at += skip
-                changes[at] = changes.get(at, 0) + size
-                at += run
-                changes[at] = changes.get(at, 0) - size
+            for first, end in part.spans():
+                changes[first] = changes.get(first, 0) + size
+                changes[end] = changes.get(end, 0) - size
     most = total = 0
     for at in sorted(changes):
         total += changes[at]
@@ -263,19 +270,25 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     """Return an offset for each storage, in bytes, and the arena's size."""
     bound = live_bound(pieces)
     numbers = range(len(pieces))
-    spans = [piece.last - piece.first for piece in pieces]
-    firsts = [piece.first for piece in pieces]
+    firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
+    pairs = _pairs(firsts, lasts)
+    if pairs is None:
+        return lay_out_crowd(
+            [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
+        )
+    spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
     orders = [
         sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
         sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
         sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
         sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
     ]
-    apart = _apart(pieces)
-    best, size = min((_first_fit(pieces, order, apart) for order in orders), key=lambda found: found[1])
-    order = min(orders, key=lambda order: _first_fit(pieces, order, apart)[1])
+    apart = _apart(pieces, pairs)
+    found = [(*_first_fit(pieces, order, apart), order) for order in orders]
+    best, size, order = min(found, key=lambda one: one[1])
     chance = random.Random(0)
-    for _ in range(SEARCH_ROUNDS if len(pieces) > 2 else 0):
+    rounds = min(SEARCH_ROUNDS, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
+    for _ in range(rounds if len(pieces) > 2 else 0):
         if size <= bound:
             break
         trial = list(order)
@@ -290,13 +303,28 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
 Apart = list[list[tuple[int, tuple[tuple[int, int], ...]]]]
 
 
-def _apart(pieces: Sequence[Storage]) -> Apart:
+def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Return the pairs of storages whose lives may overlap; None: there are more than `CROWD`."""
+    found: list[tuple[int, int]] = []
+    alive: dict[int, int] = {}
+    for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
+        alive = {other: last for other, last in alive.items() if last >= firsts[number]}
+        found += [(other, number) for other in alive]
+        alive[number] = lasts[number]
+        if len(found) > CROWD:
+            return None
+    return found
+
+
+def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
     """Return for each storage those that may not lie at any distance: open ranges of (its offset - theirs)."""
     lives = [piece.live for piece in pieces]
-    return [
-        [(m, _ranges(pieces[m].parts, pieces[n].parts)) for m in range(len(pieces)) if m != n and lives[m] & lives[n]]
-        for n in range(len(pieces))
-    ]
+    apart: Apart = [[] for _ in pieces]
+    for m, n in pairs:
+        if lives[m] & lives[n]:
+            apart[n].append((m, _ranges(pieces[m].parts, pieces[n].parts)))
+            apart[m].append((n, _ranges(pieces[n].parts, pieces[m].parts)))
+    return apart
 
 
 def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:

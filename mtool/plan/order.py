@@ -1,6 +1,7 @@
 """Operator order: among the orders that the data allows, one with a small peak of live bytes."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from mtool.plan.plan import Io, Step
 
 BEAM = 24
+MOST = 100_000  # orders that are grown by a node before the search is narrowed
+FEW = 8  # nodes that are tried then
 
 
 def order_nodes(graph: Graph, chosen: Mapping[str, "Step"], io: "Io") -> tuple[Node, ...]:
@@ -38,13 +41,15 @@ class _Move:
     """A node as the search sees it; sets of nodes and of values are the bits of integers.
 
     rank: the place of its name among all names, which settles what is equal otherwise.
+    after: the nodes that have to come before it; before: the moves that wait for it, by number.
     ends: the values that may be dead after it: each as a bit, its bytes, and the nodes that read it.
     """
 
     node: Node
     bit: int
     rank: int
-    needs: int
+    after: int
+    before: tuple[int, ...]
     makes: int
     made: tuple[tuple[int, int], ...]
     ends: tuple[tuple[int, int, int], ...]
@@ -52,41 +57,80 @@ class _Move:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """An order as far as it has grown: its peak and its live bytes, the nodes in order, and both as sets."""
+    """An order as far as it has grown: its peak and its live bytes, its last node, and what it has and may have next.
+
+    `place` is that of its order among those of the beam, which are compared by the ranks of their nodes.
+    """
 
     peak: int
     live_bytes: int
-    order: tuple[int, ...]
+    place: int
     done: int
     live: int
+    ready: int
+    last: _Move | None
+    before: "_State | None"
 
 
 def _beam_search(graph: Graph) -> tuple[Node, ...]:
     """Grow orders node by node, keeping those with the smallest peak so far, then the fewest live bytes.
 
-    What is equal in both goes by the names in the order, so that the result is the same on every run.
+    What is equal in both goes by the names in the order, so that the result is the same on every run. After `MOST`
+    steps one order is left, for which a few nodes are tried: those that use what was made last, and the first ones.
     """
     moves, start = _moves(graph)
-    beam = [start]
+    beam, tried = [start], 0
     for _ in moves:
-        places = {number: place for place, number in enumerate(sorted(range(len(beam)), key=lambda n: beam[n].order))}
-        grown: dict[int, tuple[int, int, int, int, int, int]] = {}  # by the nodes that are done: one order of each set
-        for number, state in enumerate(beam):
-            for move in moves:
-                if state.done & move.bit or move.needs & ~state.live:
-                    continue
+        narrow = tried >= MOST
+        width = 1 if narrow else BEAM
+        grown: dict[int, tuple[int, int, int, int, int, int, int]] = {}  # by the nodes that are done: one order of each
+        for number, state in enumerate(beam[:width]):
+            for which in _few(state, moves) if narrow else _numbers(state.ready):
+                move = moves[which]
+                tried += 1
                 done = state.done | move.bit
                 peak, live_bytes, live = _after(state, done, move)
                 best = grown.get(done)
                 if best is None or (peak, live_bytes) < best[:2]:
-                    grown[done] = (peak, live_bytes, places[number], move.rank, number, live)
-        kept = sorted((candidate, done) for done, candidate in grown.items())[:BEAM]
+                    grown[done] = (peak, live_bytes, state.place, move.rank, number, which, live)
+        kept = sorted((candidate, done) for done, candidate in grown.items())[:width]
+        order = sorted(range(len(kept)), key=lambda number: kept[number][0][2:4])
+        place = {number: rank for rank, number in enumerate(order)}
         beam = [
-            _State(peak, live_bytes, (*beam[number].order, rank), done, live)
-            for (peak, live_bytes, _, rank, number, live), done in kept
-        ]
-    by_rank = {move.rank: move.node for move in moves}
-    return tuple(by_rank[rank] for rank in beam[0].order)
+            _State(peak, live_bytes, place[new], done, live, _ready(beam[number], moves, which, done), moves[which],
+                   beam[number])
+            for new, ((peak, live_bytes, _, _, number, which, live), done) in enumerate(kept)
+        ]  # fmt: skip
+    nodes = []
+    state = beam[0]
+    while state.before is not None and state.last is not None:
+        nodes.append(state.last.node)
+        state = state.before
+    return tuple(reversed(nodes))
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _few(state: _State, moves: Sequence[_Move]) -> list[int]:
+    """Return some moves that can be made: those that waited for the last one, then those that come first."""
+    waited = state.last.before if state.last is not None else ()
+    fresh = (number for number in waited if state.ready & moves[number].bit)
+    return [*dict.fromkeys([*itertools.islice(fresh, FEW), *itertools.islice(_numbers(state.ready), FEW)])]
+
+
+def _ready(state: _State, moves: Sequence[_Move], which: int, done: int) -> int:
+    """Return the moves that can be made after one more, as bits."""
+    ready = state.ready ^ moves[which].bit
+    for number in moves[which].before:
+        if not moves[number].after & ~done:
+            ready |= moves[number].bit
+    return ready
 
 
 def _after(state: _State, done: int, move: _Move) -> tuple[int, int, int]:
@@ -107,26 +151,36 @@ def _moves(graph: Graph) -> tuple[list[_Move], _State]:
     """Return every node as a move, in the given order, and the state before the first."""
     size = {value: kind.bytes for value, kind in graph.types.items() if value not in graph.constants}
     value_bit = {value: 1 << number for number, value in enumerate(size)}
-    node_bit = {node.name: 1 << number for number, node in enumerate(graph.nodes)}
-    rank = {name: number for number, name in enumerate(sorted(node_bit))}
-    consumers = graph.consumers()
-    readers = {value: sum({node_bit[node.name] for node in consumers.get(value, ())}) for value in size}
+    number_of = {node.name: number for number, node in enumerate(graph.nodes)}
+    rank = {name: number for number, name in enumerate(sorted(number_of))}
+    consumers, makers, outputs = graph.consumers(), graph.producers(), {*graph.outputs}
+    readers = {value: {number_of[node.name] for node in consumers.get(value, ())} for value in size}
+    bits = {value: _bits(numbers) for value, numbers in readers.items()}
     moves = []
-    for node in graph.nodes:
+    for number, node in enumerate(graph.nodes):
         needed = dict.fromkeys(value for value in node.inputs if value in size)
         made = dict.fromkeys(node.outputs)
-        ends = [value for value in {**needed, **made} if value not in graph.outputs]
+        ends = [value for value in {**needed, **made} if value not in outputs]
         moves.append(
             _Move(
                 node,
-                node_bit[node.name],
+                1 << number,
                 rank[node.name],
-                sum(value_bit[value] for value in needed),
+                _bits({number_of[makers[value].name] for value in needed if value in makers}),
+                tuple(sorted({reader for value in made for reader in readers[value]})),
                 sum(value_bit[value] for value in made),
                 tuple((value_bit[value], size[value]) for value in made),
-                tuple((value_bit[value], size[value], readers[value]) for value in ends),
+                tuple((value_bit[value], size[value], bits[value]) for value in ends),
             )
         )
     inputs = dict.fromkeys(graph.inputs)
     live = sum(value_bit[value] for value in inputs)
-    return moves, _State(0, sum(size[value] for value in inputs), (), 0, live)
+    ready = _bits({number for number, move in enumerate(moves) if not move.after})
+    return moves, _State(0, sum(size[value] for value in inputs), 0, 0, live, ready, None, None)
+
+
+def _bits(numbers: set[int]) -> int:
+    found = bytearray(max(numbers, default=-1) // 8 + 1)
+    for number in numbers:
+        found[number // 8] |= 1 << number % 8
+    return int.from_bytes(found, "little")

@@ -5,6 +5,7 @@ the arena's peak. mtool.plan.windows computes such a region without ever having 
 which region, and how many rows at a time.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -202,10 +203,10 @@ def _estimate(graph: Graph, region: Region) -> int:
 
 def _live_bytes(plan: Plan) -> list[int]:
     """Return the bytes that are live at each step."""
-    totals = [0] * len(plan.steps)
+    changes = [0] * (len(plan.steps) + 3)  # from before the first step on
     for piece, _ in plan.storages:
         for part in piece.parts:
-            for number in range(len(totals)):
-                if part.live >> (number + 1) & 1:
-                    totals[number] += part.bytes
-    return totals
+            for first, end in part.spans():
+                changes[first] += part.bytes
+                changes[end] -= part.bytes
+    return list(itertools.accumulate(changes))[1 : len(plan.steps) + 1]

@@ -8,6 +8,7 @@ the state's output is the move of its end to its beginning. Or the state is move
 that: `concat(slice(state), new)`. In both, only what is new is copied, and the rest moved in place.
 """
 
+import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ class _Uses:
     """When values are read and written, by number of the step; values stand for all views of them."""
 
     root: Mapping[str, str]
-    reads: Mapping[str, tuple[int, ...]]
+    reads: Mapping[str, Sequence[int]]
     written: Mapping[str, int]
 
     @classmethod
@@ -34,14 +35,18 @@ class _Uses:
         for node in graph.nodes:
             if node.op == "view":
                 root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
-        reads: dict[str, tuple[int, ...]] = {}
+        reads: dict[str, list[int]] = {}
         written: dict[str, int] = {}
         for number, step in enumerate(steps):
             for value in step.node.inputs:
                 value = root.get(value, value)
-                reads[value] = (*reads.get(value, ()), number)
+                reads.setdefault(value, []).append(number)
             written |= dict.fromkeys(step.node.outputs, number)
         return cls(root, reads, written)
+
+    def last_read(self, value: str) -> int:
+        """Return the last step that reads a value; -1: none does."""
+        return self.reads[value][-1] if value in self.reads else -1
 
 
 def homes(graph: Graph, steps: Sequence["Step"]) -> dict[str, str]:
@@ -67,7 +72,7 @@ def _moved(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str, outpu
     """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
     node = steps[uses.written[output]].node
     first = uses.root.get(node.inputs[0], node.inputs[0]) if node.op == "concat" else ""
-    if first not in uses.written or not _appends(node, graph) or uses.reads[first] != (uses.written[output],):
+    if first not in uses.written or not _appends(node, graph) or [*uses.reads[first]] != [uses.written[output]]:
         return ""
     roots = {uses.root.get(one, one) for one in graph.outputs}
     in_place = first not in roots and _may_overwrite(graph, steps, uses, first, value)
@@ -81,7 +86,7 @@ def _appends(node: Node, graph: Graph) -> bool:
 
 def _window(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str) -> str:
     """Return what the last reader of a state makes of it by appending to it, or ""."""
-    number = max(uses.reads.get(value, (-1,)))
+    number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
     if node is None or node.op != "concat" or uses.root.get(node.inputs[0], node.inputs[0]) != value:
         return ""
@@ -93,7 +98,7 @@ def _window(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str) -> s
 def _may_overwrite(graph: Graph, steps: Sequence["Step"], uses: _Uses, output: str, old: str) -> bool:
     """Whether the step that writes `output` may do so where `old` lies."""
     number = uses.written[output]
-    last = max(uses.reads.get(old, (-1,)))
+    last = uses.last_read(old)
     if last != number:
         return last < number
     node = steps[number].node
@@ -111,10 +116,12 @@ def _same_home(home: Mapping[str, str], first: str, step: "Step") -> bool:
 
 def in_turn(graph: Graph) -> tuple[Node, ...]:
     """Return the nodes with those that write a state after those that read it, where that is possible."""
-    after: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come before
+    behind: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come after it
     makers = graph.producers()
     for node in graph.nodes:
-        after[node.name] |= {makers[value].name for value in node.inputs if value in makers}
+        for value in node.inputs:
+            if value in makers:
+                behind[makers[value].name].add(node.name)
     readers = graph.consumers()
     for _, value, output in graph.kept:
         writer = makers[output]
@@ -123,34 +130,52 @@ def in_turn(graph: Graph) -> tuple[Node, ...]:
         reading = _all_readers(value, readers)
         windows = [node.outputs[0] for node in reading if node.op == "concat"]
         both = [*reading, *(node for window in windows for node in _all_readers(window, readers))]
-        for before in (both, reading):
-            trial = {**after, writer.name: after[writer.name] | {node.name for node in before} - {writer.name}}
-            if _sorted(graph.nodes, trial) is not None:
-                after = trial
+        later = _reached(writer.name, behind)
+        for nodes in (both, reading):
+            before = {node.name for node in nodes} - {writer.name}
+            if not before & later:
+                for name in before:
+                    behind[name].add(writer.name)
                 break
-    ordered = _sorted(graph.nodes, after)
-    assert ordered is not None
-    return ordered
+    return _sorted(graph.nodes, behind)
+
+
+def _reached(start: str, behind: Mapping[str, set[str]]) -> set[str]:
+    """Return the nodes that have to come after one."""
+    found, waiting = set[str](), [start]
+    while waiting:
+        new = behind[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
 
 
 def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node]:
     """Return the nodes that read a value, or a view of it."""
-    found = []
-    for node in readers.get(value, ()):
-        found += _all_readers(node.outputs[0], readers) if node.op == "view" else [node]
+    found, waiting = [], [value]
+    while waiting:
+        nodes = readers.get(waiting.pop(), ())
+        found += [node for node in nodes if node.op != "view"]
+        waiting += [node.outputs[0] for node in nodes if node.op == "view"]
     return found
 
 
-def _sorted(nodes: Sequence[Node], after: Mapping[str, set[str]]) -> tuple[Node, ...] | None:
-    """Return the nodes as near to their order as `after` allows; None: it is a circle."""
-    left, done, ordered = list(nodes), set[str](), []
-    while left:
-        ready = next((node for node in left if after[node.name] <= done), None)
-        if ready is None:
-            return None
-        left.remove(ready)
-        done.add(ready.name)
-        ordered.append(ready)
+def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node, ...]:
+    """Return the nodes as near to their order as `behind` allows."""
+    places = {node.name: number for number, node in enumerate(nodes)}
+    missing = [0] * len(nodes)
+    for names in behind.values():
+        for name in names:
+            missing[places[name]] += 1
+    ready = [number for number in range(len(nodes)) if not missing[number]]
+    ordered = []
+    while ready:
+        ordered.append(nodes[heapq.heappop(ready)])
+        for name in behind[ordered[-1].name]:
+            missing[places[name]] -= 1
+            if not missing[places[name]]:
+                heapq.heappush(ready, places[name])
+    assert len(ordered) == len(nodes), "the nodes wait for each other"
     return tuple(ordered)
 
 

@@ -1,4 +1,5 @@
 import random
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -55,3 +56,37 @@ def test_order_keeps_the_peak_low() -> None:
     plan = compiled(model(nodes, {"x": (np.float32, (1, 4))}, ["y"], constants), HOST)
     assert plan.arena_bytes < 4000 + 200
     assert plan.arena_bytes == plan.arena_bound_bytes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_crowd_is_laid_out_without_a_search(seed: int) -> None:
+    chance = random.Random(seed)
+    pieces = []
+    for _ in range(chance.randrange(1, 60)):
+        first = chance.randrange(-1, 20)
+        piece = Storage.whole(chance.randrange(1, 500), first, first + chance.randrange(6))
+        piece.alignment = chance.choice([4, 8])
+        pieces.append(piece)
+    with mock.patch("mtool.plan.memory.CROWD", 0):
+        placed, size = lay_out(pieces)
+    assert not overlaps(pieces, placed)
+    assert live_bound(pieces) <= size <= 3 * live_bound(pieces)
+    assert all(offset % pieces[n].alignment == 0 for n, offset in placed.items())
+    assert size % 4 == 0 and all(offset + pieces[n].bytes <= size for n, offset in placed.items())
+
+
+def test_thousands_that_live_together_are_laid_out_in_a_moment() -> None:
+    pieces = [Storage.whole(8 + 4 * (n % 3), -1, 2000) for n in range(2000)]
+    placed, size = lay_out(pieces)
+    assert size == sum(piece.bytes for piece in pieces) and len({*placed.values()}) == 2000
+
+
+def test_the_search_for_an_order_is_bounded() -> None:
+    """Hundreds of operators that may run in any order: the result is an order, and one with a small peak."""
+    nodes = [helper.make_node("Tanh", ["x"], [f"t{n}"]) for n in range(150)]
+    nodes += [helper.make_node("MatMul", [f"t{n}", "w"], [f"m{n}"]) for n in range(150)]
+    nodes.append(helper.make_node("Concat", [f"m{n}" for n in range(150)], ["y"], axis=1))
+    proto = model(nodes, {"x": (np.float32, (1, 50))}, ["y"], {"w": np.ones((50, 1), np.float32)})
+    with mock.patch("mtool.plan.order.MOST", 2000):
+        plan = compiled(proto, HOST)
+    assert plan.arena_bytes < 200 + 20 * 200 + 4 * 150 * 4  # not 150 vectors of 50 at one time

@@ -28,7 +28,7 @@ def evaluate(
         total: what stands for `acc`, an array of `shape`.
     """
     sizes = dict(enumerate(shape))
-    for node in expr.walk():
+    for node in expr.parts():
         if node.op == "reduce":
             sizes.update(node.value.axes)
     order = sorted(sizes)

@@ -1,0 +1,188 @@
+"""What a graph means, in NumPy: what passes are held against. And what a plan does in the bytes of its arena."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.scalar import evaluate
+from mtool.plan import Plan
+
+Array = np.ndarray[Any, Any]
+Feeds = Mapping[str, Array]
+
+
+def run(graph: Graph, feeds: Sequence[Feeds]) -> list[list[Array]]:
+    """Return the outputs that the caller gets of each call, with the states kept between them."""
+    kept = {value: first_value(graph, state, value) for state, value, _ in graph.kept}
+    results = []
+    for fed in feeds:
+        values = {**graph.constants, **kept, **{value: np.asarray(fed[value]) for value in graph.given}}
+        for node in graph.nodes:
+            for value, made in zip(node.outputs, compute(node, graph, [values[v] for v in node.inputs]), strict=True):
+                assert made.shape == graph.types[value].shape and made.dtype == graph.types[value].dtype.numpy, value
+                values[value] = made
+        kept = {value: values[output] for _, value, output in graph.kept}
+        results.append([values[output] for output in graph.returned])
+    return results
+
+
+def first_value(graph: Graph, state: Any, value: str) -> Array:
+    kind = graph.types[value]
+    return np.zeros(kind.shape, kind.dtype.numpy) if state.initial is None else state.initial
+
+
+def compute(node: Node, graph: Graph, inputs: list[Array]) -> list[Array]:
+    """Return what a node makes of its inputs."""
+    kind = graph.types[node.outputs[0]]
+    if node.op == "loop":
+        return [evaluate(node.attrs["expr"], inputs, kind.shape)]
+    if node.op == "view":
+        return [inputs[0].reshape(kind.shape)]
+    if node.op == "transpose":
+        return [np.ascontiguousarray(inputs[0].transpose(node.attrs["perm"]))]
+    if node.op == "concat":
+        return [np.concatenate(inputs, axis=node.attrs["axis"])]
+    total = KERNELS[node.op](node, inputs, kind.shape)
+    return [evaluate(node.attrs["epilogue"], inputs, kind.shape, total)]
+
+
+def _patches(x: Array, node: Node, shape: tuple[int, ...], fill: Any) -> Array:
+    """Return what each tap of a window reads for each pixel: [taps, N, OH, OW, C]."""
+    (height, width), (down, right) = node.attrs["kernel"], node.attrs["strides"]
+    apart, beside = node.attrs["dilations"]
+    top, left = node.attrs["pads"][:2]
+    below = max((shape[1] - 1) * down - top + (height - 1) * apart + 1 - x.shape[1], 0)
+    behind = max((shape[2] - 1) * right - left + (width - 1) * beside + 1 - x.shape[2], 0)
+    padded = np.pad(x, ((0, 0), (top, below), (left, behind), (0, 0)), constant_values=fill)
+    taps = []
+    for y in range(height):
+        for z in range(width):
+            rows = slice(y * apart, y * apart + (shape[1] - 1) * down + 1, down)
+            columns = slice(z * beside, z * beside + (shape[2] - 1) * right + 1, right)
+            taps.append(padded[:, rows, columns])
+    return np.stack(taps)
+
+
+def _conv2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    x, weights, bias = (data.astype(np.float64 if data.dtype.kind == "f" else np.int64) for data in inputs[:3])
+    group = node.attrs["group"]
+    taps = _patches(x, node, shape, node.attrs["pad_value"])
+    taps = taps.reshape(*taps.shape[:-1], group, -1)  # [taps, N, OH, OW, group, C / group]
+    filters = weights.reshape(
+        group, len(weights) // group, -1, weights.shape[-1]
+    )  # [group, O / group, taps, C / group]
+    total = np.einsum("tnhwgc,gotc->nhwgo", taps, filters).reshape(shape) + bias
+    return total.astype(inputs[2].dtype)
+
+
+def _dense(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    x, weights, bias = (data.astype(np.float64 if data.dtype.kind == "f" else np.int64) for data in inputs[:3])
+    return (x @ weights.T + bias).astype(inputs[2].dtype)
+
+
+def _pool2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    x = inputs[0]
+    if node.attrs["kind"] == "max":
+        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        return _patches(x, node, shape, lowest).max(axis=0)
+    wide = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+    total = _patches(wide, node, shape, 0).sum(axis=0)
+    if x.dtype.kind != "f":
+        return total.astype(np.int32)
+    assert not node.attrs["count_pads"]
+    count = _patches(np.ones(x.shape), node, shape, 0).sum(axis=0)
+    return (total / count).astype(np.float32)
+
+
+def _softmax(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    x = inputs[0]
+    if x.dtype.kind == "f":
+        powers = np.exp(x.astype(np.float64) - x.max(axis=-1, keepdims=True))
+    else:
+        powers = inputs[1][255 + x.astype(np.int64) - x.max(axis=-1, keepdims=True)].astype(np.float64)
+    result = powers / powers.sum(axis=-1, keepdims=True)
+    return (np.log(result) if node.attrs["log"] else result).astype(np.float32)
+
+
+def _matmul(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
+    depth, operands = node.attrs["depth"], []
+    for data, key, point, columns in zip(inputs, "ab", node.attrs["points"], (False, True), strict=False):
+        steps = node.attrs[key]
+        batch, (row, column) = steps[:-2], steps[-2:]
+        whole = (*shape[:-2], depth, shape[-1]) if columns else (*shape[:-1], depth)
+        place = sum(
+            (step * np.arange(size)).reshape([-1 if n == at else 1 for n in range(len(whole))])
+            for at, (step, size) in enumerate(zip((*batch, row, column), whole, strict=True))
+        )
+        operands.append(data.reshape(-1)[np.broadcast_to(place, whole)].astype(np.int64) - point)
+    return (operands[0] @ operands[1]).astype(np.int32)
+
+
+KERNELS: dict[str, Callable[[Node, list[Array], tuple[int, ...]], Array]] = {
+    "conv2d": _conv2d,
+    "dense": _dense,
+    "matmul": _matmul,
+    "pool2d": _pool2d,
+    "softmax": _softmax,
+}
+
+
+class Arena:
+    """Runs a plan in an arena of bytes: each step reads and writes where the plan says, and nothing else is kept."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.graph = plan, plan.graph
+        self.bytes = np.full(plan.arena_bytes, 0xA5, np.uint8)
+        self.outside: dict[str, Array] = {}  # what the caller keeps
+        self.root: dict[str, str] = {}
+        for node in self.graph.nodes:
+            if node.op == "view":
+                self.root[node.outputs[0]] = self.root.get(node.inputs[0], node.inputs[0])
+        for state, value, _ in self.graph.kept:
+            self.write(value, first_value(self.graph, state, value))
+
+    def place(self, value: str) -> slice:
+        """Return the bytes of the arena that a value lies in."""
+        first = self.plan.offsets[value]
+        assert first % min(self.graph.types[value].dtype.size, 4) == 0
+        assert first >= 0 and first + self.graph.types[value].bytes <= self.plan.arena_bytes
+        return slice(first, first + self.graph.types[value].bytes)
+
+    def write(self, value: str, data: Array) -> None:
+        if value not in self.plan.offsets:
+            self.outside[value] = data
+            return
+        self.bytes[self.place(value)] = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+
+    def read(self, value: str) -> Array:
+        if value in self.graph.constants:
+            return self.graph.constants[value]
+        if value not in self.plan.offsets:
+            return self.outside[self.root.get(value, value)].reshape(self.graph.types[value].shape)
+        kind = self.graph.types[value]
+        return np.frombuffer(self.bytes[self.place(value)].tobytes(), kind.dtype.numpy).reshape(kind.shape)
+
+    def run(self, feeds: Feeds) -> list[Array]:
+        """Return the outputs of one call; before it, all bytes but the states' are lost."""
+        kept = {value: self.read(value) for _, value, _ in self.graph.kept}
+        self.bytes[:] = 0x5A
+        for value, data in [*kept.items(), *((value, np.asarray(feeds[value])) for value in self.graph.given)]:
+            self.write(value, data)
+        for number, step in enumerate(self.plan.steps):
+            node = step.node
+            made = compute(node, self.graph, [self.read(value) for value in node.inputs])
+            scratch = self.plan.scratch[number]
+            if scratch is not None:
+                self.bytes[scratch : scratch + step.scratch_bytes] = 0x3C
+            for value, data in zip(node.outputs, made, strict=True):
+                if node.attrs.get("appends"):  # what lies there already is not written
+                    first = self.graph.types[node.inputs[0]].bytes
+                    place = self.place(value)
+                    assert self.plan.offsets[node.inputs[0]] == place.start
+                    raw = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+                    self.bytes[place.start + first : place.stop] = raw[first:]
+                else:
+                    self.write(value, data)
+        return [self.read(value) for value in self.graph.returned]

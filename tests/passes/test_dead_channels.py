@@ -1,0 +1,130 @@
+"""Channels that are constant or that nobody reads go, and no result changes."""
+
+import networks
+import numpy as np
+import pytest
+from graphs import model
+from onnx import helper
+from stages import DSP, HOST, MVE, assert_same, pairs
+
+from mtool.ir import Graph
+from mtool.ops.schedule import Target
+from mtool.passes.dead_channels import remove_dead_channels
+from mtool.passes.pipeline import sequence
+
+F32 = np.float32
+
+
+def weights(graph: Graph) -> int:
+    return sum(graph.constants[node.inputs[1]].size for node in graph.nodes if node.op in ("conv2d", "dense"))
+
+
+@pytest.mark.parametrize(("target", "multiple"), [(HOST, 2), (DSP, 4), (MVE, 16)])
+def test_random_networks_stay_the_same(target: Target, multiple: int) -> None:
+    removed = 0
+    for before, after in pairs("remove_dead_channels", "dead", 40 if target is HOST else 10, target):
+        removed += weights(after) < weights(before)
+        assert_same(before, after)
+        made = {node.outputs[0]: node for node in before.nodes}
+        for node in after.nodes:
+            size, old = (
+                after.types[node.outputs[0]].shape[-1:],
+                before.types[made[node.outputs[0]].outputs[0]].shape[-1:],
+            )
+            assert size == old or size[0] % multiple == 0
+    assert removed >= (10 if target is HOST else 0)
+
+
+def test_live_networks_keep_all() -> None:
+    for before, after in pairs("remove_dead_channels", "int8", 15):
+        assert weights(before) == weights(after)
+
+
+def network(*layers: tuple[np.ndarray, np.ndarray, int], zero: int = 3, size: int = 5) -> Graph:  # type: ignore[type-arg]
+    """Return the graph before the pass of convolutions: weights, bias and groups of each; all have one grid."""
+    constants = {"s": F32(0.05), "z": np.int8(zero), "ws": F32(0.01), "wz": np.int8(0)}
+    constants |= {"bs": F32(0.05) * F32(0.01), "bz": np.int32(0)}
+    nodes, value = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["v"])], "v"
+    for number, (data, bias, group) in enumerate(layers):
+        pads = [data.shape[2] // 2] * 4
+        constants |= {f"w{number}": data.astype(np.int8), f"b{number}": bias.astype(np.int32)}
+        nodes += [
+            helper.make_node("DequantizeLinear", [f"w{number}", "ws", "wz"], [f"wf{number}"]),
+            helper.make_node("DequantizeLinear", [f"b{number}", "bs", "bz"], [f"bf{number}"]),
+            helper.make_node("Conv", [value, f"wf{number}", f"bf{number}"], [f"c{number}"], group=group, pads=pads),
+            helper.make_node("QuantizeLinear", [f"c{number}", "s", "z"], [f"q{number}"]),
+            helper.make_node("DequantizeLinear", [f"q{number}", "s", "z"], [f"f{number}"]),
+        ]  # fmt: skip
+        value = f"f{number}"
+    inputs = {"x": (np.int8, (1, layers[0][0].shape[1], size, size))}
+    graph = networks.imported(model(nodes, inputs, [f"q{len(layers) - 1}"], constants))
+    for one in sequence(HOST)[:12]:
+        graph = one(graph)
+    return graph
+
+
+def random_filters(shape: tuple[int, ...], dead: tuple[int, ...] = (), unread: tuple[int, ...] = ()) -> np.ndarray:  # type: ignore[type-arg]
+    data = np.random.default_rng(sum(shape)).integers(-100, 101, shape)
+    data[list(dead)] = 0
+    data[:, list(unread)] = 0
+    return data
+
+
+BIAS = np.array([3000, -3000, 800, 500, -700, 2500, 90, 10])
+
+
+def removed(graph: Graph) -> list[int]:
+    """Return the channels of the first convolution that are left, where the results stay the same."""
+    after = remove_dead_channels(graph, HOST)
+    assert_same(graph, after, calls=2)
+    return [after.types[node.outputs[0]].shape[-1] for node in after.nodes if node.op == "conv2d"]
+
+
+def test_a_dead_channel_goes_into_the_next_bias() -> None:
+    first = (random_filters((8, 4, 3, 3), dead=(1, 2, 5, 7)), BIAS, 1)
+    assert removed(network(first, (random_filters((6, 8, 1, 1)), BIAS[:6], 1))) == [4, 6]
+
+
+def test_beside_padding_a_dead_channel_that_is_not_zero_stays() -> None:
+    first = (random_filters((8, 4, 1, 1), dead=(1, 2, 5, 7)), BIAS, 1)
+    assert removed(network(first, (random_filters((6, 8, 3, 3)), BIAS[:6], 1))) == [8, 6]
+    zeros = np.where(np.isin(np.arange(8), (1, 2, 5, 7)), 0, BIAS)  # real 0: what padding is
+    assert removed(network((first[0], zeros, 1), (random_filters((6, 8, 3, 3)), BIAS[:6], 1))) == [4, 6]
+
+
+def test_an_unread_channel_goes() -> None:
+    first = (random_filters((8, 4, 3, 3)), BIAS, 1)
+    assert removed(network(first, (random_filters((6, 8, 3, 3), unread=(0, 3, 4, 6)), BIAS[:6], 1))) == [4, 6]
+
+
+def test_channels_go_through_a_depthwise() -> None:
+    first = (random_filters((8, 4, 1, 1), dead=(0, 1, 2, 3)), np.zeros(8), 1)
+    middle = (random_filters((8, 1, 3, 3)), BIAS, 8)
+    last = (random_filters((6, 8, 1, 1), unread=(0, 1, 4, 5)), BIAS[:6], 1)
+    assert removed(network(first, middle, last)) == [2, 2, 6]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_depends_on_constant_channels_differs_at_the_border(seed: int) -> None:
+    """A channel made of constant ones alone is constant only where padding, which is 0, counts for nothing."""
+    rng = np.random.default_rng(seed)
+    first = (random_filters((8, 4, 1, 1), dead=(0, 1, 2, 3)), BIAS * rng.integers(-2, 3), 1)
+    data = random_filters((8, 8, 3, 3))
+    data[:4, 4:] = 0  # four channels read nothing but constants
+    data[: rng.integers(0, 4), :, :, rng.integers(0, 3)] = 0
+    group = 8 if seed % 3 == 0 else 1
+    middle = (data[:, :1] if group == 8 else data, rng.integers(-2000, 2000, 8), group)
+    removed(network(first, middle, (random_filters((6, 8, 1, 1)), BIAS[:6], 1), zero=int(rng.integers(-5, 6))))
+
+
+def test_a_channel_that_is_an_output_stays() -> None:
+    first = (random_filters((8, 4, 3, 3), dead=(1, 2, 5, 7)), BIAS, 1)
+    assert removed(network(first)) == [8]
+
+
+def test_a_large_window_is_left_alone() -> None:
+    """What is looked at to find constant channels is bounded."""
+    first = (random_filters((8, 4, 1, 1), dead=(0, 1, 2, 3)), BIAS, 1)
+    big = np.zeros((8, 8, 31, 31))
+    big[:, :, ::7, ::9] = 1
+    removed(network(first, (big, BIAS, 1), (random_filters((6, 8, 1, 1)), BIAS[:6], 1), size=31))

@@ -1,0 +1,43 @@
+import numpy as np
+from stages import DSP, HOST, MVE, assert_same, pairs
+
+from mtool.ir import DType, Graph
+from mtool.passes.signed_integers import use_signed_integers
+
+
+def unsigned(graph: Graph) -> list[str]:
+    """Return the values of unsigned integers that operators exchange."""
+    made = {value for node in graph.nodes for value in node.outputs}
+    between = made - {*graph.outputs}
+    return [value for value in between if graph.types[value].dtype in (DType.UINT8, DType.UINT16)]
+
+
+def test_random_networks_stay_the_same() -> None:
+    moved = 0
+    for target in (DSP, MVE):
+        for before, after in pairs("use_signed_integers", "uint8", 12, target):
+            moved += len(unsigned(before))
+            assert not unsigned(after)
+            assert_same(before, after)
+            interface = (*before.inputs, *before.outputs)
+            assert [before.types[value] for value in interface] == [after.types[value] for value in interface]
+    assert moved > 40
+
+
+def test_sources_tell_what_was_taken_off() -> None:
+    for before, after in pairs("use_signed_integers", "uint8", 5, DSP):
+        told = [source for value, source in after.sources.items() if value not in before.types]
+        assert told and all(source.moves[-1] == ("signed", (128,)) for source in told)
+
+
+def test_what_is_signed_or_for_another_core_stays() -> None:
+    for before, after in pairs("use_signed_integers", "int8", 5, DSP):
+        assert [node.op for node in before.nodes] == [node.op for node in after.nodes]
+    for before, _ in pairs("use_signed_integers", "uint8", 3, DSP):
+        assert use_signed_integers(before, HOST) is before
+
+
+def test_an_unsigned_value_that_is_read_as_such_stays() -> None:
+    for before, _ in pairs("use_signed_integers", "uint8", 3, DSP):
+        value = next(node.outputs[0] for node in before.nodes if node.op == "QuantizeLinear")
+        assert np.dtype(before.types[value].dtype.numpy) == np.uint8

@@ -1,0 +1,179 @@
+"""What a plan says, run in the bytes of its arena, gives what the graph means: nothing is overwritten too early."""
+
+import random
+
+import interpreter
+import networks
+import numpy as np
+import pytest
+from graphs import HOST, lowered, model
+from interpreter import Arena
+from onnx import helper
+from stages import DSP
+
+from mtool import passes
+from mtool.frontend import from_proto
+from mtool.frontend.given import Given
+from mtool.ir import Graph
+from mtool.ops.schedule import Target
+from mtool.plan import Io, Plan, make_plan
+from mtool.plan.memory import Part
+
+F32 = np.float32
+
+
+def held(graph: Graph, plan: Plan, calls: int = 2) -> Plan:
+    """Hold what the plan's steps do in the arena against the graph, over some calls."""
+    feeds = networks.feeds_of(graph, 1, calls)
+    arena = Arena(plan)
+    for fed, wanted in zip(feeds, interpreter.run(graph, feeds), strict=True):
+        for mine, theirs in zip(arena.run(fed), wanted, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert plan.arena_bound_bytes <= plan.arena_bytes
+    return plan
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+@pytest.mark.parametrize("kind", ["float", "int8", "uint8"])
+def test_random_networks(kind: str, io: Io) -> None:
+    for seed in range(25):
+        proto = networks.floats(seed, 16) if kind == "float" else networks.integers(seed, dtype=getattr(np, kind))
+        graph = lowered(proto, DSP if kind == "uint8" else HOST)
+        held(graph, make_plan(graph, HOST, io, "never"), 1)
+
+
+def image(seed: int) -> Graph:
+    """Return a network whose head is far larger than what follows."""
+    net = networks.Network(seed)
+    size = net.chance.choice([12, 13, 16])
+    net.inputs["x"], value = (F32, (1, 2, size, size)), "x"
+    net.shapes["x"] = (1, 2, size, size)
+    for _ in range(net.chance.randrange(2, 6)):
+        n, c, h, w = net.shapes[value]
+        kind = net.chance.choice(["conv", "conv", "depthwise", "pool", "act", "skip"])
+        if kind in ("conv", "depthwise") and h > 3:
+            width, stride = (c, 1) if kind == "depthwise" else (net.chance.choice([4, 6, 8]), net.chance.choice([1, 2]))
+            kernel = net.chance.choice([1, 3, 5])
+            filters = net.rng.uniform(-0.5, 0.5, (width, 1 if kind == "depthwise" else c, kernel, kernel)).astype(F32)
+            shape = (1, width, *[(side + 2 * (kernel // 2) - kernel) // stride + 1 for side in (h, w)])
+            attrs = {"pads": [kernel // 2] * 4, "strides": [stride] * 2, "group": c if kind == "depthwise" else 1}
+            value = net.op("Conv", [value, net.constant(filters)], shape, **attrs)
+        elif kind == "pool" and h > 3:
+            pads = net.chance.choice([[0, 0, 0, 0], [1, 1, 1, 1]])
+            shape = (n, c, *[(side + 2 * pads[0] - 3) // 2 + 1 for side in (h, w)])
+            value = net.op("MaxPool", [value], shape, kernel_shape=[3, 3], strides=[2, 2], pads=pads)
+        elif kind == "skip":
+            other = net.op("Sigmoid", [value], net.shapes[value])
+            value = net.op(net.chance.choice(["Add", "Mul"]), [value, other], net.shapes[value])
+        else:
+            value = net.op("Relu", [value], net.shapes[value])
+    mean = net.op("ReduceMean", [value], (*net.shapes[value][:2], 1, 1), axes=[2, 3], keepdims=1)
+    return lowered(net.proto([mean]), HOST)
+
+
+def test_images_a_few_rows_at_a_time() -> None:
+    smaller = 0
+    for seed in range(40):
+        graph = image(seed)
+        whole = make_plan(graph, HOST, partial="never")
+        for partial in ("auto", "always"):
+            plan = held(graph, make_plan(graph, HOST, partial=partial))
+            assert plan.arena_bytes <= whole.arena_bytes
+            smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
+            assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
+    assert smaller >= 10
+
+
+def stateful(seed: int) -> Graph:
+    """Return a network of vectors with some states, that are read, written and moved in any order."""
+    chance = random.Random(seed)
+    kept = chance.randrange(1, 4)
+    values = ["x", *(f"h{n}" for n in range(kept))]
+    constants = {"w": np.linspace(-0.4, 0.4, 16, dtype=F32).reshape(4, 4), "one": np.array([1]), "three": np.array([3])}
+    constants |= {"end": np.array([4]), "axis": np.array([1]), "square": np.array([2, 2]), "flat": np.array([1, 4])}
+    if chance.random() < 0.5:
+        constants["h0"] = F32([[1, -2, 3, 0.5]])
+    nodes = []
+    for number in range(chance.randrange(2, 10)):
+        made, kind = f"v{number}", chance.choice(["Add", "Tanh", "MatMul", "MatMul", "Shift", "Turn", "Sum"])
+        first, second = chance.choice(values), chance.choice(values)
+        if kind == "Shift":
+            nodes.append(helper.make_node("Slice", [first, "one", "end", "axis"], [f"{made}s"]))
+            nodes.append(helper.make_node("Slice", [second, "three", "end", "axis"], [f"{made}t"]))
+            nodes.append(helper.make_node("Concat", [f"{made}s", f"{made}t"], [made], axis=1))
+        elif kind == "Turn":
+            nodes.append(helper.make_node("Reshape", [first, "square"], [f"{made}r"]))
+            nodes.append(helper.make_node("Transpose", [f"{made}r"], [f"{made}t"], perm=[1, 0]))
+            nodes.append(helper.make_node("Reshape", [f"{made}t", "flat"], [made]))
+        elif kind == "Tanh":
+            nodes.append(helper.make_node(kind, [first], [made]))
+        else:
+            nodes.append(helper.make_node(kind, [first, "w" if kind == "MatMul" else second], [made]))
+        values.append(made)
+    late = [value for value in values if value.startswith("v")]
+    nodes.append(helper.make_node("Sum", chance.sample(values, chance.randrange(1, len(values))), ["y"]))
+    for n in range(kept):
+        source = chance.choice(values if chance.random() < 0.3 else late)
+        nodes.append(helper.make_node(chance.choice(["Tanh", "Identity", "Neg"]), [source], [f"o{n}"]))
+    inputs = {value: (F32, (1, 4)) for value in values if not value.startswith("v")}
+    proto = model(nodes, inputs, ["y", *(f"o{n}" for n in range(kept))], constants)
+    given = Given(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
+    return passes.run(from_proto(proto, "test", given), HOST)
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_states_live_as_long_as_the_firmware(io: Io) -> None:
+    for seed in range(120):
+        graph = stateful(seed)
+        plan = held(graph, make_plan(graph, HOST, io), 4)
+        homes = {value: piece for piece, _ in plan.storages for value in piece.values}
+        for _, value, output in plan.graph.kept:
+            assert plan.offsets[value] == plan.offsets[output]
+            assert homes[value].parts == (Part(0, homes[value].bytes, (1 << (len(plan.steps) + 2)) - 1),)
+
+
+def window(seed: int) -> Graph:
+    """Return a stream of which a window is kept, in both forms that exporters write."""
+    rng = np.random.default_rng(seed)
+    kept, new, unit = int(rng.integers(1, 5)), int(rng.integers(1, 4)), (2,) if seed % 2 else ()
+    appends = seed % 4 < 2
+    kept += 0 if appends else new
+    constants = {
+        "w": rng.uniform(-0.5, 0.5, (5, 3, 2, *[1 for _ in unit])).astype(F32),
+        "first": np.array([-kept if appends else new]), "end": np.array([2**31 - 1]), "time": np.array([2]),
+    }  # fmt: skip
+    if appends:
+        joined, last = "all", helper.make_node("Slice", ["all", "first", "end", "time"], ["next"])
+        nodes = [helper.make_node("Concat", ["cache", "x"], ["all"], axis=2), last]
+    else:
+        joined = "next"
+        nodes = [helper.make_node("Slice", ["cache", "first", "end", "time"], ["old"])]
+        nodes.append(helper.make_node("Concat", ["old", "x"], ["next"], axis=2))
+    nodes.append(helper.make_node("Conv", [joined, "w"], ["y"]))
+    outputs = ["y", "next"]
+    if rng.random() < 0.4:
+        nodes.append(helper.make_node("ReduceMax", ["cache" if rng.random() < 0.5 else joined], ["z"]))
+        outputs.insert(1, "z")
+    inputs = {"x": (F32, (1, 3, new, *unit)), "cache": (F32, (1, 3, kept, *unit))}
+    given = Given(states=(("next", "cache"),))
+    return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", given), HOST)
+
+
+def test_windows_of_streams() -> None:
+    appended = 0
+    for seed in range(60):
+        graph = window(seed)
+        plan = held(graph, make_plan(graph, HOST), 5)
+        appended += any(step.node.attrs.get("appends", False) for step in plan.steps)
+    assert appended >= 30
+
+
+def test_the_order_is_no_worse_than_the_given_one() -> None:
+    for seed in range(30):
+        graph = lowered(networks.floats(seed, 20))
+        plan = make_plan(graph, Target("cortex-m4", frozenset({"fpu"})), partial="never")
+        assert {node.name for node in plan.graph.nodes} == {node.name for node in graph.nodes}
+        made = {*graph.inputs, *graph.constants}
+        for node in plan.graph.nodes:
+            assert {*node.inputs} <= made
+            made |= {*node.outputs}
