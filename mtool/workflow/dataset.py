@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -141,14 +140,14 @@ def _are_labels(array: Array) -> bool:
 
 def _labels_file(path: Path) -> Array:
     try:
-        is_array = path.suffix == ".npy"
-        loaded: Any = (
-            np.load(path, allow_pickle=False) if is_array else np.array(path.read_text().replace(",", " ").split())
-        )
+        if path.suffix == ".npy":
+            (loaded,) = sampling.read(path).values()
+        else:
+            loaded = np.array(path.read_text().replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
     except FileNotFoundError:
         raise UsageError(f"--labels: {path} does not exist") from None
-    except (OSError, ValueError, EOFError, MemoryError):
+    except (OSError, ValueError, MemoryError):
         raise UsageError(
             f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
         ) from None

@@ -37,6 +37,21 @@ def test_a_build_with_nothing_changed_does_nothing(tmp_path: Path) -> None:
     assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
 
 
+def test_a_firmware_that_was_replaced_or_damaged_is_built_again(tmp_path: Path) -> None:
+    built = build.build(write(tmp_path), kinds=["standalone"])
+    firmware, stamp = built.firmware["standalone"], tmp_path / "build" / "standalone.key"
+    for damage in (
+        lambda: firmware.write_bytes(b""),
+        lambda: shutil.copy("/bin/true", firmware),
+        lambda: firmware.chmod(0o644),
+        lambda: stamp.write_bytes(b"\xff"),
+    ):
+        damage()
+        assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+        assert build.build(tmp_path, kinds=["standalone"]).up_to_date
+    subprocess.run([firmware], check=False, timeout=9)
+
+
 def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
     build.build(write(tmp_path), kinds=["standalone"])
     write(tmp_path, toy_c="int toy_run = x;\n")
