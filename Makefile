@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench aot-table schedules golden fuzz fuzz-models fuzz-networks soak
+.PHONY: check test test-all lint bench aot-table sizes schedules golden fuzz fuzz-models fuzz-networks soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -24,6 +24,11 @@ bench:          ## every model on every emulated board, beside what others need:
 aot-table:      ## what each calling convention costs: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
+
+sizes:          ## what code, libraries and templates take, for mtool check: mtool/sizes/sizes.json
+	scripts/setup --dev
+	.venv/bin/python scripts/sizes.py
+	.venv/bin/python scripts/sizes.py --templates
 
 schedules:      ## every schedule and its knobs: docs/schedules.md
 	scripts/setup --dev

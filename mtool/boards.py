@@ -4,7 +4,7 @@ import difflib
 import functools
 import itertools
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
@@ -12,7 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from mtool import resources
 from mtool.errors import BoardError, UsageError
 
-ROLES = ("code", "weights", "data", "arena", "stack")
+Role = Literal["code", "weights", "data", "arena", "stack"]
+ROLES: tuple[Role, ...] = get_args(Role)
 _NEAR = 3  # names that come near one that is not there
 _SHORT = 3  # letters of a name that are looked for inside others
 _LINES = 6  # of what a parser says
@@ -50,7 +51,14 @@ class Memory(Record):
 
     base: int
     size: Size
-    holds: tuple[Literal["code", "weights", "data", "arena", "stack"], ...]
+    holds: tuple[Role, ...]
+
+
+class Taken(Record):
+    """What a framework takes of a board besides the model, at most: bytes of code, and of data."""
+
+    code: Size
+    data: Size
 
 
 class Emulator(Record):
@@ -101,7 +109,9 @@ class Board(Record):
     of them what was done with it: the firmware has `run`, on the board or in its emulator; it was `built`; or a
     project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
-    where an operating system places things. `port` is for the template alone. `flash` maps the flash runners that
+    where an operating system places things; `placed` says of a template that puts a role into another memory than
+    `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
+    template alone. `flash` maps the flash runners that
     work with the board to their settings (mtool/flash has a file for each); the first is the default.
     """
 
@@ -112,6 +122,8 @@ class Board(Record):
     features: Names = frozenset()
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
+    placed: dict[str, dict[Role, str]] = {}
+    takes: dict[str, Taken] = {}
     templates: dict[str, str]
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None
@@ -131,7 +143,29 @@ class Board(Record):
         missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
         if missing:
             raise ValueError(f"no memory holds {', '.join(missing)}")
+        for template, roles in self.placed.items():
+            if template not in self.templates:
+                raise ValueError(f"placed: there is no template {template}")
+            for role, name in roles.items():
+                if name not in self.memories:
+                    raise ValueError(f"placed.{template}.{role}: there is no memory {name}")
         return self
+
+    def placed_by(self, template: str) -> Self:
+        """Return the board with what its memories hold under a template."""
+        moved = self.placed.get(template, {})
+        memories = {
+            name: memory.model_copy(
+                update={
+                    "holds": (
+                        *(role for role in memory.holds if role not in moved),
+                        *(role for role, place in moved.items() if place == name),
+                    )
+                }
+            )
+            for name, memory in self.memories.items()
+        }
+        return self.model_copy(update={"memories": memories, "placed": {}}) if moved else self
 
     def region_for(self, role: str) -> str | None:
         """Return the name of the memory that holds `role`, one of ROLES; the first, if several do."""

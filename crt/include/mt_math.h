@@ -52,8 +52,14 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
-/* How the arena of a model is declared. */
-#if defined(__GNUC__)
+/* How the arena of a model is declared: in a section of its own, which a linker script may put where the board has the
+ * room. Others take it for .bss. It must begin as zeros. */
+#ifndef MT_ARENA_SECTION
+#define MT_ARENA_SECTION ".bss.mtool_arena"
+#endif
+#if defined(__GNUC__) && defined(__ELF__)
+#define MT_ARENA __attribute__((aligned(16), section(MT_ARENA_SECTION)))
+#elif defined(__GNUC__)
 #define MT_ARENA __attribute__((aligned(16)))
 #else
 #define MT_ARENA

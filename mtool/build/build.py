@@ -12,6 +12,7 @@ from pathlib import Path
 from mtool import files, filetree, locks, manifest
 from mtool.build import arduino, cmake, host, toolchains, west
 from mtool.errors import BuildError, UsageError
+from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
 
 log = logging.getLogger(__name__)
@@ -157,6 +158,25 @@ def _take_build_folder(path: Path, project: Project) -> None:
         )
     if _MARK not in found:
         files.write(path / _MARK, b"Made by mtool: what a build makes is here, and may be removed.\n")
+
+
+def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
+    """Return the firmware of every kind that a folder holds, if it was built from these files.
+
+    Args:
+        folder: a project folder, perhaps.
+        tree: the files that the project has, if nothing has changed.
+
+    Raises:
+        MtoolError: the folder holds no project, or its compiler is not there.
+    """
+    project = _project_of(manifest.load(folder), folder)
+    if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
+        return None
+    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
+    if not all(_is_current(folder, project, kind, key) for kind in project.firmware):
+        return None
+    return [folder / path for path in project.firmware.values()]
 
 
 def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]:

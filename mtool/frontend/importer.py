@@ -7,35 +7,20 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool import ops
 from mtool.errors import ModelError, MtoolError, NeedsValues, UsageError
 from mtool.frontend import functions, tensors
-from mtool.frontend.bounds import COUNTING, Bound, carried, limited
+from mtool.frontend.bounds import COUNTING, Bound, carried
 from mtool.frontend.budget import Budget
-from mtool.frontend.canonical import CANONICAL
-from mtool.frontend.canonical.movement import MOVEMENT
-from mtool.frontend.classical import CLASSICAL
-from mtool.frontend.classical.writing import Writer as ClassicalWriter
-from mtool.frontend.contrib import CONTRIB
-from mtool.frontend.control import CONTROL
+from mtool.frontend.dispatch import import_node
 from mtool.frontend.empty import without_empty_inputs
-from mtool.frontend.folding import fold
-from mtool.frontend.inference import check_size, element_name, infer
-from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
-from mtool.frontend.qoperators import EXPANSIONS
+from mtool.frontend.inference import check_size, element_name
+from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
-from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node
-from mtool.frontend.writing import Writer
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
 from mtool.ir.source import Source
 from mtool.ir.types import Array
 from mtool.text import argument
-
-NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
-OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
-UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
 class Importer:
@@ -63,10 +48,10 @@ class Importer:
         self._own.update(value for node in model.graph.node for value in node.output)
         self._names: set[str] = set()
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
-        self._writing_out = 0  # functions, loops and sequences inside one another
+        self.writing_out = 0  # functions, loops and sequences inside one another
         self._unknown: set[str] = set()
         self._needed: list[str] = []
-        self._dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
+        self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
 
     def unique(self, stem: str) -> str:
@@ -163,7 +148,7 @@ class Importer:
             ModelError: it exceeds the budget.
         """
         origin = proto.name or (proto.output[0] if proto.output else proto.op_type)
-        if self._writing_out:
+        if self.writing_out:
             self.budget.spend("nodes", 1, f"{proto.op_type} {origin}")
         for name in proto.output:
             self._sources[name] = tuple(proto.input)
@@ -171,7 +156,7 @@ class Importer:
             self._unknown.update(proto.output)  # follows from a problem that is noted already
             return
         try:
-            self._run(proto, origin, opsets, bodies)
+            import_node(self, proto, origin, opsets, bodies)
         except Unsupported as problem:
             self.fail(proto.op_type, origin, str(problem))
             self._unknown.update(proto.output)
@@ -180,146 +165,9 @@ class Importer:
         except MtoolError:
             raise
         except Exception as failed:  # of a malformed node, in what reads its inputs and attributes
-            self.fail(proto.op_type, origin, disagreement(failed))
+            if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
+                self.fail(proto.op_type, origin, disagreement(failed))
             self._unknown.update(proto.output)
-
-    def _run(self, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        version = opsets.get(domain, NEWEST_OPSET)
-        function = self.functions.get(functions.key_of(proto))
-        if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
-            self._write_out(proto, origin, version, opsets, bodies)
-            return
-        qoperator = EXPANSIONS.get((domain, proto.op_type))
-        if qoperator is not None:
-            if not domain:
-                check_node(proto, onnx.defs.get_schema(proto.op_type, version, domain), bodies)
-            for part in qoperator(self, proto, origin):
-                self.run(part, {"": NEWEST_OPSET})
-            return
-        if domain == OWN:
-            self._run_own(proto, origin)
-            return
-        if domain == REFUSED:
-            raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
-        if (domain, proto.op_type) in CONTRIB:
-            CONTRIB[domain, proto.op_type](Writer(self, proto, origin, _attributes(proto)))
-            return
-        if not onnx.defs.has(proto.op_type, domain):
-            raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
-        schema = onnx.defs.get_schema(proto.op_type, version, domain)
-        check_node(proto, schema, bodies)
-        attrs = _attributes(proto)
-        if proto.op_type == "Constant" and not domain:
-            self.add_constant(proto.output[0], self._constant_value(proto, origin))
-            return
-        if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
-            CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
-            return
-        check_axis(proto, attrs, self.types)
-        constants = self._known_values(proto)
-        known = all(name in constants or not name for name in proto.input) and not bodies
-        if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
-            raise Unsupported("the shape that it asks for is known only when it runs")
-        is_limited = not known and not domain and limited(self, proto, attrs)
-        try:
-            if not is_limited and self._told(proto, domain, version, constants if known else None):
-                return
-        except Unsupported as problem:
-            if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
-                raise
-            if not functions.expand(self, proto, domain, version, origin, opsets, bodies):
-                raise
-            return
-        if known and proto.op_type == "DequantizeLinear":
-            self._dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
-        if proto.op_type in CANONICAL:
-            CANONICAL[proto.op_type](self, proto, origin, attrs, version)
-        elif proto.op_type in ops.LOWERINGS:
-            self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
-        elif not functions.expand(self, proto, domain, version, origin, opsets, bodies):
-            raise Unsupported("not supported")
-
-    def _write_out(
-        self, proto: onnx.NodeProto, origin: str, version: int, opsets: Mapping[str, int], bodies: Bodies
-    ) -> None:
-        """Import what becomes more nodes than the file has: their number is bounded."""
-        function = self.functions.get(functions.key_of(proto))
-        self._writing_out += 1
-        try:
-            if function is not None:
-                functions.call(self, function, proto, origin, bodies)
-                return
-            check_node(proto, onnx.defs.get_schema(proto.op_type, version, ""), bodies)
-            if proto.op_type in CONTROL:
-                CONTROL[proto.op_type](self, proto, origin, opsets, bodies)
-            else:
-                SEQUENCES[proto.op_type](self, proto, origin, opsets)
-        finally:
-            self._writing_out -= 1
-
-    def _constant_value(self, proto: onnx.NodeProto, origin: str) -> Array:
-        if len(proto.attribute) != 1:
-            raise Unsupported(f"it has {len(proto.attribute)} values; expected 1")
-        attr = proto.attribute[0]
-        if attr.name == "value":
-            return tensors.array_of(attr.t, self.budget, f"Constant {origin}")
-        if attr.name == "sparse_value":
-            return tensors.dense(attr.sparse_tensor, self.budget, f"Constant {origin}")
-        if attr.name not in ("value_float", "value_floats", "value_int", "value_ints"):
-            raise Unsupported("strings are not supported")
-        dtype = np.float32 if attr.name.startswith("value_float") else np.int64
-        return np.asarray(helper.get_attribute_value(attr), dtype)
-
-    def _run_own(self, proto: onnx.NodeProto, origin: str) -> None:
-        attrs = _attributes(proto)
-        dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
-        self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
-        self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
-
-    def _known_values(self, proto: onnx.NodeProto) -> Mapping[str, Array]:
-        """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
-
-        What moves weights shall move their integers.
-        """
-        names = set(filter(None, proto.input))
-        found = {name: self.constants[name] for name in names if name in self.constants}
-        dequantised = names & set(self._dequantised)
-        if proto.op_type in MOVEMENT or names - set(found) - dequantised:
-            return found
-        for name in sorted(dequantised):
-            source, version = self._dequantised[name]
-            found |= fold(source, "", version, self.constants, {name: self.types[name]}, self.budget)
-        return found
-
-    def _told(self, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None) -> bool:
-        """Infer the types of a node's outputs; return whether their values are told as well.
-
-        `constants` has the values of its inputs; None: not all are known.
-        """
-        known = constants is not None
-        kinds: dict[str, TensorType] = {}
-        try:
-            kinds = infer(proto, domain, version, self.types, self.constants, self.declared)
-        except Unsupported as problem:
-            if proto.op_type in COUNTING and not known:
-                told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
-                problem.args = (f"{told} give --max {argument(proto.output[0])}=N, the most that there may be",)
-            if not known or proto.op_type in UNFOLDED or isinstance(problem, TooLarge):
-                raise  # of constants, the values say what types there are
-        self.types |= kinds
-        outputs = [name for name in proto.output if name]
-        if outputs and all(name in kinds and not kinds[name].count for name in outputs):
-            for name in outputs:
-                self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
-            return True
-        empty = any(not self.types[name].count for name in proto.input if name)
-        unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
-        if constants is not None and not unfolded:
-            for name, data in fold(proto, domain, version, constants, kinds, self.budget).items():
-                self.add_constant(name, data)
-            return True
-        return False
 
 
 def import_graph(
@@ -351,6 +199,9 @@ def import_graph(
         state.run(proto, state.opsets, bodies_of(proto, state.scope))
     if state.problems:
         raise _refusal(state, name)
+    missing = [value.name for value in model.graph.output if value.name not in state.types]
+    if missing:
+        raise ModelError(f"{name} never makes its output {missing[0]!r}")
     unknown = sorted(set(state.maxima) - state.used_maxima)
     if unknown:
         raise UsageError(
@@ -437,13 +288,3 @@ def _refusal(state: Importer, name: str) -> ModelError:
         hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
         return NeedsValues(what, details=details, hint=hint, inputs=needed)
     return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
-
-
-def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:
-    """Return a node's attributes, but for graphs."""
-    kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
-    return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
-
-
-def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value

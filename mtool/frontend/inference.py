@@ -127,12 +127,14 @@ def infer(
             result[name] = types[proto.input[0]]
             continue
         try:
+            if failure:
+                raise Unsupported(failure)  # whatever the model declares
             result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
         except Unsupported as problem:
             for place in SHAPING.get(proto.op_type, ()):
                 if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
                     raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
-            raise Unsupported(failure or str(problem)) from None
+            raise Unsupported(str(problem)) from None
         check_size(result[name], "its output")
     return result
 

@@ -1,11 +1,16 @@
-"""A node held against its operator's schema, before anything reads its inputs and attributes."""
+"""A node held against its operator's schema, before anything reads its inputs and attributes.
 
-from collections.abc import Mapping
+onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
 from onnx.defs import OpSchema
 
+from mtool.frontend.inference import SHAPING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 
@@ -16,6 +21,13 @@ _AXIS_BEHIND = ("OneHot", "Flatten", "Softmax", "LogSoftmax", "Hardmax")
 
 _OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT")
 """Operators whose axis is not always used, or not of the first input; inference looks at it."""
+
+_MOST_SIZES = 1024  # elements of an input that says what shape the output has
+
+_SIZES = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape", "blocksize", "size")
+_MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
+
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any]) -> None:
@@ -65,3 +77,51 @@ def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[s
     least = -rank - 1 if proto.op_type == "OneHot" else -max(rank, 1)
     if not least <= axis <= most:
         raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+
+
+def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
+    """Hold what only some operators have against the shapes of the inputs.
+
+    Raises:
+        Unsupported: an attribute or the size of an input is out of range.
+    """
+    shapes = [types[name].shape if name in types else () for name in proto.input]
+    for place in SHAPING.get(proto.op_type, ()):
+        if place < len(shapes) and proto.input[place] in types:
+            count = types[proto.input[place]].count
+            if count > max(_MOST_SIZES, len(proto.output)):
+                raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
+    for key in _SIZES:
+        numbers = attrs.get(key, ())
+        if any(abs(number) > _MOST for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
+            raise Unsupported(f"its {key} is {numbers}; at most {_MOST:,} is supported")
+    if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
+        raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
+    if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
+        raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
+    if proto.op_type == "Einsum":
+        _check_equation(attrs["equation"].replace(" ", ""), shapes)
+
+
+def _check_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
+        raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        letters = term.replace("...", "")
+        if len(letters) != len(shape) and not ("..." in term and len(letters) < len(shape)):
+            raise Unsupported(f"its equation {equation!r} has {term!r} for an input of {len(shape)} dimensions")
+        before = len(term.partition("...")[0])
+        axes = [*range(before), *range(before - len(letters), 0)]
+        for letter, axis in zip(letters, axes, strict=True):
+            known = sizes.setdefault(letter, shape[axis])
+            if 1 not in (known, shape[axis]) and known != shape[axis]:
+                raise Unsupported(
+                    f"its equation {equation!r} has {letter!r} for dimensions of {known} and {shape[axis]}"
+                )
+            sizes[letter] = max(known, shape[axis])
+    made = right.replace("...", "")
+    if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
+        raise Unsupported(f"its equation {equation!r} makes {right!r}")

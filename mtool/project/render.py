@@ -50,6 +50,7 @@ def render(
     """
     start = time.monotonic()
     chosen = load(template or _first_template(board))
+    board = board.placed_by(chosen.name)
     values = chosen.read_options(options or {})
     folders = chosen.folders
     crt = FileTree()

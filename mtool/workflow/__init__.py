@@ -5,6 +5,7 @@ from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
 from mtool.workflow.dataset import Pixels
 from mtool.workflow.execution import Ran, run
+from mtool.workflow.fitting import Fit, Fits, check
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
 from mtool.workflow.layers import Layers, verify_layers
 from mtool.workflow.place import Place
@@ -30,6 +31,8 @@ __all__ = [
     "Choice",
     "Clock",
     "Cost",
+    "Fit",
+    "Fits",
     "Layers",
     "Model",
     "Options",
@@ -45,6 +48,7 @@ __all__ = [
     "bench_layers",
     "build_model",
     "build_plan",
+    "check",
     "clocks",
     "comparison",
     "compile",

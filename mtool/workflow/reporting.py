@@ -1,7 +1,7 @@
 """What is known of a model on a board, for one page: memory, time, flash, numbers, and where it would fit."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,9 +9,8 @@ import jinja2
 import numpy as np
 
 from mtool import __version__, locks
-from mtool.boards import Board, load_all
+from mtool.boards import Board
 from mtool.build import measure
-from mtool.compiler import Fit, check_model
 from mtool.errors import BuildError
 from mtool.manifest import Manifest
 from mtool.session.layers import Profile
@@ -19,6 +18,7 @@ from mtool.text import one_line
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Options, build_model, compile
@@ -90,7 +90,7 @@ class Report:
                 "constants": {operator.name: operator.constant_bytes for operator in self.manifest.operators},
             },
             "layers": None if self.layers is None else self.layers.as_json(),
-            "fits": [{**dataclasses.asdict(fit), "fits": fit.fits} for fit in self.fits],
+            "fits": [fit.as_json() for fit in self.fits],
         }
 
     def as_html(self) -> str:
@@ -173,7 +173,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check_model(Path(path), list(load_all().values()), chosen).fits,
+        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={})).fits,
     )
 
 

@@ -40,10 +40,15 @@ def prepared(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array] | 
     """Return a network with inputs and onnxruntime's outputs.
 
     Raises:
-        ValueError: onnxruntime refuses it.
+        ValueError: onnxruntime refuses it, or gives an output another shape than ONNX does (means of nothing).
     """
     given = dict(inputs or feeds(model, number))
-    return Network(number, model, given, by_onnxruntime(model, given))
+    outputs = by_onnxruntime(model, given)
+    for value in model.graph.output:
+        shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        if outputs[value.name].shape != shape:
+            raise ValueError(f"onnxruntime gives {value.name} the shape {outputs[value.name].shape} for {shape}")
+    return Network(number, model, given, outputs)
 
 
 def by_onnxruntime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:

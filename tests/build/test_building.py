@@ -5,17 +5,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import toy
 
 from mtool import boards, build, filetree, manifest, project
-from mtool.build import cmake, fit, toolchains
+from mtool.build import cmake, overflow, toolchains
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parents[1] / "project" / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 HOST = boards.get("host")
 HERE = [board for board in boards.load_all().values() if next(iter(board.templates)) in ("host", "baremetal")]
+
+
+def toy_sources(folder: Path) -> Path:
+    filetree.write(FileTree({**MODEL.files, "mtool.json": MANIFEST.to_json()}), folder)
+    return folder
 
 
 def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
@@ -115,9 +119,9 @@ def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypa
 
 def test_a_model_folder_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a compiled model, not a project"):
-        build.build(TOY)
+        build.build(toy_sources(tmp_path / "c"))
     with pytest.raises(UsageError, match="has no firmware 'bootloader'") as caught:
-        build.build(write(tmp_path), kinds=["bootloader"])
+        build.build(write(tmp_path / "p"), kinds=["bootloader"])
     assert "host_driven, standalone" in caught.value.details[0]
 
 
@@ -147,18 +151,16 @@ def test_an_overflow_says_what_takes_the_space(tmp_path: Path) -> None:
         build.build(write(tmp_path, board.model_copy(update={"memories": small})), kinds=["standalone"])
     assert caught.value.exit_code == 4
     flash, ram = caught.value.details
-    assert flash.startswith("ssram1   needs ") and "of 512 B" in flash and "weights 16 B" in flash
+    assert flash.startswith("ssram1   needs ") and "of 512 B" in flash and "weights 80 B" in flash
     assert ram.startswith("ssram23  needs ") and "of 4,100 B" in ram and "arena 32 B" in ram
 
 
 def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None:
     board = boards.get("arduino_uno")
-    project_of = manifest.load(TOY).model_copy(
-        update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000}
-    )
+    project_of = MANIFEST.model_copy(update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000})
     tree = project.render(MODEL, project_of, board)
     read = manifest.Manifest.model_validate_json(tree["mtool.json"])
-    error = fit.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
+    error = overflow.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
     assert error is not None and error.what.endswith("does not fit arduino_uno")
     assert any(line.startswith("sram     needs 35 KB of 2,048 B") for line in error.details)
     assert error.hint.startswith("even an int8 version would need about 8,714 B of sram")
@@ -166,7 +168,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
 
 def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
     read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
-    assert fit.explain("undefined reference to `toy_run'", read) is None
+    assert overflow.explain("undefined reference to `toy_run'", read) is None
 
 
 def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:

@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import toy
 
 from mtool import boards, filetree, manifest, project
 from mtool.build import build, west
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parents[1] / "project" / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 NUCLEO = boards.get("nucleo_f746zg")
 
 # Writes down its arguments and what it was given in its environment; makes what a build would, or fails with a text.

@@ -153,9 +153,13 @@ class _Reader:
         return Model(tensors, operators, numbers, outputs)
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
-        if length * 4 > len(self.data):
+        return (item(number) for number in range(self._fitting(length)))
+
+    def _fitting(self, length: int, item_bytes: int = 4) -> int:
+        """Return the length of a vector, which may not be longer than the file."""
+        if length * item_bytes > len(self.data):
             raise _Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
-        return (item(number) for number in range(length))
+        return length
 
     def _kind(self, code: Any) -> str:
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
@@ -172,7 +176,9 @@ class _Reader:
 
     def _tensor(self, number: int, tensor: Any) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{number}"
-        self.budget.spend("work", _TABLE + _ITEM * tensor.ShapeLength() + len(name), f"tensor {number} {name!r}")
+        self.budget.spend(
+            "work", _TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
+        )
         dtype = _DTYPES.get(tensor.Type())
         shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
         problem = ""
@@ -215,7 +221,8 @@ class _Reader:
         nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
         if found is None:
             return nothing
-        self.budget.spend("work", found.ScaleLength() + found.ZeroPointLength(), f"tensor {number} {name!r}")
+        count = self._fitting(found.ScaleLength()) + self._fitting(found.ZeroPointLength(), 8)
+        self.budget.spend("work", count, f"tensor {number} {name!r}")
         scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
         points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
         axis = found.QuantizedDimension()
@@ -239,7 +246,7 @@ class _Reader:
         if code >= len(kinds):
             raise _Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
-        places = operator.InputsLength() + operator.OutputsLength()
+        places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
         self.budget.spend("work", _TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
