@@ -107,6 +107,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
                 f"the template {project.template} has no firmware {kind!r}",
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
+    _check_folder(folder / BUILD_FOLDER)
     firmware = {kind: manifest.firmware_of(folder, project, kind) for kind in kinds}
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
@@ -138,15 +139,18 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     return built
 
 
+def _check_folder(path: Path) -> None:
+    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
+    if there:
+        raise UsageError(f"{path} is {there}, not a folder", hint="move it away: a build's files go there")
+
+
 def _take_build_folder(path: Path, project: Project) -> None:
     """Make the folder of what a build makes, and mark it as mtool's.
 
     Raises:
         UsageError: there is one that neither mtool nor the project's framework made.
     """
-    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
-    if there:
-        raise UsageError(f"{path} is {there}, not a folder", hint="move it away: a build's files go there")
     products = {Path(firmware).parts[1] for firmware in project.firmware.values()}
     found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     by_framework = "CMakeCache.txt" in found or products & found

@@ -209,6 +209,15 @@ def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
     assert (tmp_path / "build" / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a;b", "$(touch x)"])
+def test_a_path_that_cmake_reads_as_its_own_syntax_is_refused(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / name, boards.get("mps2_an386"))
+    read = manifest.load(folder)
+    with pytest.raises(UsageError, match="CMake can't build in"):
+        cmake.build(folder, read, ["standalone"])
+    assert not (folder / "build").exists()
+
+
 def test_cmake_is_configured_again_without_losing_what_lies_in_its_folder(tmp_path: Path) -> None:
     build_folder = tmp_path / "build"
     (build_folder / "CMakeFiles" / "old").mkdir(parents=True)

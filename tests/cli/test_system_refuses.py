@@ -45,6 +45,14 @@ def test_standard_streams_that_are_closed() -> None:
     assert run("boards <&- 2>&- >/dev/null")[0] == 0
 
 
+def test_a_working_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert app.invoke(["build", str(DIGITS)]) == 2
+    assert "the working folder is no longer there" in capsys.readouterr().err
+
+
 def test_a_reader_that_has_enough() -> None:
     assert run("boards | true") == (0, "")
 
