@@ -15,7 +15,7 @@ from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
-_SYNTAX = ("\n", "\r", '"', ";", "$(", "${", "$<", "$ENV{")
+_SYNTAX = "\n\r\"\\;$["
 
 
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
@@ -38,13 +38,13 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 
 def check_path(folder: Path) -> None:
-    """Refuse a folder in whose path CMake, which quotes none of them everywhere, reads something as its syntax.
+    """Refuse a folder in whose path CMake, which quotes none of them everywhere, reads a character as syntax.
 
     Raises:
         UsageError: it is such a folder.
     """
     path = str(folder.resolve())
-    found = [syntax for syntax in _SYNTAX if syntax in path]
+    found = [character for character in _SYNTAX if character in path]
     if found:
         raise UsageError(
             f"CMake can't build in {folder}",

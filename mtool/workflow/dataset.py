@@ -67,7 +67,16 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             f"there are {wording.count(len(read_samples), 'sample')} and {wording.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
+    _check_finite(read_samples, path)
     return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+
+
+def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
+    """Refuse what no range can be found of."""
+    for index, sample in enumerate(read_samples):
+        for name, array in sample.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:

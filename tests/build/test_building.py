@@ -209,7 +209,7 @@ def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
     assert (tmp_path / "build" / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a;b", "$(touch x)"])
+@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a;b", "a[1]b", "a\\b", "$(touch x)"])
 def test_a_path_that_cmake_reads_as_its_own_syntax_is_refused(name: str, tmp_path: Path) -> None:
     folder = write(tmp_path / name, boards.get("mps2_an386"))
     read = manifest.load(folder)

@@ -167,3 +167,13 @@ def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UsageError, match="is not an image that can be read"):
         dataset._image(tmp_path / "a.png", [tensor], dataset.Pixels())
+
+
+def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(sys.modules["mtool.cli.check"], "check_model", full)
+    assert app.invoke(["check", str(DIGITS)]) == 2
+    said = capsys.readouterr().err
+    assert "there is not enough memory" in said and "internal" not in said
