@@ -15,7 +15,7 @@ from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
-_SYNTAX = "\n\r\"\\;$["
+_SYNTAX = '\n\r"\\;$['
 
 
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:

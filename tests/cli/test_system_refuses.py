@@ -173,7 +173,7 @@ def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, 
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(sys.modules["mtool.cli.check"], "check_model", full)
+    monkeypatch.setattr("mtool.boards.load_all", full)
     assert app.invoke(["check", str(DIGITS)]) == 2
     said = capsys.readouterr().err
     assert "there is not enough memory" in said and "internal" not in said
