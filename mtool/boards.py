@@ -14,6 +14,9 @@ from mtool.errors import BoardError, UsageError
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
+_NEAR = 3  # names that come near one that is not there
+_SHORT = 3  # letters of a name that are looked for inside others
+_LINES = 6  # of what a parser says
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -179,18 +182,25 @@ def load_all() -> dict[str, Board]:
     """Read boards.yaml; the boards by name, in the file's order.
 
     Raises:
-        UsageError: an entry breaks the schema; the message names the board and the key.
+        UsageError: it can't be read or is not YAML; or an entry breaks the schema: the message names the board and the
+            key.
     """
     path = resources.path("boards.yaml")
-    entries = yaml.safe_load(path.read_text())
-    boards = {}
-    for name, entry in entries.items():
-        try:
-            boards[name] = Board.model_validate({"name": name, **entry})
-        except ValidationError as invalid:
-            details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
-            raise UsageError(f"boards.yaml: the entry of {name} breaks the schema", details=details) from None
-    return boards
+    try:
+        entries = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError, RecursionError) as wrong:
+        raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
+    if not isinstance(entries, dict):
+        raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])
+    return {name: _board(name, entry) for name, entry in entries.items()}
+
+
+def _board(name: str, entry: object) -> Board:
+    try:
+        return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
+    except ValidationError as invalid:
+        details = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in invalid.errors()]
+        raise UsageError(f"boards.yaml: the entry of {name} breaks the schema", details=details) from None
 
 
 def get(name: str) -> Board:
@@ -201,7 +211,9 @@ def get(name: str) -> Board:
     """
     boards = load_all()
     if name not in boards:
-        near = difflib.get_close_matches(name, boards, n=3, cutoff=0.5)
+        asked = name.lower()
+        inside = [known for known in boards if len(asked) >= _SHORT and asked in known]
+        near = inside[:_NEAR] or difflib.get_close_matches(asked, boards, n=_NEAR, cutoff=0.5)
         raise BoardError(
             f"there is no board named {name!r}",
             details=[f"near: {', '.join(near)}"] if near else [],

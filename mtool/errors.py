@@ -14,6 +14,7 @@ MtoolError                    1   a bug in mtool, or an error that fits nowhere 
 """
 
 import errno
+import os
 from collections.abc import Mapping, Sequence
 
 from mtool.text import one_line
@@ -141,6 +142,17 @@ def of_os_error(error: OSError, what: str = "") -> MtoolError:
         return CommunicationError(what or said, details=[said] if what else [])
     if said.startswith("no usable temporary directory"):
         return UsageError("there is no folder for temporary files", details=[said], hint="set TMPDIR to one")
+    if isinstance(error, FileNotFoundError) and error.filename is None and not what and _is_nowhere():
+        return UsageError("the working folder is no longer there", hint="cd to another")
     paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
     title = what or ": ".join([" and ".join(paths), said] if paths else [said])
     return UsageError(title, details=[said] if what else [], hint=_TRY.get(error.errno or 0, ""))
+
+
+def _is_nowhere() -> bool:
+    """Return whether the working folder has been deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False

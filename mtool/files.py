@@ -5,7 +5,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,12 +36,20 @@ def write(path: Path, data: bytes, *, follow: bool = False) -> None:
         _replace(target, data)
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
     """Say now that a file which a person named, and which is written after much work, can't be; nothing is left behind.
 
+    Args:
+        path: the file.
+        read: what the work reads, and must not overwrite.
+
     Raises:
-        UsageError: its folder is not there or can't be written, or it is a folder.
+        UsageError: its folder is not there or can't be written, it is a folder, or it is one of `read`.
     """
+    for source in read:
+        with contextlib.suppress(OSError):
+            if source is not None and path.is_file() and path.samefile(source):
+                raise UsageError(f"{path} would be overwritten, and is read: {source}", hint="give another name")
     if not path.parent.is_dir():
         raise UsageError(f"{path} can't be written", details=[f"there is no folder {path.parent}"])
     with _refusing(path):

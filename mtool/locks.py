@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtool import resources
 from mtool.errors import BoardError, UsageError, of_os_error
 
 log = logging.getLogger(__name__)
@@ -169,10 +170,14 @@ def _take(what: str) -> _Taken | str:
             if os.fstat(handle).st_nlink == 1:
                 break
             os.close(handle)  # who held it has removed it meanwhile
-        with contextlib.suppress(OSError):  # a full disk: only the message of another process says less
+        held = _Taken(place / name, handle)
+        try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        return _Taken(place / name, handle)
+        except OSError:  # a full disk. Without its number this process would wait for itself
+            held.release()
+            raise
+        return held
     except OSError as failed:
         raise of_os_error(failed, f"{place / name} can't be locked") from None
     finally:
@@ -212,9 +217,9 @@ def _candidates() -> Iterator[tuple[Path | None, Path]]:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         yield Path(runtime), Path(runtime) / "mtool"
-    with contextlib.suppress(RuntimeError):  # a user without a home
-        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state").absolute()
-        there = next(above for above in (state, *state.parents) if above.exists())
-        yield there, state / "mtool" / "locks"
+    state = resources.state_folder()
+    if state is not None:
+        there = next(above for above in state.parents if os.path.exists(above))  # noqa: PTH110 - asks no rights
+        yield there, state / "locks"
     with contextlib.suppress(FileNotFoundError):
         yield None, Path(tempfile.gettempdir()) / f"mtool-{os.geteuid()}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -75,8 +76,8 @@ class Built:
 def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
     """Build the firmware of a project.
 
-    A build is skipped where the contents of every file of the project, the compiler's version and the
-    kind are those of the last build that succeeded.
+    A build is skipped where the contents of every file of the project, the compiler's version, the
+    kind and the firmware itself are those of the last build that succeeded.
 
     Args:
         folder: a project folder, with its mtool.json.
@@ -106,6 +107,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
                 f"the template {project.template} has no firmware {kind!r}",
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
+    _check_folder(folder / BUILD_FOLDER)
     firmware = {kind: manifest.firmware_of(folder, project, kind) for kind in kinds}
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
@@ -117,13 +119,14 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
             toolchains.require(name)
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
+            firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
         builder.build(folder, read, stale)
         for kind in stale:
             if not firmware[kind].is_file():
                 raise BuildError(
                     f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
                 )
-            files.write(_stamp(folder, kind), key.encode())
+            files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
     built = Built(
         manifest=read,
         folder=folder,
@@ -136,15 +139,18 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     return built
 
 
+def _check_folder(path: Path) -> None:
+    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
+    if there:
+        raise UsageError(f"{path} is {there}, not a folder", hint="move it away: a build's files go there")
+
+
 def _take_build_folder(path: Path, project: Project) -> None:
     """Make the folder of what a build makes, and mark it as mtool's.
 
     Raises:
         UsageError: there is one that neither mtool nor the project's framework made.
     """
-    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
-    if there:
-        raise UsageError(f"{path} is {there}, not a folder", hint="move it away: a build's files go there")
     products = {Path(firmware).parts[1] for firmware in project.firmware.values()}
     found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     by_framework = "CMakeCache.txt" in found or products & found
@@ -200,6 +206,13 @@ def _stamp(folder: Path, kind: str) -> Path:
     return folder / BUILD_FOLDER / f"{kind}.key"
 
 
+def _proof(key: str, firmware: Path) -> bytes:
+    """Return what a stamp holds: what was built, and the firmware that came of it, which may be replaced since."""
+    with firmware.open("rb") as file:
+        built = hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{key} {built} {'x' if os.access(firmware, os.X_OK) else '-'}".encode()
+
+
 def _is_current(folder: Path, project: Project, kind: str, key: str) -> bool:
-    stamp = _stamp(folder, kind)
-    return (folder / project.firmware[kind]).is_file() and stamp.is_file() and stamp.read_text() == key
+    stamp, firmware = _stamp(folder, kind), folder / project.firmware[kind]
+    return firmware.is_file() and stamp.is_file() and stamp.read_bytes() == _proof(key, firmware)

@@ -201,14 +201,20 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             raise
         except OSError as failed:
             output.trace()
-            refused = of_os_error(failed)
-            output.error(refused)
-            return refused.exit_code
+            return _told(output, of_os_error(failed))
+        except MemoryError:
+            output.trace()
+            return _told(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
         except Exception as bug:
             output.trace()
             hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
             output.error(MtoolError(f"internal error: {type(bug).__name__}: {bug}", hint=hint))
             return MtoolError.exit_code
+
+
+def _told(output: Output, error: MtoolError) -> int:
+    output.error(error)
+    return error.exit_code
 
 
 def _sentence(message: str) -> str:

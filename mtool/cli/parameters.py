@@ -14,8 +14,16 @@ from mtool.errors import UsageError
 from mtool.frontend import Rounding
 from mtool.manifest import Executor, InterfaceApi, OperatorsApi
 from mtool.plan import Choice, Io, Partial
-from mtool.workflow import Options
+from mtool.workflow import Options, samples
 from mtool.workflow.samples import Array
+
+
+def _folder(text: str) -> Path:
+    """Read a folder's name. None at all is no name of the working folder: a shell's variable that is not set."""
+    if not text:
+        raise UsageError("--output-dir is empty", hint="give a folder, or leave the option out")
+    return Path(text)
+
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)]
 BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
@@ -25,6 +33,7 @@ OutputDir = Annotated[
         "--output-dir",
         "-d",
         metavar="DIR",
+        parser=_folder,
         help="The project folder; default: build/<model>-<board>.",
         show_default=False,
     ),
@@ -132,7 +141,9 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave files in the output fo
 TrustTemplate = Annotated[
     bool, typer.Option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the inputs that are drawn.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the inputs that are drawn.")]
+_MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
+_DIGITS = 18  # of a size; more are no int64
 HOST = "host"  # the board that is always there
 Port = Annotated[
     str,
@@ -152,6 +163,9 @@ Probe = Annotated[
         help="The USB serial number of the board or its probe, or its beginning; default: MTOOL_PROBE.",
         show_default=False,
     ),
+]
+SampleCount = Annotated[
+    int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="How many to draw, without --golden.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 
@@ -262,10 +276,11 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     for text in constants or ():
         name, value = _pair(text, "--const", "axes=[1]")
         try:
-            values[name] = (
-                np.load(value, allow_pickle=False) if value.endswith(".npy") else np.asarray(json.loads(value))
-            )
-        except (OSError, ValueError, EOFError, MemoryError, RecursionError):
+            if value.endswith(".npy"):
+                (values[name],) = samples.read(Path(value)).values()
+            else:
+                values[name] = np.asarray(json.loads(value))
+        except (UsageError, OSError, ValueError, MemoryError, RecursionError):
             values[name] = np.asarray("")
         if values[name].dtype.kind not in "biuf":
             raise UsageError(
@@ -350,11 +365,12 @@ def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, 
     values = {}
     for text in texts or ():
         name, value = _pair(text, option, example)
-        if not value.isdecimal() or int(value) < 1:
+        number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
+        if number < 1:
             raise UsageError(
                 f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
             )
-        values[name] = int(value)
+        values[name] = number
     return values
 
 

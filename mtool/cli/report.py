@@ -29,7 +29,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Inputs to compare the operators on.")] = 4,
+    samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
     output_dir: parameters.OutputDir = None,
@@ -40,7 +40,7 @@ def report(
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default()
     if page.parent.is_dir():
-        files.check_writable(page)
+        files.check_writable(page, [model])
     found = workflow.report(
         model,
         board=board,

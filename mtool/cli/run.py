@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Run a model on a board and show its outputs."""
     if output is not None:
-        _check_output(output)
+        _check_output(output, model, input)
     ran = workflow.run(
         model,
         board=board,
@@ -98,10 +98,10 @@ def _there(tensor: Tensor, sample: Sample) -> str:
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
 
 
-def _check_output(path: Path) -> None:
+def _check_output(path: Path, *read: Path | None) -> None:
     if path.suffix != ".npz":
         raise UsageError(f"--output {path}: outputs are written as .npz", hint=f"--output {path.with_suffix('.npz')}")
-    files.check_writable(path)
+    files.check_writable(path, read)
 
 
 def _save(path: Path, outputs: dict[str, Array]) -> None:

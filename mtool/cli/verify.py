@@ -33,7 +33,7 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="How many to draw, without --golden.")] = 4,
+    samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
     lsb: Annotated[
         int | None,

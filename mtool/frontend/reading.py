@@ -139,6 +139,8 @@ def _is_typed(kind: onnx.TypeProto) -> bool:
 def is_flatbuffer(path: Path) -> bool:
     """Whether a file begins as TFLite models do."""
     try:
+        if not path.is_file():  # opening a pipe would wait for who writes it
+            return False
         with path.open("rb") as file:
             return file.read(8)[4:] == FLATBUFFER
     except OSError:

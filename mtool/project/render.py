@@ -50,6 +50,12 @@ def render(
     """
     start = time.monotonic()
     chosen = load(template or _first_template(board))
+    if chosen.is_own and chosen.name not in board.templates:
+        raise UsageError(
+            f"{board.name} has no template {chosen.name}",
+            details=[f"it has: {', '.join(board.templates) or 'none'}"],
+            hint="the others know nothing of this board; a template of your own is named by its folder",
+        )
     board = board.placed_by(chosen.name)
     values = chosen.read_options(options or {})
     folders = chosen.folders

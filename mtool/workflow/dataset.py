@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,16 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             f"there are {wording.count(len(read_samples), 'sample')} and {wording.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
+    _check_finite(read_samples, path)
     return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+
+
+def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
+    """Refuse what no range can be found of."""
+    for index, sample in enumerate(read_samples):
+        for name, array in sample.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:
@@ -141,14 +149,14 @@ def _are_labels(array: Array) -> bool:
 
 def _labels_file(path: Path) -> Array:
     try:
-        is_array = path.suffix == ".npy"
-        loaded: Any = (
-            np.load(path, allow_pickle=False) if is_array else np.array(path.read_text().replace(",", " ").split())
-        )
+        if path.suffix == ".npy":
+            (loaded,) = sampling.read(path).values()
+        else:
+            loaded = np.array(path.read_text().replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
     except FileNotFoundError:
         raise UsageError(f"--labels: {path} does not exist") from None
-    except (OSError, ValueError, EOFError, MemoryError):
+    except (OSError, ValueError, MemoryError):
         raise UsageError(
             f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
         ) from None

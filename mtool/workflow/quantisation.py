@@ -112,7 +112,8 @@ def quantize(
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
     target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
-    _check_target(target, source, is_named=output is not None)
+    files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
+    _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     tools = _tools()
     model = _float_model(source, chosen)
     compiled = compile(source, board=board, options=chosen)
@@ -162,12 +163,12 @@ def _tools() -> Any:
     return quantization
 
 
-def _check_target(target: Path, source: Path, *, is_named: bool) -> None:
+def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
         raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
-    files.check_writable(target)
+    files.check_writable(target, files_read)
     if not is_named and target.exists() and not _is_own(target):
         raise UsageError(f"{target} is there, and mtool did not write it", hint=f"overwrite it: -o {target}")
 

@@ -30,7 +30,10 @@ def read(path: Path) -> dict[str, Array]:
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            return {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+            arrays = {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+            if other := [key for key, value in arrays.items() if not isinstance(value, np.ndarray)]:
+                raise ValueError(f"no array: {', '.join(other)}")  # NumPy gives the bytes of any other file
+            return arrays
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist") from None
     except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error):

@@ -41,6 +41,21 @@ def test_a_build_with_nothing_changed_does_nothing(tmp_path: Path) -> None:
     assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
 
 
+def test_a_firmware_that_was_replaced_or_damaged_is_built_again(tmp_path: Path) -> None:
+    built = build.build(write(tmp_path), kinds=["standalone"])
+    firmware, stamp = built.firmware["standalone"], tmp_path / "build" / "standalone.key"
+    for damage in (
+        lambda: firmware.write_bytes(b""),
+        lambda: shutil.copy("/bin/true", firmware),
+        lambda: firmware.chmod(0o644),
+        lambda: stamp.write_bytes(b"\xff"),
+    ):
+        damage()
+        assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+        assert build.build(tmp_path, kinds=["standalone"]).up_to_date
+    subprocess.run([firmware], check=False, timeout=9)
+
+
 def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
     build.build(write(tmp_path), kinds=["standalone"])
     write(tmp_path, toy_c="int toy_run = x;\n")
@@ -192,6 +207,15 @@ def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
     (tmp_path / "build" / "standalone").unlink()
     assert not build.build(tmp_path, kinds=["standalone"]).up_to_date  # it is mtool's now
     assert (tmp_path / "build" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a;b", "a[1]b", "a\\b", "$(touch x)"])
+def test_a_path_that_cmake_reads_as_its_own_syntax_is_refused(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / name, boards.get("mps2_an386"))
+    read = manifest.load(folder)
+    with pytest.raises(UsageError, match="CMake can't build in"):
+        cmake.build(folder, read, ["standalone"])
+    assert not (folder / "build").exists()
 
 
 def test_cmake_is_configured_again_without_losing_what_lies_in_its_folder(tmp_path: Path) -> None:

@@ -45,6 +45,14 @@ def test_standard_streams_that_are_closed() -> None:
     assert run("boards <&- 2>&- >/dev/null")[0] == 0
 
 
+def test_a_working_folder_that_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert app.invoke(["build", str(DIGITS)]) == 2
+    assert "the working folder is no longer there" in capsys.readouterr().err
+
+
 def test_a_reader_that_has_enough() -> None:
     assert run("boards | true") == (0, "")
 
@@ -159,3 +167,13 @@ def test_an_image_that_would_fill_memory(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UsageError, match="is not an image that can be read"):
         dataset._image(tmp_path / "a.png", [tensor], dataset.Pixels())
+
+
+def test_too_little_memory_is_no_bug_of_mtools(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("mtool.boards.load_all", full)
+    assert app.invoke(["check", str(DIGITS)]) == 2
+    said = capsys.readouterr().err
+    assert "there is not enough memory" in said and "internal" not in said

@@ -1,5 +1,6 @@
 """A lock ends with its process, lies where only its user can write, and never changes another file."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -134,6 +135,42 @@ def test_locks_lie_in_a_folder_of_the_users_own(state: Path, tmp_path: Path, mon
     assert state.stat().st_mode & 0o777 == 0o755  # untouched: it is not the first place any more
     with locks.locked("/dev/ttyACM7"), locks.locked("dev-ttyACM7"), locks.locked("dev/ttyACM7"):
         assert len([*(runtime / "mtool").iterdir()]) == 3
+
+
+def test_a_full_disk_is_told_and_no_process_waits_for_itself(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(UsageError, match="can't be locked") as caught, locks.folder(Path("/nowhere"), patience_s=0):
+        pass
+    assert "no space left on device" in caught.value.details
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("home", ["", "home"])
+def test_a_folder_that_is_not_absolute_does_not_count(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with locks.locked("/dev/ttyACM7"):
+        assert len([*(tmp_path / "temporary").rglob("*.lock")]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+
+
+def test_a_home_that_can_not_be_looked_into_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a command that another user was given with the first one's environment."""
+
+    def refused(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", refused)
+    places = [place for _, place in locks._candidates()]
+    assert len(places) == 2 and places[0].name == "locks" and places[1].name == f"mtool-{os.geteuid()}"
 
 
 def test_a_link_in_the_place_of_a_lock_is_not_followed(state: Path, tmp_path: Path) -> None:

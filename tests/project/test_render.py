@@ -101,6 +101,15 @@ def test_an_unknown_template_names_those_that_are_there() -> None:
     assert "baremetal, host" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("board", "template"), [("host", "arduino"), ("mps2_an386", "host"), ("arduino_uno", "zephyr")]
+)
+def test_a_template_that_does_not_know_the_board_is_refused(board: str, template: str) -> None:
+    with pytest.raises(UsageError, match=f"{board} has no template {template}") as caught:
+        project.render(MODEL, MANIFEST, boards.get(board), template=template)
+    assert caught.value.details[0].startswith("it has: ")
+
+
 def test_a_template_says_what_the_board_does_not_have() -> None:
     board = boards.get("mps2_an386").model_copy(update={"timer": None})
     with pytest.raises(UsageError, match="needs something that the board does not say"):
