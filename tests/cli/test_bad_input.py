@@ -1,5 +1,6 @@
 """Bad input ends with its exit code and one clear message, and leaves nothing half-written."""
 
+import hashlib
 import os
 import shutil
 import time
@@ -222,9 +223,19 @@ def built(name: str) -> Path:
     return Path("build", f"{Path(name).stem}-host", "build", "host_driven")
 
 
+def pass_for_built(firmware: Path) -> None:
+    """Let a firmware that was put there pass for the one that mtool built, which it would build again."""
+    stamp = firmware.with_name(f"{firmware.name}.key")
+    key, _, runs = stamp.read_text().split()
+    stamp.write_text(f"{key} {hashlib.sha256(firmware.read_bytes()).hexdigest()} {runs}")
+
+
 def test_a_firmware_of_another_model(capsys: Captured) -> None:
     one, other = relu("one.onnx"), relu("other.onnx", shape=(1, 5))
-    shutil.copy(built(other), built(one))
+    shutil.copy(built(other), firmware := built(one))
+    assert app.invoke(["run", one]) == 0  # built again
+    shutil.copy(built(other), firmware)
+    pass_for_built(firmware)
     capsys.readouterr()
     fails([one], 8, "one", "other", capsys=capsys)
 
@@ -237,6 +248,7 @@ def test_a_firmware_that_ends_or_does_not_answer(
     name = relu("one.onnx")
     firmware = built(name)
     firmware.write_text(f"#!/bin/sh\n{program}\n")
+    pass_for_built(firmware)
     capsys.readouterr()
     start = time.monotonic()
     fails([name], 8, capsys=capsys)
