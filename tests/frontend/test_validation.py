@@ -110,3 +110,13 @@ def test_a_model_without_outputs_is_refused() -> None:
     del proto.graph.output[:]
     with pytest.raises(ModelError, match="no outputs"):
         import_graph(proto, "test")
+
+
+def test_a_view_has_as_many_elements_as_its_input() -> None:
+    constants = {"shape": np.array([6, 1], LONG)}
+    proto = model([helper.make_node("Reshape", ["x", "shape"], ["y"])], {"x": (F, (2, 3, 4))}, ["y"], constants)
+    with pytest.raises(ModelError, match="as many elements"):
+        import_graph(proto, "test")
+    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (F, (2, 3)), "s": (LONG, (1,))}, ["y"])
+    with pytest.raises(ModelError, match="as many elements"):
+        import_graph(declared(proto, (7,)), "test")

@@ -201,7 +201,7 @@ class Translation:
             bounds = (-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)
             return self.clip(value, *bounds)
         if code == kinds.TANH:
-            return self.node("Tanh", [value])
+            raise Unsupported("its fused activation is TANH, which LiteRT's kernels leave out")
         raise Unsupported(f"its fused activation is number {code}")
 
     def clip(self, value: str, low: float, high: float) -> str:
