@@ -41,6 +41,8 @@ _GROWING = {
 }  # fmt: skip
 """Operators an input of which says that the output is larger than the inputs together."""
 
+_REPEATING = ("sampling_ratio", "max_skip_count", "max_gram_length")  # attributes of RoiAlign and TfIdfVectorizer
+
 _PYTHON = 1000  # elements of NumPy that take as long as one that Python computes
 
 Types = Mapping[str, TensorType]
@@ -75,8 +77,8 @@ def cost(proto: onnx.NodeProto, constants: Mapping[str, Array], kinds: Types) ->
         attrs = {attr.name: [int(size) for size in attr.ints] for attr in proto.attribute}
         window = attrs.get("kernel_shape") or shapes[1 if len(shapes) > 1 else 0][2:]
         return every * (_PYTHON + math.prod(max(size, 1) for size in window))
-    rates = [int(attr.i) for attr in proto.attribute if attr.name == "sampling_ratio"]
-    return max(every * _PYTHON, every * every) * max([1, *rates]) ** 2
+    repeated = max([1, *(abs(int(attr.i)) for attr in proto.attribute if attr.name in _REPEATING)])
+    return max(every * _PYTHON, every * every) * repeated**2
 
 
 def _unknown(proto: onnx.NodeProto, constants: Mapping[str, Array]) -> int:

@@ -74,6 +74,20 @@ def _top(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     return kept and all(shape == outs[0] for shape in outs)
 
 
+def _transpose(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    axes = range(len(ins[0] or ()))
+    return sorted(attrs.get("perm", axes)) == [*axes]
+
+
+def _deform_conv(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    x, w, moved = ins[0] or (), ins[1] or (), (outs[0][0], *outs[0][2:])
+    count = attrs.get("offset_group", 1) * prod(w[2:])
+    return (
+        x[1] == w[1] * attrs.get("group", 1) and ins[2] == (moved[0], 2 * count, *moved[1:])
+        and _is(ins[3], (w[0],)) and _is(ins[4], (moved[0], count, *moved[1:]))
+    )  # fmt: skip
+
+
 def _conv(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     return _is(ins[2], (ins[1][0],))  # type: ignore[index]
 
@@ -192,6 +206,8 @@ CHECKS: dict[str, Check] = {
     "Expand": _expand,
     "Tile": _tile,
     "TopK": _top,
+    "Transpose": _transpose,
+    "DeformConv": _deform_conv,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "ScatterND": _scatter_nd,

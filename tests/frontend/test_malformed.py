@@ -160,6 +160,11 @@ OPERANDS: dict[str, tuple[onnx.NodeProto, dict[str, Any]]] = {
     "a matrix that does not spread": (
         node("Gemm", ["m", "m", "c"], ["y"], "it"), {"m": np.ones((4, 4), F), "c": np.ones((3, 4), F)},
     ),
+    "a permutation of fewer axes": (node("Transpose", ["x"], ["y"], "it", perm=[0, 2, 1]), {}),
+    "a bias that is one number": (
+        node("DeformConv", ["x", "w", "o", "b"], ["y"], "it"),
+        {"w": np.ones((2, 3, 1, 1), F), "o": np.zeros((2, 2, 4, 4), F), "b": np.array(1, F)},
+    ),
     "a slope for each of more": (node("PRelu", ["x", "s"], ["y"], "it"), {"s": np.ones(7, F)}),
     "a scale for each of more": (node("LayerNormalization", ["x", "s"], ["y"], "it"), {"s": np.ones(7, F)}),
     "statistics of other channels": (
