@@ -21,11 +21,12 @@ from mtool.frontend.control import CONTROL
 from mtool.frontend.empty import without_empty_inputs
 from mtool.frontend.folding import fold
 from mtool.frontend.inference import check_size, element_name, infer
+from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node
+from mtool.frontend.validation import check_axis, check_node, check_values
 from mtool.frontend.writing import Writer
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
@@ -217,6 +218,8 @@ class Importer:
             CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
             return
         check_axis(proto, attrs, self.types)
+        if not domain:
+            check_values(proto, attrs)
         constants = self._known_values(proto)
         known = all(name in constants or not name for name in proto.input) and not bodies
         if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
@@ -231,6 +234,8 @@ class Importer:
             if not functions.expand(self, proto, domain, version, origin, opsets, bodies):
                 raise
             return
+        if not domain:
+            check_operands(proto, attrs, self.types)
         if known and proto.op_type == "DequantizeLinear":
             self._dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
         if proto.op_type in CANONICAL:
@@ -357,7 +362,7 @@ def import_graph(
             f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
             hint="--max takes the name of an output of a NonZero, NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
-    outputs = tuple(value.name for value in model.graph.output)
+    outputs = _outputs(state, model, name)
     own = [
         value
         for proto in model.graph.node
@@ -385,6 +390,21 @@ def import_graph(
     graph = without_empty_inputs(graph)
     verify(graph)
     return graph
+
+
+def _outputs(state: Importer, model: onnx.ModelProto, name: str) -> tuple[str, ...]:
+    """Return the names of the model's outputs.
+
+    Raises:
+        ModelError: there are none, or one is no tensor.
+    """
+    names = tuple(value.name for value in model.graph.output)
+    if not names:
+        raise ModelError(f"{name} has no outputs", details=["a model of no outputs computes nothing"])
+    lacking = [repr(value) for value in names if value not in state.types]
+    if lacking:
+        raise ModelError(f"{name} has an output that is no tensor", details=[f"output {', '.join(lacking)}"])
+    return names
 
 
 def _add_initialisers(state: Importer, model: onnx.ModelProto) -> None:

@@ -65,3 +65,46 @@ def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[s
     least = -rank - 1 if proto.op_type == "OneHot" else -max(rank, 1)
     if not least <= axis <= most:
         raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+
+
+_AUTO_PAD = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+_REDUCTION = ("none", "add", "mul", "max", "min")
+_CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
+    **{(op, "auto_pad"): _AUTO_PAD for op in ("Conv", "ConvInteger", "ConvTranspose")},
+    **{(op, "auto_pad"): _AUTO_PAD for op in ("MaxPool", "AveragePool", "LpPool")},
+    **{(op, "direction"): ("forward", "reverse", "bidirectional") for op in ("RNN", "GRU", "LSTM")},
+    **{(op, "reduction"): _REDUCTION for op in ("ScatterElements", "ScatterND")},
+    **{(op, "mode"): ("nearest", "linear", "cubic", "bilinear") for op in ("Resize", "Upsample")},
+    ("Resize", "coordinate_transformation_mode"): (
+        "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+        "tf_half_pixel_for_nn", "tf_crop_and_resize",
+    ),
+    ("Resize", "nearest_mode"): ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+    ("Resize", "keep_aspect_ratio_policy"): ("stretch", "not_larger", "not_smaller"),
+    ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
+    ("DepthToSpace", "mode"): ("DCR", "CRD"),
+    ("GridSample", "mode"): ("bilinear", "nearest", "bicubic", "linear", "cubic"),
+    ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
+    ("RoiAlign", "mode"): ("avg", "max"),
+    ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
+    ("BitShift", "direction"): ("LEFT", "RIGHT"),
+    ("Gelu", "approximate"): ("none", "tanh"),
+}  # fmt: skip
+"""The words that an attribute may be, where it is one of a few."""
+
+_WINDOW = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape")
+_MOST = 2**31 - 1  # indices in C are int32_t
+
+
+def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> None:
+    """Hold the words and the sizes among a node's attributes against what they may be.
+
+    Raises:
+        Unsupported: one is something else.
+    """
+    for name, value in attrs.items():
+        words = _CHOICES.get((proto.op_type, name))
+        if words is not None and value not in words:
+            raise Unsupported(f"its {name} is {value!r}; expected {', '.join(words)}")
+        if name in _WINDOW and any(abs(number) > _MOST for number in value):
+            raise Unsupported(f"its {name} are {list(value)}; at most {_MOST:,} are supported")

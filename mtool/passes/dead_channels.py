@@ -19,6 +19,8 @@ from mtool.ir.types import Array, TensorType
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.schedule import Target
 
+MOST_SUMMED = 1 << 24  # products of weights and values that are added up for one convolution
+MOST_CHANNELS = 1 << 16  # of a value that is looked at
 Constants = dict[int, int]  # channel -> its value at every pixel
 
 
@@ -71,7 +73,7 @@ def _is_channelwise(node: Node, graph: Graph) -> bool:
 def _keeps_channels(view: Node, graph: Graph) -> bool:
     """Whether a view only adds or drops sizes of 1 before the last one."""
     before, after = graph.types[view.inputs[0]].shape, graph.types[view.outputs[0]].shape
-    return before[-1:] == after[-1:] and before[-1] == graph.types[view.inputs[0]].count
+    return before[-1:] == after[-1:] == (graph.types[view.inputs[0]].count,)
 
 
 def _mixes(node: Node, graph: Graph) -> bool:
@@ -85,8 +87,8 @@ def _filters(node: Node, graph: Graph) -> Array:
     return weights.reshape(weights.shape[0], -1, weights.shape[-1])
 
 
-def _tap_masks(node: Node, graph: Graph) -> Array:
-    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel."""
+def _tap_masks(node: Node, graph: Graph) -> Array | None:
+    """Return bool [classes, taps]: the sets of taps inside the image that occur at some pixel; None: too many."""
     if node.op != "conv2d":
         return np.ones((1, 1), bool)
     conv = Conv.of(node, graph)
@@ -96,6 +98,8 @@ def _tap_masks(node: Node, graph: Graph) -> Array:
         first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
         places = first[:, None] + taps
         sides.append(np.unique((places >= 0) & (places < conv.size[axis]), axis=0))
+    if sides[0].size * sides[1].size * conv.out_channels > MOST_SUMMED:
+        return None
     return np.array([np.outer(y, x).reshape(-1) for y, x in itertools.product(*sides)])
 
 
@@ -105,6 +109,7 @@ class _Channels:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.consumers = graph.consumers()
+        self.makers = {value: node for node in graph.nodes for value in node.outputs}
         self.constants: dict[str, Constants] = {}
         for node in graph.nodes:
             self.constants[node.outputs[0]] = self._constants_of(node)
@@ -120,6 +125,8 @@ class _Channels:
         if node.op == "pool2d":
             return self._pooled(node, known)
         weights, masks = _filters(node, graph), _tap_masks(node, graph)
+        if masks is None:
+            return {}
         pad = int(node.attrs["pad_value"])
         if _mixes(node, graph):
             inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
@@ -178,16 +185,19 @@ class _Channels:
         constant = self.constants.get(value, {}).get(channel)
         if constant is None:
             return not _filters(node, self.graph)[:, :, channel].any()
-        return bool(_tap_masks(node, self.graph).all()) or constant == node.attrs["pad_value"]
+        masks = _tap_masks(node, self.graph)
+        return (masks is not None and bool(masks.all())) or constant == node.attrs["pad_value"]
 
     def kept(self, value: str, multiple: int) -> list[int] | None:
         """Return the channels of a value that stay; None: all."""
         kind = self.graph.types[value]
         if value in self.graph.constants or value in self.graph.inputs or not kind.shape:
             return None
+        maker = self.makers.get(value)
+        if maker is None or kind.shape[-1] > MOST_CHANNELS or not _is_narrowable(maker, self.graph):
+            return None
         gone = [channel for channel in range(kind.shape[-1]) if self.can_go(value, channel)]
-        maker = next((node for node in self.graph.nodes if value in node.outputs), None)
-        if not gone or maker is None or not _is_narrowable(maker, self.graph):
+        if not gone:
             return None
         stay = [channel for channel in range(kind.shape[-1]) if channel not in set(gone)]
         wanted = min(max(-(-len(stay) // multiple) * multiple, multiple), kind.shape[-1])

@@ -49,5 +49,6 @@ def run(graph: Graph, target: Target) -> Graph:
     for one in passes:
         graph = one(graph)
         verify(graph)
-    log.debug("%s", graph.dump())
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s", graph.dump())
     return graph
