@@ -15,17 +15,18 @@ extern "C" {
 #define MT_UNSIGNED_FUNCTIONS(T, U, S)                                                                   \
     static inline T mt_max_##S(T a, T b) { return a > b ? a : b; }                                       \
     static inline T mt_min_##S(T a, T b) { return a < b ? a : b; }                                       \
-    static inline T mt_pow_##S(T a, T b)                                                                 \
+    static inline U mt_power_##S(U base, U left)                                                         \
     {                                                                                                    \
-        U power = 1, base = (U)a, left = (U)b;                                                           \
+        U power = 1;                                                                                     \
         for (; left; left >>= 1, base *= base)                                                           \
             if (left & 1)                                                                                \
                 power *= base;                                                                           \
-        return (T)power;                                                                                 \
+        return power;                                                                                    \
     }
 
 #define MT_NATURAL_FUNCTIONS(T, U, S)                                                                    \
     MT_UNSIGNED_FUNCTIONS(T, U, S)                                                                       \
+    static inline T mt_pow_##S(T a, T b) { return (T)mt_power_##S((U)a, (U)b); }                         \
     static inline T mt_abs_##S(T a) { return a; }                                                        \
     static inline T mt_sign_##S(T a) { return a > 0; }                                                   \
     static inline T mt_div_##S(T a, T b) { return (T)(b == 0 ? 0 : a / b); }                             \
@@ -37,6 +38,13 @@ extern "C" {
 /* mod has the sign of its divisor (Python), fmod that of its dividend (C). */
 #define MT_INTEGER_FUNCTIONS(T, U, S)                                                                    \
     MT_UNSIGNED_FUNCTIONS(T, U, S)                                                                       \
+    /* A power below zero is a fraction, but for those of 1 and -1: towards zero, it is 0. */            \
+    static inline T mt_pow_##S(T a, T b)                                                                 \
+    {                                                                                                    \
+        if (b < 0 && a != 1 && a != -1)                                                                  \
+            return 0;                                                                                    \
+        return (T)mt_power_##S((U)a, (U)b);                                                              \
+    }                                                                                                    \
     static inline T mt_abs_##S(T a) { return (T)(a < 0 ? 0u - (U)a : (U)a); }                            \
     static inline T mt_sign_##S(T a) { return (T)((a > 0) - (a < 0)); }                                  \
     static inline T mt_div_##S(T a, T b) { return (T)(b == 0 ? 0u : b == -1 ? 0u - (U)a : (U)(a / b)); } \

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 INTERRUPTED = 130
 
@@ -9,6 +10,8 @@ INTERRUPTED = 130
 def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
     _open_standard_streams()
+    if not sys.warnoptions:  # -W shows them
+        warnings.simplefilter("ignore")  # NumPy's, of what a strange model computes: no message of mtool's
     try:
         from mtool.cli.app import main as run
 

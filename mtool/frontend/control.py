@@ -88,6 +88,8 @@ def _if(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, b
         for old, new in zip(inline(state, chosen, (), state.unique(origin)), proto.output, strict=False):
             alias(state, old, new, opsets)
         return
+    if condition in state.types and state.types[condition].count != 1:
+        raise Unsupported(f"its condition is {state.types[condition]}; expected one element")
     sides = [inline(state, branch, (), state.unique(origin)) for branch in branches]
     for yes, no, output in zip(*sides, proto.output, strict=False):
         if yes in state.types and no in state.types and state.types[yes] != state.types[no]:

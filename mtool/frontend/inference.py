@@ -42,6 +42,8 @@ def check_size(kind: TensorType, what: str) -> TensorType:
         raise TooLarge(f"{what} {kind} is larger than 2 GiB")
     if len(kind.shape) > MOST_DIMENSIONS:
         raise TooLarge(f"{what} has {len(kind.shape)} dimensions; at most {MOST_DIMENSIONS} are supported")
+    if max(kind.shape, default=0) > MOST_BYTES:
+        raise TooLarge(f"{what} {kind} has a dimension of more than 2,147,483,647")
     return kind
 
 

@@ -88,13 +88,22 @@ def _deform_conv(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -
     )  # fmt: skip
 
 
+def _has_kernel(filters: Shape, attrs: Mapping[str, Any]) -> bool:
+    return tuple(attrs.get("kernel_shape", filters[2:])) == filters[2:]
+
+
+def _affine_grid(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return ins[0] == (outs[0][0], outs[0][-1], outs[0][-1] + 1)
+
+
 def _conv(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    return _is(ins[2], (ins[1][0],))  # type: ignore[index]
+    w = ins[1] or ()
+    return _has_kernel(w, attrs) and _is(ins[2], w[:1])
 
 
 def _conv_transpose(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     x, w, group = ins[0] or (), ins[1] or (), attrs.get("group", 1)
-    return x[1] == w[0] and group > 0 and x[1] % group == 0 and _is(ins[2], (w[1] * group,))
+    return _has_kernel(w, attrs) and x[1] == w[0] and group > 0 and x[1] % group == 0 and _is(ins[2], (w[1] * group,))
 
 
 def _scatter_nd(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
@@ -192,6 +201,18 @@ def _scalars(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bo
     return all(prod(shape) == 1 for shape in ins[1:] if shape is not None)
 
 
+def _conv_integer(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    return _has_kernel(ins[1] or (), attrs) and _is(ins[2], (), (1,)) and _is(ins[3], (), (1,), (ins[1] or ())[:1])
+
+
+def _matmul_integer(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """Zero points for the whole, for each row of A or each column of B, or for those of each matrix of a batch."""
+    a, b = ins[0] or (), ins[1] or ()
+    rows = ((), (1,), a[-2:-1], (*a[:-1], 1))
+    columns = ((), (1,), b[-1:], (*b[:-2], 1, *b[-1:]))
+    return _is(ins[2], *rows) and _is(ins[3], *columns)
+
+
 _SPATIAL = ("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool")
 
 
@@ -209,7 +230,10 @@ CHECKS: dict[str, Check] = {
     "Transpose": _transpose,
     "DeformConv": _deform_conv,
     "Conv": _conv,
+    "AffineGrid": _affine_grid,
+    "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transpose,
+    "MatMulInteger": _matmul_integer,
     "ScatterND": _scatter_nd,
     **dict.fromkeys(["GatherElements", "ScatterElements", "Scatter"], _by_element),
     "GatherND": _gather_nd,

@@ -18,6 +18,8 @@ from mtool.ir.types import DType
 
 T = TypeVar("T")
 
+LONGEST_SHOWN = 200  # parts of an expression in a dump
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
@@ -37,7 +39,7 @@ def first_of(kind: str, dtype: DType) -> float | int | bool:
     return low if kind == "maximum" else high
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
     """One node of an expression; immutable and hashable.
 
@@ -50,27 +52,42 @@ class Expr:
     dtype: DType
     args: tuple["Expr", ...] = ()
     value: Any = None
-    size: int = field(init=False, repr=False)
-    depth: int = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
+    size: int = field(init=False)
+    depth: int = field(init=False)
+    _hash: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args))
         object.__setattr__(self, "depth", 1 + max((arg.depth for arg in self.args), default=0))
-        object.__setattr__(self, "_hash", hash(self._key))
+        object.__setattr__(self, "_hash", hash((self._own, self.args)))
 
     @property
-    def _key(self) -> tuple[object, ...]:
+    def _own(self) -> tuple[object, ...]:
         value = self.value.hex() if isinstance(self.value, float) else self.value
-        return self.op, self.dtype, value, self.args
+        return self.op, self.dtype, value, len(self.args)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, Expr) and self._hash == other._hash and self._key == other._key
+        if not isinstance(other, Expr):
+            return False
+        waiting, equal = [(self, other)], set[tuple[int, int]]()
+        while waiting:
+            one, two = waiting.pop()
+            if one is two or (id(one), id(two)) in equal:
+                continue
+            if one._hash != two._hash or one._own != two._own:
+                return False
+            equal.add((id(one), id(two)))
+            waiting.extend(zip(one.args, two.args, strict=True))
+        return True
+
+    def __repr__(self) -> str:
+        if self.size > LONGEST_SHOWN:
+            return f"<{self.op} of {self.size} parts>"
+        value = "" if self.value is None else f" {self.value}"
+        return f"{self.op}{value}({', '.join(map(repr, self.args))}):{self.dtype.label}"
 
     def walk(self, *, indices: bool = True) -> Iterator["Expr"]:
         """Yield every node, this one first; without `indices`, none of what says which element a load reads."""
@@ -167,8 +184,14 @@ def identity(rank: int) -> tuple[Expr, ...]:
 
 
 def broadcast_index(shape: tuple[int, ...], into: tuple[int, ...]) -> tuple[Expr, ...]:
-    """Return the index into an operand of `shape` that is broadcast (NumPy's rule) into the shape `into`."""
+    """Return the index into an operand of `shape` that is broadcast (NumPy's rule) into the shape `into`.
+
+    Raises:
+        ValueError: it does not broadcast; the index would lead out of it.
+    """
     shift = len(into) - len(shape)
+    if shift < 0 or any(size not in (1, into[shift + number]) for number, size in enumerate(shape)):
+        raise ValueError(f"{list(shape)} does not broadcast to {list(into)}")
     return tuple(
         const(0, DType.INT32) if size == 1 and into[shift + number] != 1 else axis(shift + number)
         for number, size in enumerate(shape)

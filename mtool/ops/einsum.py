@@ -20,7 +20,13 @@ def _einsum(ctx: Lowering, node: Node) -> None:
     sizes: dict[str, int] = {}
     for term, value in zip(terms, node.inputs, strict=True):
         for letter, size in zip(term, ctx.types[value].shape, strict=True):
+            if 1 != size != sizes.get(letter, size) != 1:
+                raise ModelError(
+                    f"Einsum {node.name!r} has operands that differ in {letter!r}", details=[node.attrs["equation"]]
+                )
             sizes[letter] = max(sizes.get(letter, 1), size)
+    if len({*result}) < len(result):
+        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[node.attrs["equation"]])
     summed = [letter for letter in sizes if letter not in result]
     place = {letter: number for number, letter in enumerate([*result, *summed])}
     product: Expr | None = None

@@ -80,8 +80,6 @@ def _power(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_integer and b.dtype.is_float:
         wide = call("pow", *(call("cast", x, dtype=DType.FLOAT64) for x in (a, b)))
         return call("cast", wide, dtype=a.dtype)
-    if a.dtype.is_integer and b.op == "const" and b.value < 0:
-        b = _number(0, b)
     return call("pow", a, call("cast", b, dtype=a.dtype))
 
 

@@ -16,14 +16,14 @@ def _lrn(ctx: Lowering, node: Node) -> None:
     kind, attrs = ctx.types[node.inputs[0]], node.attrs
     rank, size = len(kind.shape), attrs["size"]
     own = identity(rank)
-    channel = minus(plus(axis(1), axis(rank)), (size - 1) // 2)
+    channel = minus(plus(axis(1), axis(rank)), attrs["before"])
     near = _wide(0, kind.dtype, (own[0], channel, *own[2:]))
     dtype = near.dtype
     condition = every(inside(channel, kind.shape[1]))
     assert condition is not None
     body = choose(condition, call("mul", near, near), const(0, dtype))
     total = Expr("reduce", dtype, (body,), Reduction("add", ((rank, size),)))
-    base = call("add", const(attrs["bias"], dtype), call("mul", const(attrs["alpha"] / size, dtype), total))
+    base = call("add", const(attrs["bias"], dtype), call("mul", const(attrs["alpha"], dtype), total))
     result = call("div", _wide(0, kind.dtype, own), call("pow", base, const(attrs["beta"], dtype)))
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 

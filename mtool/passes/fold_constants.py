@@ -1,10 +1,15 @@
 """Compute what depends on constants alone."""
 
+import math
+
 import numpy as np
 
-from mtool.ir import Graph
+from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ir.scalar import evaluate
+
+MOST_FOLDED = 1 << 25
+"""Elements that a loop may compute here, those of its reductions too; a larger one is left to the device."""
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -12,7 +17,8 @@ def fold_constants(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         inputs = [rewriter.resolve(value) for value in node.inputs]
-        if node.op not in ("loop", "view", "transpose", "concat") or not all(v in rewriter.constants for v in inputs):
+        known = all(value in rewriter.constants for value in inputs)
+        if node.op not in ("loop", "view", "transpose", "concat") or not known or _work(node, graph) > MOST_FOLDED:
             rewriter.keep(node)
             continue
         data = [rewriter.constants[value] for value in inputs]
@@ -27,3 +33,12 @@ def fold_constants(graph: Graph) -> Graph:
             result = np.concatenate(data, axis=node.attrs["axis"])
         rewriter.constants[node.outputs[0]] = result
     return rewriter.finish()
+
+
+def _work(node: Node, graph: Graph) -> int:
+    """Return how many elements computing a node takes."""
+    count = graph.types[node.outputs[0]].count
+    if node.op != "loop":
+        return count
+    reduced = [part.value.axes for part in node.attrs["expr"].walk() if part.op == "reduce"]
+    return count * max((math.prod(size for _, size in axes) for axes in reduced), default=1)

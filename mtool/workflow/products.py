@@ -75,6 +75,7 @@ def saturate() -> bool:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     options: Any = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.log_severity_level = 4
     session: Any = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"a": left, "b": right})
     return not np.array_equal(found, left.astype(np.int32) @ right.astype(np.int32))

@@ -108,7 +108,7 @@ def _run(
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # its errors are raised too; on the terminal it colours them, names and all
     try:
         exact = _with_exact_products(model)
         if optimised and exact is model and products.saturate():  # what it makes of QDQ form is not to saturate either

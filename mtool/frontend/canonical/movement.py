@@ -35,7 +35,7 @@ def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
         size = shape[place]
         start += size if start < 0 else 0
         first[place] = min(max(start, 0), size if step > 0 else size - 1)
-        stride[place] = step
+        stride[place] = min(max(step, -max(size, 1)), max(size, 1))  # one further leads out: there is one element
     state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], {"first": tuple(first), "stride": tuple(stride)})
 
 
@@ -70,6 +70,8 @@ def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     before = [0] * len(kind.shape)
     for place, amount in zip(axes, pads[: len(axes)], strict=True):
         before[place % len(kind.shape)] = amount
+    tables = sum(size for size, old in zip(state.types[proto.output[0]].shape, kind.shape, strict=True) if size != old)
+    state.budget.spend("constants", 4 * tables, f"Pad {origin}")  # where each element comes from
     state.emit("Pad", origin, inputs, [proto.output[0]], {"mode": mode, "before": tuple(before), "value": value})
 
 
@@ -113,6 +115,13 @@ def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
     state.emit("OneHot", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", -1) % rank})
 
 
+def _eye_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """EyeLike: a diagonal that lies outside is one as far outside as the matrix is large."""
+    rows, columns = state.types[proto.input[0]].shape
+    made = {"k": min(max(attrs.get("k", 0), -rows), columns)}
+    state.emit("EyeLike", origin, list(proto.input), list(proto.output), made)
+
+
 def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Compress, Unique: without an axis the input is flat."""
     made: dict[str, Any] = {"axis": None, "sorted": bool(attrs.get("sorted", 1))}
@@ -134,7 +143,7 @@ MOVEMENT: dict[str, Canonical] = {
     "Shape": _shape,
     "Size": _size,
     "ConstantOfShape": _constant_of_shape,
-    "EyeLike": with_axis(None, k=0),
+    "EyeLike": _eye_like,
     "Trilu": with_axis(None, upper=1),
     **dict.fromkeys(["Compress", "Unique"], _optional_axis),
     **dict.fromkeys(["ScatterElements", "Scatter"], with_axis(0, reduction="none")),

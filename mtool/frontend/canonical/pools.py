@@ -60,6 +60,8 @@ def pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     if min((*strides, *dilations, *kernel), default=1) < 1 or min(attrs.get("pads") or (0,)) < 0:
         raise Unsupported("a stride, dilation, kernel size or padding is out of range")
     sizes = zip(spatial, kernel, strides, dilations, strict=True)
+    if "Lp" in proto.op_type and attrs.get("p", 2) < 1:
+        raise Unsupported(f"a norm of p = {attrs['p']} is not supported")
     along = [Along.of(*each, attrs, place, rank) for place, each in enumerate(sizes)]
     shape = (*kind.shape[:2], *(each.count for each in along))
     if min(shape) < 0:

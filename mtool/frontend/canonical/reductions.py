@@ -26,15 +26,20 @@ def _reduce(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
 
 def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
-    made = {"axes": (attrs.get("axis", 0) % max(rank, 1),), "keepdims": bool(attrs.get("keepdims", 1))}
+    if not rank:
+        state.add_constant(proto.output[0], np.zeros((), np.int64))
+        return
+    made = {"axes": (attrs.get("axis", 0) % rank,), "keepdims": bool(attrs.get("keepdims", 1))}
     made["last"] = bool(attrs.get("select_last_index"))
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
 
 
 def _running(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """CumSum, CumProd: the axis is an input."""
-    axis = int(state.value_of(proto.input[1], "axis").item()) % len(state.types[proto.input[0]].shape)
-    made = {"axis": axis, "exclusive": bool(attrs.get("exclusive")), "reverse": bool(attrs.get("reverse"))}
+    axis, rank = int(state.value_of(proto.input[1], "axis").item()), len(state.types[proto.input[0]].shape)
+    if not -rank <= axis < rank:
+        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+    made = {"axis": axis % rank, "exclusive": bool(attrs.get("exclusive")), "reverse": bool(attrs.get("reverse"))}
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
 
 
@@ -102,9 +107,30 @@ def _group_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
 
 def _mean_variance(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """MeanVarianceNormalization: what is added to the deviation is too little to be told from its place."""
-    rank = len(state.types[proto.input[0]].shape)
-    axes = tuple(sorted({place % rank for place in attrs.get("axes", (0, 2, 3))}))
+    rank, given = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
+    if not all(-rank <= place < rank for place in given):
+        raise Unsupported(f"its axes are {list(given)}; its input has {rank} dimensions")
+    axes = tuple(sorted({place % rank for place in given}))
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], {"axes": axes, "epsilon": 1e-9})
+
+
+def _lrn(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """LRN: it looks at as many channels as there are at most, those further away count as 0."""
+    shape, size = state.types[proto.input[0]].shape, attrs["size"]
+    if len(shape) < 2 or size < 1:
+        raise Unsupported(f"a size of {size} does not fit its input {state.types[proto.input[0]]}")
+    before, behind = (min(reach, shape[1]) for reach in ((size - 1) // 2, size // 2))
+    made = {"alpha": attrs.get("alpha", 1e-4) / size, "beta": attrs.get("beta", 0.75), "bias": attrs.get("bias", 1.0)}
+    made |= {"before": before, "size": before + 1 + behind}
+    state.emit("LRN", origin, list(proto.input), list(proto.output), made)
+
+
+def _lp_normalization(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    kind, p = state.types[proto.input[0]], attrs.get("p", 2)
+    if p not in (1, 2) or not kind.shape:
+        raise Unsupported(f"a norm of p = {p} of its input {kind} is not supported")
+    made = {"axis": attrs.get("axis", -1) % len(kind.shape), "p": p}
+    state.emit("LpNormalization", origin, list(proto.input), list(proto.output), made)
 
 
 REDUCTIONS: dict[str, Canonical] = {
@@ -116,8 +142,8 @@ REDUCTIONS: dict[str, Canonical] = {
     **dict.fromkeys(["CumSum", "CumProd"], _running),
     "TopK": with_axis(-1, largest=1),
     "Hardmax": _hardmax,
-    "LRN": with_axis(None, alpha=1e-4, beta=0.75, bias=1.0, size=1),
-    "LpNormalization": with_axis(-1, p=2),
+    "LRN": _lrn,
+    "LpNormalization": _lp_normalization,
     "InstanceNormalization": with_axis(None, epsilon=1e-5),
     "LayerNormalization": with_axis(-1, epsilon=1e-5),
     "GroupNormalization": _group_norm,

@@ -18,6 +18,8 @@ def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attr
     default = ("Tanh",) if gates == 1 else ("Sigmoid", "Tanh", "Tanh")[:gates]
     directions = state.types[proto.input[1]].shape[0]
     names = [name.decode() for name in attrs.get("activations") or ()] or list(default) * directions
+    if len(names) != len(default) * directions:
+        raise Unsupported(f"it has {len(names)} activations; expected {len(default) * directions}")
     alphas, betas = list(attrs.get("activation_alpha") or ()), list(attrs.get("activation_beta") or ())
     functions = []
     for name in names:
@@ -48,6 +50,8 @@ def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     if len(proto.input) > 2 and proto.input[2]:
         axis = int(state.value_of(proto.input[2], "axis").item())
     axis %= len(shape)
+    if len(shape) < 2 or shape[-1] not in (1, 2):
+        raise Unsupported(f"its input is {state.types[proto.input[0]]}; expected a last dimension of 1 or 2")
     length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
     if len(proto.input) > 1 and proto.input[1]:
         length = int(state.value_of(proto.input[1], "dft_length").item())

@@ -3,6 +3,7 @@
 Padding is made explicit.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -80,6 +81,12 @@ def _col2im(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
         "dilations": attrs.get("dilations") or (1,) * rank,
         "pads": attrs.get("pads") or (0,) * 2 * rank,
     }
+    image = state.types[proto.output[0]].shape[2:]
+    padded = [image[i] + window["pads"][i] + window["pads"][rank + i] for i in range(rank)]
+    spans = [(kernel[i] - 1) * window["dilations"][i] + 1 for i in range(rank)]
+    blocks = math.prod((padded[i] - spans[i]) // window["strides"][i] + 1 for i in range(rank))
+    if state.types[proto.input[0]].shape[2] != blocks:
+        raise Unsupported(f"its input is {state.types[proto.input[0]]}; expected {blocks} blocks")
     state.emit("Col2Im", origin, [proto.input[0]], list(proto.output), window)
 
 
@@ -120,6 +127,9 @@ def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
             ratios = [min(ratios) if policy == "not_larger" else max(ratios)] * len(axes)
         for axis, ratio in zip(axes, ratios, strict=True):
             all_scales[axis] = ratio
+    state.budget.spend(
+        "work", 1000 * sum(b for a, b in zip(x, result, strict=True) if a != b), f"{proto.op_type} {origin}"
+    )
     mode = attrs.get("coordinate_transformation_mode", "asymmetric" if upsample else "half_pixel")
     if mode == "tf_crop_and_resize" and roi:
         region = state.value_of(roi, "roi").tolist()

@@ -24,7 +24,12 @@ def _divide_text(expr: Expr, a: Text, b: Text) -> Text:
 
 
 def _pow(a: A, b: A) -> A:
-    return np.power(a, np.asarray(b).astype(np.asarray(a).dtype))
+    """Of integers, a power below zero is a fraction, but for those of 1 and -1: towards zero, it is 0."""
+    exponent = np.asarray(b).astype(np.asarray(a).dtype)
+    if not np.issubdtype(exponent.dtype, np.signedinteger):
+        return np.power(a, exponent)
+    below = np.power(np.where(np.abs(a) == 1, a, 0), np.where(exponent < 0, 2 - (exponent & 1), 1))
+    return np.where(exponent < 0, below, np.power(a, np.maximum(exponent, 0)))
 
 
 def _pow_text(expr: Expr, a: Text, b: Text) -> Text:
