@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test lint bench aot-table schedules golden fuzz soak
+.PHONY: check test test-all lint bench aot-table sizes schedules golden fuzz fuzz-models fuzz-networks soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -8,6 +8,10 @@ check:          ## everything that CI checks
 test:           ## the tests alone
 	scripts/setup --dev
 	PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
+
+test-all:       ## the tests with every combination of what CI tries a quarter of
+	scripts/setup --dev
+	MTOOL_TESTS=all PATH="$(CURDIR)/.venv/bin:$(PATH)" .venv/bin/pytest -q -n 2
 
 lint:           ## format, style, types, layers
 	scripts/setup --dev
@@ -21,6 +25,11 @@ aot-table:      ## what each calling convention costs: docs/aot-table.md
 	scripts/setup --dev
 	.venv/bin/python scripts/aot_table.py
 
+sizes:          ## what code, libraries and templates take, for mtool check: mtool/sizes/sizes.json
+	scripts/setup --dev
+	.venv/bin/python scripts/sizes.py
+	.venv/bin/python scripts/sizes.py --templates
+
 schedules:      ## every schedule and its knobs: docs/schedules.md
 	scripts/setup --dev
 	.venv/bin/python scripts/schedules.py
@@ -32,6 +41,14 @@ golden:         ## write the generated C of tests/golden anew; read the diff
 fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
 	scripts/setup --dev
 	.venv/bin/python scripts/fuzz.py
+
+fuzz-models:    ## minutes of mutated ONNX and TFLite models; goes on where the last run stopped
+	scripts/setup --dev
+	.venv/bin/python scripts/fuzz_models.py $(ARGS)
+
+fuzz-networks:  ## minutes of random valid networks against onnxruntime; goes on where the last run stopped
+	scripts/setup --dev
+	.venv/bin/python scripts/fuzz_networks.py $(ARGS)
 
 soak:           ## some minutes of sessions over noisy, slow and unplugged lines
 	scripts/setup --dev

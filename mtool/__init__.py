@@ -14,13 +14,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mtool.compiler import check_model as check
     from mtool.workflow import (
         Choice,
         Options,
         Place,
         bench,
         bench_layers,
+        check,
         compile,
         flash_model,
         open,
@@ -54,13 +54,13 @@ __all__ = [
 ]
 
 # Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
-_EXPORTS = {name: "mtool.workflow" for name in __all__ if name != "__version__"} | {"check": "mtool.compiler"}
+_EXPORTS = {name: "mtool.workflow" for name in __all__ if name != "__version__"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'mtool' has no attribute {name!r}")
-    return getattr(importlib.import_module(_EXPORTS[name]), "check_model" if name == "check" else name)
+    return getattr(importlib.import_module(_EXPORTS[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ import difflib
 import functools
 import itertools
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
@@ -12,7 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from mtool import resources
 from mtool.errors import BoardError, UsageError
 
-ROLES = ("code", "weights", "data", "arena", "stack")
+Role = Literal["code", "weights", "data", "arena", "stack"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_NEAR = 3  # names that come near one that is not there
+_SHORT = 3  # letters of a name that are looked for inside others
+_LINES = 6  # of what a parser says
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
@@ -47,7 +51,14 @@ class Memory(Record):
 
     base: int
     size: Size
-    holds: tuple[Literal["code", "weights", "data", "arena", "stack"], ...]
+    holds: tuple[Role, ...]
+
+
+class Taken(Record):
+    """What a framework takes of a board besides the model, at most: bytes of code, and of data."""
+
+    code: Size
+    data: Size
 
 
 class Emulator(Record):
@@ -98,7 +109,9 @@ class Board(Record):
     of them what was done with it: the firmware has `run`, on the board or in its emulator; it was `built`; or a
     project was `generated`.
     `toolchain` is the C compiler's program, `cflags` are its flags for the core. `memories` is empty
-    where an operating system places things. `port` is for the template alone. `flash` maps the flash runners that
+    where an operating system places things; `placed` says of a template that puts a role into another memory than
+    `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
+    template alone. `flash` maps the flash runners that
     work with the board to their settings (mtool/flash has a file for each); the first is the default.
     """
 
@@ -109,6 +122,8 @@ class Board(Record):
     features: Names = frozenset()
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
+    placed: dict[str, dict[Role, str]] = {}
+    takes: dict[str, Taken] = {}
     templates: dict[str, str]
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None
@@ -128,7 +143,29 @@ class Board(Record):
         missing = [role for role in ROLES if self.memories and self.region_for(role) is None]
         if missing:
             raise ValueError(f"no memory holds {', '.join(missing)}")
+        for template, roles in self.placed.items():
+            if template not in self.templates:
+                raise ValueError(f"placed: there is no template {template}")
+            for role, name in roles.items():
+                if name not in self.memories:
+                    raise ValueError(f"placed.{template}.{role}: there is no memory {name}")
         return self
+
+    def placed_by(self, template: str) -> Self:
+        """Return the board with what its memories hold under a template."""
+        moved = self.placed.get(template, {})
+        memories = {
+            name: memory.model_copy(
+                update={
+                    "holds": (
+                        *(role for role in memory.holds if role not in moved),
+                        *(role for role, place in moved.items() if place == name),
+                    )
+                }
+            )
+            for name, memory in self.memories.items()
+        }
+        return self.model_copy(update={"memories": memories, "placed": {}}) if moved else self
 
     def region_for(self, role: str) -> str | None:
         """Return the name of the memory that holds `role`, one of ROLES; the first, if several do."""
@@ -145,18 +182,25 @@ def load_all() -> dict[str, Board]:
     """Read boards.yaml; the boards by name, in the file's order.
 
     Raises:
-        UsageError: an entry breaks the schema; the message names the board and the key.
+        UsageError: it can't be read or is not YAML; or an entry breaks the schema: the message names the board and the
+            key.
     """
     path = resources.path("boards.yaml")
-    entries = yaml.safe_load(path.read_text())
-    boards = {}
-    for name, entry in entries.items():
-        try:
-            boards[name] = Board.model_validate({"name": name, **entry})
-        except ValidationError as invalid:
-            details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
-            raise UsageError(f"boards.yaml: the entry of {name} breaks the schema", details=details) from None
-    return boards
+    try:
+        entries = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError, RecursionError) as wrong:
+        raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
+    if not isinstance(entries, dict):
+        raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])
+    return {name: _board(name, entry) for name, entry in entries.items()}
+
+
+def _board(name: str, entry: object) -> Board:
+    try:
+        return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
+    except ValidationError as invalid:
+        details = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in invalid.errors()]
+        raise UsageError(f"boards.yaml: the entry of {name} breaks the schema", details=details) from None
 
 
 def get(name: str) -> Board:
@@ -167,7 +211,9 @@ def get(name: str) -> Board:
     """
     boards = load_all()
     if name not in boards:
-        near = difflib.get_close_matches(name, boards, n=3, cutoff=0.5)
+        asked = name.lower()
+        inside = [known for known in boards if len(asked) >= _SHORT and asked in known]
+        near = inside[:_NEAR] or difflib.get_close_matches(asked, boards, n=_NEAR, cutoff=0.5)
         raise BoardError(
             f"there is no board named {name!r}",
             details=[f"near: {', '.join(near)}"] if near else [],

@@ -2,10 +2,9 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from mtool import codegen, frontend, passes
 from mtool.boards import Board
@@ -13,15 +12,13 @@ from mtool.codegen import Conventions
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.given import NOTHING, Given
-from mtool.frontend.onnx_file import file_hash
+from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
 from mtool.manifest import Manifest
 from mtool.ops.schedule import Target
 from mtool.plan import Choices, Io, Partial, Plan, make_plan
 
 log = logging.getLogger(__name__)
-
-Role = Literal["weights", "arena"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +75,7 @@ def compile_model(
 def plan_for(graph: Graph, board: Board, io: Io, partial: Partial, schedules: Choices | None = None) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
     plan = make_plan(graph, target_of(board), io, partial, schedules)
-    memory = board.memory_for("arena")
-    if partial != "auto" or memory is None or plan.arena_bytes <= memory.size:
+    if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
     return make_plan(graph, target_of(board), io, "always", schedules)
 
@@ -101,72 +97,42 @@ def partial_of(partial: Partial, conventions: Conventions | None) -> Partial:
     return "never"
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Whether a model's constants and arena fit a board; None: the board does not say how much it has."""
-
-    board: str
-    flash_bytes: int
-    flash_limit_bytes: int | None
-    ram_bytes: int
-    ram_limit_bytes: int | None
-
-    @property
-    def fits(self) -> bool:
-        """Whether both fit, with `CODE_RESERVE_BYTES` of flash left for code."""
-        return not self.lacking
-
-    @property
-    def lacking(self) -> dict[Role, int]:
-        """The bytes needed of each memory that is too small, by what it holds."""
-        needed: list[tuple[Role, int, int | None]] = [
-            ("weights", self.flash_bytes + CODE_RESERVE_BYTES, self.flash_limit_bytes),
-            ("arena", self.ram_bytes, self.ram_limit_bytes),
-        ]
-        return {role: count for role, count, limit in needed if limit is not None and count > limit}
-
-
-def fit_of(manifest: Manifest, board: Board) -> Fit:
-    """Compare what a compiled model needs with what a board has."""
-    flash, ram = board.memory_for("weights"), board.memory_for("arena")
-    return Fit(
-        board.name,
-        manifest.constant_bytes,
-        flash.size if flash else None,
-        manifest.arena_bytes,
-        ram.size if ram else None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What `mtool check` tells: the manifest for the first board, and the fit on each."""
-
-    manifest: Manifest
-    fits: tuple[Fit, ...]
-
-
-CODE_RESERVE_BYTES = 16 * 1024
-
-
-def check_model(path: Path, boards: Sequence[Board], given: Given = NOTHING) -> Report:
-    """Compile a model for each board and compare what it needs with what they have; builds nothing.
+def compile_for(
+    path: Path,
+    boards: Sequence[Board],
+    given: Given = NOTHING,
+    *,
+    io: Io = "arena",
+    partial: Partial = "auto",
+    conventions: Conventions | None = None,
+    schedules: Choices | None = None,
+) -> Iterator[tuple[Board, Compiled]]:
+    """Compile a model for several boards, as `compile_model` does for each; what they share is done once.
 
     Raises:
-        UsageError: the file is missing, or what is given names nothing of the model.
-        ModelError: the model is malformed or can't be compiled; every reason is listed.
+        UsageError: as `compile_model`.
+        ModelError: as `compile_model`.
     """
     graph = frontend.load(path, given)
-    manifests: dict[tuple[Target, Partial], Manifest] = {}
+    model_hash = file_hash(path)
+    asked = partial_of(partial, conventions)
+    made: dict[tuple[Target, Partial], Compiled] = {}
 
-    def compiled(target: Target, partial: Partial) -> Manifest:
-        if (target, partial) not in manifests:
-            plan = make_plan(passes.run(graph, target), target, partial=partial)
-            manifests[target, partial] = codegen.generate(plan, path.name, file_hash(path))[1]
-        return manifests[target, partial]
+    def compiled(target: Target, partial: Partial) -> Compiled:
+        if (target, partial) not in made:
+            start = time.monotonic()
+            plan = make_plan(passes.run(graph, target), target, io, partial, schedules)
+            files, manifest = codegen.generate(plan, path.name, model_hash, conventions)
+            made[target, partial] = Compiled(files, manifest, time.monotonic() - start)
+        return made[target, partial]
 
-    fits = []
     for board in boards:
-        fit = fit_of(compiled(target_of(board), "auto"), board)
-        fits.append(fit_of(compiled(target_of(board), "always"), board) if "arena" in fit.lacking else fit)
-    return Report(next(iter(manifests.values())), tuple(fits))
+        whole = compiled(target_of(board), asked)
+        too_large = asked == "auto" and is_short(board, whole.manifest.arena_bytes)
+        yield board, compiled(target_of(board), "always") if too_large else whole
+
+
+def is_short(board: Board, arena_bytes: int) -> bool:
+    """Return whether a board's memory is too small for an arena."""
+    memory = board.memory_for("arena")
+    return memory is not None and arena_bytes > memory.size

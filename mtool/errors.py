@@ -13,7 +13,11 @@ MtoolError                    1   a bug in mtool, or an error that fits nowhere 
 └── DeviceError              10   the device reported a fault
 """
 
-from collections.abc import Sequence
+import errno
+import os
+from collections.abc import Mapping, Sequence
+
+from mtool.text import one_line
 
 
 class MtoolError(Exception):
@@ -33,8 +37,16 @@ class MtoolError(Exception):
         self.details = tuple(details)
         self.hint = hint
 
+    def lines(self) -> list[str]:
+        """Return the error as lines for people, whatever a model or a device put into it."""
+        first, *more = self.what.splitlines() or [""]
+        details = [line for detail in self.details for line in detail.splitlines() or [""]]
+        hint = self.hint.splitlines()[:1] + [f"  {line}" for line in self.hint.splitlines()[1:]]
+        lines = [first, *(f"  {line}" for line in (*more, *details)), *hint]
+        return [one_line(line.expandtabs(4)) for line in lines]
+
     def __str__(self) -> str:
-        return "\n".join([self.what, *(f"  {line}" for line in self.details), *([self.hint] if self.hint else [])])
+        return "\n".join(self.lines())
 
 
 class UsageError(MtoolError):
@@ -97,3 +109,50 @@ class DeviceError(MtoolError):
     """The device reported a fault or an error status."""
 
     exit_code = 10
+
+
+_TRY: Mapping[int, str] = {
+    errno.ENOSPC: "free some space there, or choose another folder",
+    errno.EDQUOT: "your quota there is used up: free some space, or choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.EACCES: "look at its owner and its permissions, and at those of its folder",
+    errno.EPERM: "look at its owner, its permissions and its attributes (lsattr)",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EISDIR: "it is a folder: give the name of a file",
+    errno.ENOTDIR: "something in its path is a file, not a folder",
+    errno.ELOOP: "something in its path is a link: give the path that it leads to",
+    errno.EFBIG: "it is larger than this process may write (ulimit -f)",
+    errno.EMFILE: "this process may not open more files (ulimit -n)",
+    errno.ENFILE: "the system has too many files open",
+    errno.EXDEV: "a folder in the project is on another file system: give the project one of its own",
+    errno.EIO: "the device below it is failing",
+}
+
+
+def of_os_error(error: OSError, what: str = "") -> MtoolError:
+    """Return what the operating system refused as an error of ours: the path, its own words, what to try.
+
+    Args:
+        error: what was raised.
+        what: what could not be done ("report.html can't be written"); default: what the error itself says.
+    """
+    said = (error.strerror or str(error) or type(error).__name__).strip()
+    said = said[:1].lower() + said[1:]
+    if isinstance(error, (ConnectionError, TimeoutError)):
+        return CommunicationError(what or said, details=[said] if what else [])
+    if said.startswith("no usable temporary directory"):
+        return UsageError("there is no folder for temporary files", details=[said], hint="set TMPDIR to one")
+    if isinstance(error, FileNotFoundError) and error.filename is None and not what and _is_nowhere():
+        return UsageError("the working folder is no longer there", hint="cd to another")
+    paths = [str(path) for path in (error.filename, error.filename2) if path is not None]
+    title = what or ": ".join([" and ".join(paths), said] if paths else [said])
+    return UsageError(title, details=[said] if what else [], hint=_TRY.get(error.errno or 0, ""))
+
+
+def _is_nowhere() -> bool:
+    """Return whether the working folder has been deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return True
+    return False

@@ -1,20 +1,35 @@
-"""One user at a time for each device: a lock that ends with its process, however that ends."""
+"""One user at a time for each device and each project folder: a lock that ends with its process, however that ends.
+
+Locks are files in a folder of the user's own, so that no other user can put a link in their place.
+"""
 
 import contextlib
+import fcntl
+import hashlib
+import logging
 import os
 import re
+import stat
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.errors import BoardError
+from mtool import resources
+from mtool.errors import BoardError, UsageError, of_os_error
 
-try:
-    import fcntl
-except ImportError:  # Windows, where a serial port has but one user anyway
-    fcntl = None  # type: ignore[assignment]
+log = logging.getLogger(__name__)
+
+_PATIENCE_S = 600.0
+_POLL_S = 0.1
+_READABLE = 40  # characters of what is locked that its file's name shows
+
+_handles: ContextVar[tuple[int, ...]] = ContextVar("handles", default=())
+_kept: ContextVar[contextlib.ExitStack | None] = ContextVar("kept", default=None)
 
 
 class Lock:
@@ -28,29 +43,22 @@ class Lock:
 
     Raises:
         BoardError: another process holds it; the message names that process.
+        UsageError: no folder for locks can be had.
     """
 
     def __init__(self, device: str) -> None:
         self._release: Callable[[], object] | None = None
-        if not device or fcntl is None:
+        if not device:
             return
-        handle = _open(_path(device))
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(handle, 64, 0).decode(errors="replace").strip()
-            os.close(handle)
-            if holder == str(os.getpid()):
-                return
+        taken = _take(os.path.realpath(device) if device.startswith("/") else device)
+        if isinstance(taken, _Taken):
+            self._release = weakref.finalize(self, taken.release)
+        elif taken != str(os.getpid()):
             raise BoardError(
                 f"{device} is in use by another mtool",
-                details=[f"process {holder}"] if holder else [],
+                details=[f"process {taken}"] if taken else [],
                 hint="wait until it has finished, or end it",
-            ) from None
-        self._release = weakref.finalize(self, os.close, handle)
-        with contextlib.suppress(OSError):  # another user's file can be locked, but not written
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            )
 
     def release(self) -> None:
         """Let go of it. May be called again."""
@@ -71,14 +79,147 @@ def locked(*devices: str) -> Iterator[None]:
         yield
 
 
-def _open(path: Path) -> int:
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Let go of the folders that are locked within only at the end of the block, or of the function it decorates."""
+    if _kept.get() is not None:
+        yield
+        return
+    with contextlib.ExitStack() as held:
+        token = _kept.set(held)
+        try:
+            yield
+        finally:
+            _kept.reset(token)
+
+
+@contextmanager
+def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """Hold a folder while the block runs, or longer where `keeping` says so; wait while another process does.
+
+    Args:
+        path: the folder, which need not be there yet.
+        patience_s: how long to wait at most.
+
+    Raises:
+        UsageError: another process does not let go of it, or no folder for locks can be had.
+    """
+    real = os.path.realpath(path)
+    deadline = time.monotonic() + patience_s
+    told = False
+    while isinstance(taken := _take(real), str) and taken != str(os.getpid()):
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"{path} is in use by another mtool",
+                details=[f"process {taken}, for more than {patience_s:g} s"],
+                hint="wait until it has finished, or end it",
+            )
+        if not told:
+            log.warning("waiting for process %s, or what it started, which uses %s", taken, path)
+            told = True
+        time.sleep(_POLL_S)
+    kept = _kept.get()
+    with contextlib.ExitStack() as here:
+        if isinstance(taken, _Taken):
+            held = here if kept is None else kept
+            held.callback(taken.release)
+            held.callback(_handles.reset, _handles.set((*_handles.get(), taken.handle)))
+        yield
+
+
+def handles() -> tuple[int, ...]:
+    """Return the handles of the folders that are held.
+
+    A program that works in a folder inherits them: if this process is killed, the folder stays locked until that
+    program has ended too.
+    """
+    return _handles.get()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A lock that this process holds: its file, and the handle that the lock ends with."""
+
+    path: Path
+    handle: int
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        os.close(self.handle)
+
+
+def _take(what: str) -> _Taken | str:
+    """Lock what is named, or return the number of the process that holds it."""
+    known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
+    name = re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock"
+    place, own = _own_folder()
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:  # another user's
-        return os.open(path, os.O_RDONLY)
+        while True:
+            handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                os.close(handle)
+                raise UsageError(f"{place / name} is not a lock of mtool's", hint="remove it")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(handle, 64, 0).decode(errors="replace").strip()
+                os.close(handle)
+                return holder
+            if os.fstat(handle).st_nlink == 1:
+                break
+            os.close(handle)  # who held it has removed it meanwhile
+        held = _Taken(place / name, handle)
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except OSError:  # a full disk. Without its number this process would wait for itself
+            held.release()
+            raise
+        return held
+    except OSError as failed:
+        raise of_os_error(failed, f"{place / name} can't be locked") from None
+    finally:
+        os.close(own)
 
 
-def _path(device: str) -> Path:
-    """Return the lock's file: one for a port, whatever link leads to it."""
-    real = os.path.realpath(device) if device.startswith("/") else device
-    return Path(tempfile.gettempdir()) / f"mtool-{re.sub(r'[^A-Za-z0-9]+', '-', real).strip('-')}.lock"
+def _own_folder() -> tuple[Path, int]:
+    """Return the folder of locks and a handle to it: the first that is this user's own, or can be.
+
+    Raises:
+        UsageError: there is none.
+    """
+    refused = []
+    for above, path in _candidates():
+        try:
+            if above is not None and above.stat().st_uid != os.geteuid():
+                raise PermissionError(0, f"{above} belongs to another user")
+            with contextlib.suppress(FileExistsError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.mkdir(mode=0o700)
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as failed:
+            refused.append(f"{path}: {failed.strerror or failed}")
+            continue
+        found = os.fstat(handle)
+        if found.st_uid == os.geteuid():
+            if stat.S_IMODE(found.st_mode) != 0o700:
+                os.fchmod(handle, 0o700)
+            return path, handle
+        os.close(handle)
+        refused.append(f"{path}: it belongs to another user")
+    raise UsageError("there is no folder for locks", details=refused, hint="set XDG_STATE_HOME to a folder of your own")
+
+
+def _candidates() -> Iterator[tuple[Path | None, Path]]:
+    """Yield places for locks, best first, each with what above it has to be this user's own."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        yield Path(runtime), Path(runtime) / "mtool"
+    state = resources.state_folder()
+    if state is not None:
+        there = next(above for above in state.parents if os.path.exists(above))  # noqa: PTH110 - asks no rights
+        yield there, state / "locks"
+    with contextlib.suppress(FileNotFoundError):
+        yield None, Path(tempfile.gettempdir()) / f"mtool-{os.geteuid()}"

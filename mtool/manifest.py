@@ -4,13 +4,23 @@ Schema 1. The compile half writes a manifest without `project`; the project stag
 that are not described here are refused, so that a stale or foreign file is told at once.
 """
 
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationError,
+)
 
 from mtool.boards import Board
-from mtool.errors import UsageError
+from mtool.errors import UsageError, of_os_error
+from mtool.text import plain
 
 FILE_NAME = "mtool.json"
 _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
@@ -18,6 +28,24 @@ _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"
 InterfaceApi = Literal["c", "packed", "step"]
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]
 Executor = Literal["aot", "graph", "graph-host"]
+
+
+def _written(text: str, info: SerializationInfo) -> str:
+    return plain(text) if info.context is _TEMPLATES else text
+
+
+_TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
+OfModel = Annotated[str, PlainSerializer(_written)]  # text that the model brought: exact in mtool.json, see mtool.text
+
+
+def _inside(path: str) -> str:
+    if path.startswith("/") or "\0" in path or {"", ".", ".."} & {*path.split("/")}:
+        raise ValueError(f"{path!r} is no path inside the project folder")
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+"""A path below the project folder."""
 
 
 class Strict(BaseModel):
@@ -36,7 +64,7 @@ class Tensor(Strict):
     `count_axis` are there; what is behind them means nothing.
     """
 
-    name: str
+    name: OfModel
     c_name: str
     dtype: str
     shape: tuple[int, ...]
@@ -45,7 +73,7 @@ class Tensor(Strict):
     scale: tuple[float, ...] | None = None
     zero_point: tuple[int, ...] | None = None
     axis: int | None = None
-    count: str | None = None
+    count: OfModel | None = None
     count_axis: int | None = None
 
     @property
@@ -62,8 +90,8 @@ class StateTensor(Strict):
     "": zeros.
     """
 
-    output: str
-    input: str
+    output: OfModel
+    input: OfModel
     c_name: str
     dtype: str
     shape: tuple[int, ...]
@@ -82,7 +110,7 @@ class Source(Strict):
     dimension that is left and the one after the last.
     """
 
-    tensor: str
+    tensor: OfModel
     moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]], ...]
 
 
@@ -94,7 +122,7 @@ class Operand(Strict):
     were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor.
     """
 
-    value: str
+    value: OfModel
     dtype: str
     shape: tuple[int, ...]
     bytes: int
@@ -125,7 +153,7 @@ class Operator(Strict):
     function: str
     label: str
     schedule: str
-    origins: tuple[str, ...]
+    origins: tuple[OfModel, ...]
     shape: str
     macs: int
     reads: tuple[Operand, ...] = ()
@@ -139,8 +167,8 @@ class Project(Strict):
     """How the project folder is built and driven.
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
-    to its ELF (or host executable), relative to the project folder. `model` is the folder of the model's own files,
-    relative likewise.
+    to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
+    the model's own files, relative likewise.
     """
 
     template: str
@@ -149,8 +177,8 @@ class Project(Strict):
     board: Board
     build_hash: str
     options: dict[str, str]
-    firmware: dict[str, str]
-    model: str = "model"
+    firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
+    model: Inside = "model"
 
 
 class Manifest(Strict):
@@ -167,7 +195,7 @@ class Manifest(Strict):
     schema_version: Literal[1] = 1
     mtool_version: str
     model: str
-    model_file: str
+    model_file: OfModel
     model_hash: str
     io: Literal["arena", "external"]
     inputs: tuple[Tensor, ...]
@@ -185,12 +213,28 @@ class Manifest(Strict):
     operators_api: OperatorsApi = "typed"
     executor: Executor = "aot"
     functions: tuple[str, ...] = ()
-    graph: str = ""
+    graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     project: Project | None = None
+
+    def for_templates(self) -> dict[str, Any]:
+        """Return the manifest as plain values, in which the model's own text is safe in any text of a template."""
+        return self.model_dump(mode="json", context=_TEMPLATES)
 
     def to_json(self) -> bytes:
         """Return the file's bytes; the same for the same manifest."""
         return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def firmware_of(folder: Path, project: Project, kind: str) -> Path:
+    """Return the file of a firmware kind, which need not be there yet.
+
+    Raises:
+        UsageError: a link leads out of the project folder.
+    """
+    path = folder / project.firmware[kind]
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise UsageError(f"{path} lies outside of the project", details=[f"in {os.path.realpath(path)}"])
+    return path
 
 
 def load(folder: Path) -> Manifest:
@@ -202,10 +246,12 @@ def load(folder: Path) -> Manifest:
     path = folder / FILE_NAME
     try:
         return Manifest.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint="make one with: mtool build"
         ) from None
     except ValidationError as invalid:
         details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
         raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None
+    except OSError as failed:
+        raise of_os_error(failed, f"{path} can't be read") from None

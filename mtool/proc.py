@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.errors import BuildError, MtoolError
+from mtool import locks
+from mtool.errors import BuildError, MtoolError, of_os_error
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +74,15 @@ def run(
             stderr=subprocess.STDOUT,
             timeout=timeout_s,
             check=False,
+            pass_fds=locks.handles(),
         )
-    except FileNotFoundError:
-        raise error(f"{what} failed: {argv[0]} is not installed", hint="run `mtool doctor`") from None
+    except FileNotFoundError as failed:
+        if cwd is not None and not cwd.is_dir():
+            raise error(f"{what} failed: there is no folder {cwd}") from None
+        details = [] if failed.filename in (None, argv[0]) else [f"{failed.filename} is not there"]
+        raise error(f"{what} failed: {argv[0]} is not installed", details=details, hint="run `mtool doctor`") from None
+    except OSError as failed:  # not executable, of another machine, too many processes
+        raise error(f"{what} failed: {argv[0]} can't be run", details=[of_os_error(failed).what]) from None
     except subprocess.TimeoutExpired as expired:
         output = (expired.stdout or b"").decode(errors="replace")
         raise error(f"{what} took more than {timeout_s:g} s", details=_tail(argv, output)) from None

@@ -1,5 +1,7 @@
-"""Where mtool's data lies: at the top of a checkout, or inside the installed package."""
+"""Where mtool's data lies: at the top of a checkout, or inside the installed package; and what it keeps of a user."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -9,3 +11,19 @@ def path(name: str) -> Path:
     """Return the path of a data file or folder: "boards.yaml", "crt", "project_templates", "examples/digits"."""
     installed = _PACKAGE / "data" / name
     return installed if installed.exists() else _PACKAGE.parent / name
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of what mtool keeps between its runs, which need not be there yet; None: there is no place.
+
+    As the XDG Base Directory Specification has it: a path that is not absolute does not count.
+    """
+    named = environment.get("XDG_STATE_HOME", "")
+    if named.startswith("/"):
+        return Path(named) / "mtool"
+    if not environment.get("HOME", "/").startswith("/"):
+        return None
+    try:
+        return Path.home() / ".local" / "state" / "mtool"
+    except RuntimeError:  # a user without a home
+        return None

@@ -16,6 +16,7 @@ from mtool.frontend.importer import import_graph
 from mtool.ir import Graph
 from mtool.ops.schedule import Target
 from mtool.plan import Plan, make_plan
+from mtool.workflow import products
 
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())
@@ -64,7 +65,7 @@ def compiled(proto: onnx.ModelProto, target: Target = HOST, name: str = "test") 
     return make_plan(passes.run(import_graph(proto, name), target), target)
 
 
-def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
+def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path, level: str = "-O1") -> list[Array]:
     """Compile a plan's C with every warning an error and the undefined-behaviour sanitizer, and run it once."""
     files, manifest = codegen.generate(plan, "test.onnx", "0" * 64)
     for name in files:
@@ -74,7 +75,7 @@ def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
     include = resources.path("crt") / "include"
     sources = [str(folder / f"{name}.c"), str(folder / f"{name}_weights.c")]
     subprocess.run(
-        ["gcc", *FLAGS, *SANITIZE, "-O1", "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
+        ["gcc", *FLAGS, *SANITIZE, level, "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
         check=True,
     )
     code = ctypes.CDLL(str(library))
@@ -94,9 +95,11 @@ def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
 
 
 def reference(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
-    """Return onnxruntime's outputs, without its graph optimisations."""
+    """Return onnxruntime's outputs, without its graph optimisations, and with integer products that never saturate."""
     import onnxruntime
 
+    if products.has_products(proto):
+        proto = products.exact(proto)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3

@@ -52,8 +52,14 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
-/* How the arena of a model is declared. */
-#if defined(__GNUC__)
+/* How the arena of a model is declared: in a section of its own, which a linker script may put where the board has the
+ * room. Others take it for .bss. It must begin as zeros. */
+#ifndef MT_ARENA_SECTION
+#define MT_ARENA_SECTION ".bss.mtool_arena"
+#endif
+#if defined(__GNUC__) && defined(__ELF__)
+#define MT_ARENA __attribute__((aligned(16), section(MT_ARENA_SECTION)))
+#elif defined(__GNUC__)
 #define MT_ARENA __attribute__((aligned(16)))
 #else
 #define MT_ARENA
@@ -94,6 +100,14 @@ static inline int32_t mt_clamp(int32_t value, int32_t low, int32_t high)
     }
 #endif
     return value < low ? low : value > high ? high : value;
+}
+
+/* The place that an index of ONNX names along a dimension: one below zero counts from the end. -1: it is outside. */
+static inline int32_t mt_place(int64_t index, int32_t size)
+{
+    if (index < -(int64_t)size || index >= size)
+        return -1;
+    return (int32_t)(index < 0 ? index + size : index);
 }
 
 /* Round to the nearest integer, ties to even, for |value| < 2^22: adding 1.5 * 2^23 leaves the

@@ -435,7 +435,7 @@ MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t 
                      "vmin.s16 q1, q1, q2\n\t"                                                                        \
                      "vstrb.32 q0, [%[o]], #4\n\t"                                                                    \
                      "vstrb.32 q1, [%[o]], #4"                                                                        \
-                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output)                                            \
+                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                            \
                      : [end] "r"(end), [limits] "m"(range)                                                            \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 

@@ -92,7 +92,7 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
                      "vmin.s16 q0, q0, q1\n\t"                                                                        \
                      "vstrh.16 q0, [%[o], %q[at], uxtw #1]\n\t"                                                       \
                      "adds %[o], #4"                                                                                  \
-                     : [w] "+&r"(weights), [c] "+&r"(c), [o] "+&r"(output)                                            \
+                     : [w] "+&l"(weights), [c] "+&r"(c), [o] "+&r"(output)                                            \
                      : [end] "r"(end), [at] "w"(at), [limits] "m"(range)                                              \
                      : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 
@@ -170,7 +170,7 @@ MT_MVE_INLINE const int8_t *mt_mve16_rows(const int16_t *input, const int16_t *e
                          "vmin.s16 q1, q1, q2\n\t"
                          "vstrh.32 q0, [%[o]], #8\n\t"
                          "vstrh.32 q1, [%[o]], #8"
-                         : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&r"(output)
+                         : [w] "+&l"(weights), [x] "+&r"(x), [o] "+&l"(output)
                          : [end] "r"(end), [limits] "m"(range)
                          : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory");
     } while (--groups);

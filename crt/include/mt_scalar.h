@@ -63,6 +63,20 @@ extern "C" {
     static inline T mt_sigmoid_##S(T a)                                                                  \
     {                                                                                                    \
         return (T)1 / ((T)1 + exp##F(-a));                                                               \
+    }                                                                                                    \
+    /* log(1 + exp(a)), without overflow; log(1 + e) loses e's last bits, which the quotient gives back. */\
+    static inline T mt_softplus_##S(T a)                                                                 \
+    {                                                                                                    \
+        const T e = exp##F(-fabs##F(a)), sum = (T)1 + e;                                                 \
+        const T tail = sum == (T)1 ? e : log##F(sum) * (e / (sum - (T)1));                               \
+        return a > 0 ? a + tail : tail;                                                                  \
+    }                                                                                                    \
+    /* a * tanh(softplus(a)), by one exponential of what is not positive. */                             \
+    static inline T mt_mish_##S(T a)                                                                     \
+    {                                                                                                    \
+        const T e = exp##F(-fabs##F(a));                                                                 \
+        const T top = a < 0 ? e * (e + (T)2) : (T)1 + (T)2 * e;                                          \
+        return a * (top / (top + (a < 0 ? (T)2 : (T)2 * e * e)));                                        \
     }
 
 MT_NATURAL_FUNCTIONS(uint8_t, uint32_t, u8)

@@ -2,20 +2,23 @@
 
 import hashlib
 import logging
+import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import filetree, manifest
+from mtool import files, filetree, locks, manifest
 from mtool.build import arduino, cmake, host, toolchains, west
 from mtool.errors import BuildError, UsageError
+from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
 
 log = logging.getLogger(__name__)
 
 BUILD_FOLDER = "build"
+_MARK = ".mtool"  # a file in it, where mtool made it
 
 
 def board_compiler(folder: Path, project: Project) -> toolchains.Found:
@@ -73,19 +76,29 @@ class Built:
 def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
     """Build the firmware of a project.
 
-    A build is skipped where the contents of every file of the project, the compiler's version and the
-    kind are those of the last build that succeeded.
+    A build is skipped where the contents of every file of the project, the compiler's version, the
+    kind and the firmware itself are those of the last build that succeeded.
 
     Args:
         folder: a project folder, with its mtool.json.
         kinds: the firmware kinds to build, of those that the project's template has.
 
     Raises:
-        UsageError: the folder is no project, or has no such kind.
+        UsageError: the folder is no project, is half-written, or has no such kind; or another process uses it.
         BuildError: a toolchain is missing, or the build failed.
         FitError: the firmware is larger than a memory of the board.
     """
+    with locks.folder(folder):
+        return _build(folder, kinds)
+
+
+def _build(folder: Path, kinds: Sequence[str]) -> Built:
     start = time.monotonic()
+    if filetree.interrupted(folder):
+        raise UsageError(
+            f"{folder} is half-written: mtool was stopped while it wrote",
+            hint="write it again, with the mtool command that made it",
+        )
     read = manifest.load(folder)
     project = _project_of(read, folder)
     for kind in kinds:
@@ -94,32 +107,80 @@ def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
                 f"the template {project.template} has no firmware {kind!r}",
                 details=[f"it has: {', '.join(project.firmware)}"],
             )
+    _check_folder(folder / BUILD_FOLDER)
+    firmware = {kind: manifest.firmware_of(folder, project, kind) for kind in kinds}
     builder = BUILDERS[project.builder]
     compiler = builder.compiler(folder, project)
     key = _key(folder, compiler)
     stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
     if stale:
+        _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:
             toolchains.require(name)
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
+            firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
         builder.build(folder, read, stale)
         for kind in stale:
-            if not (folder / project.firmware[kind]).is_file():
+            if not firmware[kind].is_file():
                 raise BuildError(
                     f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
                 )
-            _stamp(folder, kind).write_text(key)
+            files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
     built = Built(
         manifest=read,
         folder=folder,
-        firmware={kind: folder / project.firmware[kind] for kind in kinds},
+        firmware=firmware,
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
         up_to_date=not stale,
     )
     log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
     return built
+
+
+def _check_folder(path: Path) -> None:
+    there = "a link" if path.is_symlink() else "a file" if path.exists() and not path.is_dir() else ""
+    if there:
+        raise UsageError(f"{path} is {there}, not a folder", hint="move it away: a build's files go there")
+
+
+def _take_build_folder(path: Path, project: Project) -> None:
+    """Make the folder of what a build makes, and mark it as mtool's.
+
+    Raises:
+        UsageError: there is one that neither mtool nor the project's framework made.
+    """
+    products = {Path(firmware).parts[1] for firmware in project.firmware.values()}
+    found = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    by_framework = "CMakeCache.txt" in found or products & found
+    if found and _MARK not in found and not by_framework:
+        raise UsageError(
+            f"{path} was not made by mtool",
+            details=[f"it holds: {', '.join(sorted(found)[:5])}"],
+            hint="move it away: a build's files go there",
+        )
+    if _MARK not in found:
+        files.write(path / _MARK, b"Made by mtool: what a build makes is here, and may be removed.\n")
+
+
+def firmware_of(folder: Path, tree: FileTree) -> list[Path] | None:
+    """Return the firmware of every kind that a folder holds, if it was built from these files.
+
+    Args:
+        folder: a project folder, perhaps.
+        tree: the files that the project has, if nothing has changed.
+
+    Raises:
+        MtoolError: the folder holds no project, or its compiler is not there.
+    """
+    project = _project_of(manifest.load(folder), folder)
+    if any(not (folder / path).is_file() or (folder / path).read_bytes() != tree[path] for path in tree):
+        return None
+    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
+    if not all(_is_current(folder, project, kind, key) for kind in project.firmware):
+        return None
+    return [folder / path for path in project.firmware.values()]
 
 
 def plan(project: Project, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
@@ -136,7 +197,7 @@ def _project_of(read: Manifest, folder: Path) -> Project:
 def _key(folder: Path, compiler: toolchains.Found) -> str:
     """Return a hash over all that a build reads."""
     sha = hashlib.sha256(f"{compiler.toolchain.name} {compiler.version}\n".encode())
-    sha.update(filetree.from_folder(folder, skip=(BUILD_FOLDER,)).digest().encode())
+    sha.update(filetree.digest_of(folder, skip=(BUILD_FOLDER,)).encode())
     return sha.hexdigest()
 
 
@@ -145,6 +206,13 @@ def _stamp(folder: Path, kind: str) -> Path:
     return folder / BUILD_FOLDER / f"{kind}.key"
 
 
+def _proof(key: str, firmware: Path) -> bytes:
+    """Return what a stamp holds: what was built, and the firmware that came of it, which may be replaced since."""
+    with firmware.open("rb") as file:
+        built = hashlib.file_digest(file, "sha256").hexdigest()
+    return f"{key} {built} {'x' if os.access(firmware, os.X_OK) else '-'}".encode()
+
+
 def _is_current(folder: Path, project: Project, kind: str, key: str) -> bool:
-    stamp = _stamp(folder, kind)
-    return (folder / project.firmware[kind]).is_file() and stamp.is_file() and stamp.read_text() == key
+    stamp, firmware = _stamp(folder, kind), folder / project.firmware[kind]
+    return firmware.is_file() and stamp.is_file() and stamp.read_bytes() == _proof(key, firmware)

@@ -10,27 +10,47 @@ from pathlib import Path
 
 from mtool import proc
 from mtool.build import ninja
+from mtool.errors import UsageError
 from mtool.manifest import Manifest, Project
 
 _CONFIGURE_TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 900.0
+_SYNTAX = '\n\r"\\;$['
 
 
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a project of the builder "cmake".
 
     Raises:
+        UsageError: the folder's path is none that CMake can take.
         BuildError: CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
     assert manifest.project is not None
+    check_path(folder)
     configure, argv = commands(manifest.project, kinds)
     if not _is_configured(folder):
-        shutil.rmtree(folder / "build", ignore_errors=True)
+        _forget_configuration(folder / "build")
         proc.run(configure, what="configuration of the build", timeout_s=_CONFIGURE_TIMEOUT_S, cwd=folder)
     done = proc.run(argv, what="build of the firmware", timeout_s=_BUILD_TIMEOUT_S, cwd=folder, check=False)
     if done.returncode != 0:
         raise ninja.failure(done, manifest)
+
+
+def check_path(folder: Path) -> None:
+    """Refuse a folder in whose path CMake, which quotes none of them everywhere, reads a character as syntax.
+
+    Raises:
+        UsageError: it is such a folder.
+    """
+    path = str(folder.resolve())
+    found = [character for character in _SYNTAX if character in path]
+    if found:
+        raise UsageError(
+            f"CMake can't build in {folder}",
+            details=[f"its path has {', '.join(map(repr, found))}"],
+            hint="build elsewhere: --output-dir DIR",
+        )
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -39,6 +59,12 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
         ["cmake", "-G", "Ninja", "-S", ".", "-B", "build"],
         ["cmake", "--build", "build", "--target", *kinds],
     ]
+
+
+def _forget_configuration(build_folder: Path) -> None:
+    """Remove what `cmake --fresh` would, which needs CMake 3.24."""
+    (build_folder / "CMakeCache.txt").unlink(missing_ok=True)
+    shutil.rmtree(build_folder / "CMakeFiles", ignore_errors=True)
 
 
 def _is_configured(folder: Path) -> bool:

@@ -1,47 +1,70 @@
-"""Explain a linker's "region overflowed": what takes the space, and by how much it misses."""
+"""What a firmware needs of each memory of a board, and the error where one is too small."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mtool.boards import Board
 from mtool.build.size import Size
 from mtool.errors import FitError
 from mtool.manifest import Manifest
 
-_OVERFLOW = re.compile(r"region [`'](\w+)' overflowed by (\d+) bytes")
-_ROLES = {"FLASH": "code", "RAM": "data"}  # the role of the memories in Zephyr's linker scripts
-_TOO_LARGE = re.compile(r"size of array .(\w+). is too large")  # more than the compiler's own address space: AVR
-_OUTSIDE = re.compile(r"address (0x[0-9a-f]+) of .* section .* is not within region")
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A share of a memory: what it is, its bytes, and whether these are estimated."""
+
+    what: str
+    bytes: int
+    estimated: bool = False
 
 
-def explain(output: str, manifest: Manifest) -> FitError | None:
-    """Return the error that a linker's output stands for, or None if no memory overflowed.
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a firmware needs of one memory: the memory's name and its bytes, and the shares that lie in it."""
 
-    Args:
-        output: what GNU ld wrote, or the compiler of an arena that it can't address.
-        manifest: the project's.
+    memory: str
+    limit_bytes: int
+    parts: tuple[Part, ...]
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that are needed."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes are needed that are not there."""
+        return max(self.bytes - self.limit_bytes, 0)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether a share is estimated."""
+        return any(part.estimated for part in self.parts)
+
+
+def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
+    """Return what a built firmware needs of each memory of its board.
+
+    A linker that sets nothing aside for the stack leaves it what is free; then as much counts as the template's option
+    `stack_bytes` asks for.
     """
     assert manifest.project is not None
     board = manifest.project.board
-    missed = {}
-    for region, count in _OVERFLOW.findall(output):
-        name = region if region in board.memories else board.region_for(_ROLES.get(region, ""))
-        if name is not None:
-            missed[name] = int(count)
-    for address in (int(text, 16) for text in _OUTSIDE.findall(output)):
-        name = max(
-            (name for name in board.memories if board.memories[name].base <= address),
-            key=lambda name: board.memories[name].base,
-            default="",
-        )
-        if name:
-            missed[name] = max(missed.get(name, 1), address - board.memories[name].base - board.memories[name].size)
-    if manifest.symbols.get("arena") in _TOO_LARGE.findall(output):  # nothing was linked: what the model alone needs
-        for role, count in (("weights", manifest.constant_bytes), ("arena", manifest.arena_bytes)):
-            name = board.region_for(role)
-            if name is not None and count > board.memories[name].size:
-                missed[name] = count - board.memories[name].size
-    return _error(missed, manifest) if missed else None
+    known = {
+        "weights": size.flash_const_bytes,
+        "arena": size.arena_bytes,
+        "stack": size.stack_bytes,
+    }
+    unreserved = 0 if size.stack_bytes or size.has_threads else int(manifest.project.options.get("stack_bytes", 0))
+    needs = []
+    for name, memory in board.memories.items():
+        roles = [role for role in known if board.region_for(role) == name and known[role]]
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles)
+        parts = [Part(role, known[role]) for role in roles]
+        parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
+        parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
+        needs.append(Need(name, memory.size, tuple(parts)))
+    return tuple(needs)
 
 
 def check(size: Size, manifest: Manifest) -> None:
@@ -51,18 +74,37 @@ def check(size: Size, manifest: Manifest) -> None:
         FitError: a memory is too small.
     """
     assert manifest.project is not None
-    board = manifest.project.board
-    needed = {
-        board.region_for("weights"): size.flash_code_bytes + size.flash_const_bytes,
-        board.region_for("arena"): size.arena_bytes + size.ram_static_bytes + size.stack_bytes,
-    }
-    missed = {
-        name: bytes_needed - board.memories[name].size
-        for name, bytes_needed in needed.items()
-        if name is not None and bytes_needed > board.memories[name].size
-    }
-    if missed:
-        raise _error(missed, manifest)
+    needs = needs_of(size, manifest)
+    if any(need.missing_bytes for need in needs):
+        raise error(needs, manifest, manifest.project.board)
+
+
+def error(needs: Sequence[Need], manifest: Manifest, board: Board) -> FitError:
+    """Return the error of a board whose memories do not have what is needed."""
+    return FitError(
+        f"{manifest.model_file} does not fit {board.name}",
+        details=[line(need, manifest) for need in needs],
+        hint=advice(manifest, board, {need.memory: need.bytes for need in needs if need.missing_bytes}),
+    )
+
+
+def line(need: Need, manifest: Manifest) -> str:
+    """Return the line of one memory: what is needed of what is there, and its shares; "about" what is estimated."""
+    kind = " (float32)" if is_float(manifest) else ""
+    state = f"{need.memory:8} needs {size_text(need.bytes)} of {size_text(need.limit_bytes)}, " + (
+        f"{size_text(need.missing_bytes)} too many" if need.missing_bytes else "fits"
+    )
+    parts = [
+        f"{part.what} {'about ' * part.estimated}{size_text(part.bytes)}{kind if part.what == 'weights' else ''}"
+        for part in need.parts
+        if part.bytes
+    ]
+    return state + ("     " + ", ".join(parts) if parts else "")
+
+
+# What of a float model's bytes its int8 version has: a quarter, and for each channel an int32 bias and a scale.
+_INT8_CONSTANTS = 0.3
+_INT8_ARENA = 0.25
 
 
 def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
@@ -73,21 +115,16 @@ def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
         board: the board.
         needed: bytes that are needed of each memory that is too small, by its name.
     """
-    if not _is_float(manifest):
+    if not is_float(manifest):
         return "a smaller model would; so may a board with more memory: mtool boards"
     estimates = {name: round(count - _saved(manifest, board, name)) for name, count in needed.items()}
-    sizes = " and ".join(f"{_bytes(count)} of {name}" for name, count in estimates.items())
+    sizes = " and ".join(f"{size_text(count)} of {name}" for name, count in estimates.items())
     if all(count <= board.memories[name].size for name, count in estimates.items()):
         return f"an int8 version would need about {sizes}: mtool quantize {manifest.model_file} --data DIR"
     return f"even an int8 version would need about {sizes}; a board with more memory may do: mtool boards"
 
 
-# What of a float model's bytes its int8 version has: a quarter, and for each channel an int32 bias and a scale.
-_INT8_CONSTANTS = 0.3
-_INT8_ARENA = 0.25
-
-
-def _is_float(manifest: Manifest) -> bool:
+def is_float(manifest: Manifest) -> bool:
     """Tell whether nearly all parameters are of four bytes."""
     return manifest.constant_bytes >= 3.5 * manifest.parameters > 0
 
@@ -98,32 +135,6 @@ def _saved(manifest: Manifest, board: Board, name: str) -> float:
     return weights + (manifest.arena_bytes * (1 - _INT8_ARENA) if board.region_for("arena") == name else 0)
 
 
-def _error(missed: Mapping[str, int], manifest: Manifest) -> FitError:
-    assert manifest.project is not None
-    board = manifest.project.board
-    needed = {name: board.memories[name].size + count for name, count in missed.items()}
-    return FitError(
-        f"{manifest.model_file} does not fit {board.name}",
-        details=[_line(board, name, missed.get(name, 0), manifest) for name in board.memories],
-        hint=advice(manifest, board, needed),
-    )
-
-
-def _line(board: Board, name: str, missed_bytes: int, manifest: Manifest) -> str:
-    """Return the line of one memory: what it needs of what it has, and the model's share of it."""
-    memory = board.memories[name]
-    parts = []
-    if board.region_for("weights") == name:
-        parts.append(f"weights {_bytes(manifest.constant_bytes)}")
-    if board.region_for("arena") == name:
-        parts.append(f"arena {_bytes(manifest.arena_bytes)}")
-    if missed_bytes:
-        state = f"needs {_bytes(memory.size + missed_bytes)} of {_bytes(memory.size)}, {_bytes(missed_bytes)} too many"
-    else:
-        state = f"fits in {_bytes(memory.size)}"
-    return f"{name:8} {state}" + (f"   ({', '.join(parts)})" if parts else "")
-
-
-def _bytes(count: int) -> str:
+def size_text(count: int) -> str:
     """Return a number of bytes as KB of 1,024; rounded up, so that what does not fit never looks as if it did."""
     return f"{count:,} B" if count < 10 * 1024 else f"{-(-count // 1024):,} KB"

@@ -3,7 +3,7 @@
 import re
 
 from mtool import proc
-from mtool.build import fit
+from mtool.build import overflow
 from mtool.errors import BuildError, MtoolError
 from mtool.manifest import Manifest
 
@@ -12,9 +12,9 @@ _PROGRESS = re.compile(r"\[\d+/\d+\] ")
 
 def failure(done: proc.Completed, manifest: Manifest) -> MtoolError:
     """Return the error that a failed build stands for: a memory that overflows, or else its last lines."""
-    overflow = fit.explain(done.output, manifest)
-    if overflow is not None:
-        return overflow
+    too_large = overflow.explain(done.output, manifest)
+    if too_large is not None:
+        return too_large
     lines = [line for line in done.output.splitlines() if not _PROGRESS.match(line)]
     return BuildError(
         f"build of the firmware failed with exit code {done.returncode}",

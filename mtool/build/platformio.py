@@ -4,11 +4,10 @@ Tools: pio (pip install platformio), and the packages that the platform of platf
 Products: `build/<kind>/firmware.elf` and `.hex`, which are copied to `<kind>.ino.elf` and `.hex`.
 """
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import proc
+from mtool import files, proc
 from mtool.build import ninja
 from mtool.manifest import Manifest, Project
 
@@ -34,7 +33,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         for suffix in (".elf", ".hex", ".bin", ".uf2"):
             made = elf.with_name(f"firmware{suffix}")
             if made.is_file():
-                shutil.copy2(made, elf.with_suffix(suffix))
+                files.write(elf.with_suffix(suffix), made.read_bytes())
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:

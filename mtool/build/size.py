@@ -14,10 +14,12 @@ from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from mtool.boards import Board
 from mtool.errors import BuildError
 from mtool.manifest import Manifest
 
 STACK_SECTION = ".stack"
+_APART = (".eeprom", ".fuse", ".lock", ".signature")  # memories of an AVR's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Size:
         arena_bytes: the arena.
         stack_bytes: what is set aside for the stack; 0 where an operating system does it.
         functions: bytes of code by function, the largest first.
+        memories: bytes in each memory of the board, by its name.
+        has_threads: stacks are variables of the kernel, among `ram_static_bytes`.
     """
 
     flash_code_bytes: int
@@ -40,6 +44,8 @@ class Size:
     arena_bytes: int
     stack_bytes: int
     functions: dict[str, int]
+    memories: dict[str, int]
+    has_threads: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class _Symbol:
 @dataclass(frozen=True, slots=True)
 class _Section:
     name: str
+    address: int
     bytes: int
     writable: bool
     in_file: bool
@@ -94,7 +101,29 @@ def measure(elf: Path, manifest: Manifest) -> Size:
         arena_bytes=arena_bytes,
         stack_bytes=stack_bytes,
         functions=dict(sorted(functions.items(), key=lambda item: (-item[1], item[0]))),
+        memories={} if board is None else _by_memory(sections, board),
+        has_threads=manifest.project is not None and manifest.project.builder == "west",
     )
+
+
+def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
+    """Return the bytes in each memory. What lies in none (an alias, a core's own) counts where the board has such."""
+    found = dict.fromkeys(board.memories, 0)
+    code, data = board.region_for("code"), board.region_for("data")
+    if code is None or data is None:
+        return found
+    for section in sections:
+        inside = [
+            name
+            for name, memory in board.memories.items()
+            if memory.base <= section.address < memory.base + memory.size
+        ]
+        home = inside[0] if inside else data if section.writable else code
+        if section.name not in _APART:
+            found[home] += section.bytes
+            if section.writable and section.in_file and home != code:
+                found[code] += section.bytes  # its load image
+    return found
 
 
 def _sum(symbols: Iterable[_Symbol], wanted: Callable[[_Symbol], bool]) -> int:
@@ -125,6 +154,7 @@ def _read(elf: Path) -> tuple[list[_Section], list[_Symbol]]:
             sections = [
                 _Section(
                     section.name,
+                    section["sh_addr"],
                     section["sh_size"],
                     bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE),
                     section["sh_type"] != "SHT_NOBITS",

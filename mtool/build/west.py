@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mtool import proc
-from mtool.build import ninja, toolchains
+from mtool.build import cmake, ninja, toolchains
 from mtool.build.toolchains import Found, Toolchain
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Manifest, Project
@@ -38,9 +38,10 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     Raises:
         BuildError: there is no west or no Zephyr; or CMake, the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
-        UsageError: Zephyr has no name for the board.
+        UsageError: Zephyr has no name for the board, or CMake can't take the folder's path.
     """
     assert manifest.project is not None
+    cmake.check_path(folder)
     proc.find(program(), hint=toolchains.ALL["west"].install)
     env = environment(folder, manifest.project)
     for kind in kinds:

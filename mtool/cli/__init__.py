@@ -1,5 +1,6 @@
 """The command line: `mtool COMMAND`. One file a command; each does nothing that Python can't do with the same words."""
 
+import os
 import sys
 
 INTERRUPTED = 130
@@ -7,9 +8,24 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
+    _open_standard_streams()
     try:
         from mtool.cli.app import main as run
 
         run()
     except KeyboardInterrupt:  # while the modules are loaded; app tells the rest
         sys.exit(INTERRUPTED)
+
+
+def _open_standard_streams() -> None:
+    """Open what was closed of the three standard streams on nothing.
+
+    Else the next file that is opened has its number, and what a library prints goes into that file.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the smallest number that is free: this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import io
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 import mtool
+from mtool import locks
 from mtool.cli import INTERRUPTED
 from mtool.cli.bench import bench
 from mtool.cli.boards import boards
@@ -23,13 +23,13 @@ from mtool.cli.compile import compile
 from mtool.cli.demo import demo
 from mtool.cli.doctor import doctor
 from mtool.cli.flash import flash
-from mtool.cli.output import Output
+from mtool.cli.output import Output, ReaderGone
 from mtool.cli.parameters import Asked, options
 from mtool.cli.quantize import quantize
 from mtool.cli.report import report
 from mtool.cli.run import run
 from mtool.cli.verify import verify
-from mtool.errors import MtoolError, UsageError
+from mtool.errors import MtoolError, UsageError, of_os_error
 
 COMMANDS: Sequence[Callable[..., None]] = (
     doctor,
@@ -71,18 +71,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run `mtool` with the arguments and return its exit code."""
     before = Output("mtool", as_json="--json" in arguments)  # until the command has read its own options
+    if sys.stdout is None:
+        before.error(UsageError("standard output is closed", hint="send it to /dev/null instead: >/dev/null"))
+        return UsageError.exit_code
     try:
         code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
-        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TyperException as wrong:
         before.error(UsageError(_sentence(wrong.format_message()), hint=_help_hint(wrong)))
         return UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone, for instance `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
+    except MtoolError as error:
+        before.error(error)
+        return error.exit_code
+    except OSError as failed:  # while it says its help
+        before.error(of_os_error(failed))
+        return UsageError.exit_code
 
 
 def _application() -> typer.Typer:
@@ -110,7 +117,7 @@ class _Common:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"mtool {mtool.__version__}\n")
+        Output("mtool").text(f"mtool {mtool.__version__}")
         raise typer.Exit
 
 
@@ -149,6 +156,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         verbosity = -1 if quiet or before.quiet else verbose + before.verbose
         output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
 
+        @locks.keeping()
         def act() -> None:
             for name, names in asked.items():
                 values[name] = options(**{each: values.pop(each) for each in names})
@@ -189,13 +197,24 @@ def _end(output: Output, action: Callable[[], None]) -> int:
             output.trace()
             output.error(error)
             return error.exit_code
-        except (KeyboardInterrupt, BrokenPipeError, typer.Exit):
+        except (KeyboardInterrupt, ReaderGone, typer.Exit):
             raise
+        except OSError as failed:
+            output.trace()
+            return _told(output, of_os_error(failed))
+        except MemoryError:
+            output.trace()
+            return _told(output, UsageError("there is not enough memory", hint="free some, or raise ulimit -v"))
         except Exception as bug:
             output.trace()
             hint = "" if output.verbosity >= 2 else "run it again with -vv for the traceback, and report it"
             output.error(MtoolError(f"internal error: {type(bug).__name__}: {bug}", hint=hint))
             return MtoolError.exit_code
+
+
+def _told(output: Output, error: MtoolError) -> int:
+    output.error(error)
+    return error.exit_code
 
 
 def _sentence(message: str) -> str:

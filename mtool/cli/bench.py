@@ -1,7 +1,7 @@
 """`mtool bench`: what a model costs on a board."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,14 +65,19 @@ def bench(
         cycles=cycles,
     )
     if cost.cycles is None:
-        out.result(cost.as_json())
+        out.result({**cost.as_json(), **_first_run(cost)})
         out.text(table((cost.model, cost.board), workflow.comparison([cost])))
     else:
         _print_cycles(out, cost, cost.cycles, clocks)
 
 
+def _first_run(cost: Cost) -> dict[str, Any]:
+    return {"first_run": None if cost.first_run is None else cost.first_run.as_json()}
+
+
 def _print_cycles(out: Output, cost: Cost, estimate: Estimate, clocks: Sequence[Clock]) -> None:
-    out.result({**cost.as_json(), "milliseconds": {at.board: at.milliseconds(estimate) for at in clocks}})
+    milliseconds = {at.board: at.milliseconds(estimate) for at in clocks}
+    out.result({**cost.as_json(), "milliseconds": milliseconds, **_first_run(cost)})
     rows = [*workflow.comparison([cost]), *workflow.cycle_rows(estimate, cost.macs, clocks)]
     out.text(table((cost.model, cost.board), rows))
     out.text("", table(("instructions", "executed", "share"), workflow.mix_rows(estimate), right=(1, 2)))

@@ -1,18 +1,19 @@
 """`mtool check`: what a model needs and where it fits, before anything is built."""
 
-import dataclasses
 from typing import Annotated
 
 import typer
 
 from mtool import boards as known
-from mtool.build.fit import advice
+from mtool import workflow
+from mtool.build import fit as fitting
+from mtool.build.fit import Need
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.compiler import Fit, check_model
 from mtool.errors import FitError
 from mtool.manifest import Manifest
-from mtool.workflow import wording
+from mtool.text import short_name
+from mtool.workflow import Fit, wording
 
 
 def check(
@@ -22,19 +23,21 @@ def check(
         list[str] | None,
         typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
     ] = None,
-    options: parameters.ModelOptions = parameters.DEFAULTS,
+    output_dir: parameters.OutputDir = None,
+    options: parameters.ProjectOptions = parameters.DEFAULTS,
 ) -> None:
-    """Tell what a model needs and which boards it fits.
+    """Tell what a model needs and which boards it fits; nothing is built.
 
-    Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). Ends with
-    exit code 4 if it does not fit a board that was named.
+    Lists its operators, types and sizes, and everything in it that can't be compiled (exit code 3). The model's data,
+    its arena, buffers and stack are known; code is estimated, at the upper end, unless the project folder has a build
+    of this model with these options. Ends with exit code 4 if it does not fit a board that was named.
     """
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
-    report = check_model(model, boards, options)
+    report = workflow.check(model, boards, options, folder=output_dir)
     out.result(
         {
             "manifest": report.manifest.model_dump(mode="json"),
-            "boards": [{**dataclasses.asdict(fit), "fits": fit.fits} for fit in report.fits],
+            "boards": [fit.as_json() for fit in report.fits],
         }
     )
     _print_model(out, report.manifest)
@@ -42,24 +45,34 @@ def check(
         [
             fit.board,
             "fits" if fit.fits else "DOES NOT FIT",
-            _of(fit.flash_bytes, fit.flash_limit_bytes),
-            _of(fit.ram_bytes, fit.ram_limit_bytes),
+            _of(fit.flash),
+            _of(fit.ram),
+            "" if not fit.needs else "measured" if fit.is_built else "estimated",
         ]
         for fit in report.fits
     ]
-    out.text(table(("board", "", "constants, of flash", "arena, of RAM"), rows))
-    lacking = [fit for fit in report.fits if not fit.fits] if board else []
+    out.text(table(("board", "", "flash", "RAM", ""), rows))
+    if not board:
+        return
+    for fit in report.fits:
+        if fit.fits and fit.needs:
+            out.text("", fit.board, *(f"  {line}" for line in _lines(fit, report.manifest)))
+    lacking = [fit for fit in report.fits if not fit.fits]
     if lacking:
         raise FitError(
             f"{model.name} does not fit {', '.join(fit.board for fit in lacking)}",
-            details=[line for fit in lacking for line in _lines(fit)],
+            details=[
+                f"{fit.board}: {line}" if len(lacking) > 1 else line
+                for fit in lacking
+                for line in _lines(fit, report.manifest)
+            ],
             hint=_hint(report.manifest, lacking[0]),
         )
 
 
 def _print_model(out: Output, manifest: Manifest) -> None:
-    inputs = ", ".join(f"{tensor.name} {wording.tensor(tensor)}" for tensor in manifest.inputs)
-    outputs = ", ".join(f"{tensor.name} {wording.tensor(tensor)}" for tensor in manifest.outputs)
+    inputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.inputs)
+    outputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
     out.text(
         f"  {wording.amount(manifest.macs)} MACs, {wording.amount(manifest.parameters)} parameters, "
@@ -73,21 +86,22 @@ def _print_model(out: Output, manifest: Manifest) -> None:
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
 
 
-def _of(needed: int, there: int | None) -> str:
-    return wording.kilobytes(needed) + (f" of {wording.kilobytes(there)}" if there is not None else "")
+def _of(need: Need | None) -> str:
+    return "" if need is None else f"{wording.kilobytes(need.bytes)} of {wording.kilobytes(need.limit_bytes)}"
 
 
 def _hint(manifest: Manifest, fit: Fit) -> str:
-    board = known.get(fit.board)
-    needed = {name: count for role, count in fit.lacking.items() if (name := board.region_for(role)) is not None}
-    return advice(manifest, board, needed)
+    """Return what to try; where the estimates alone are too much, a build tells."""
+    over = {need.memory: need.bytes for need in fit.needs if need.missing_bytes}
+    sure = any(need.bytes - _estimated(need) > need.limit_bytes for need in fit.needs)
+    if not sure and not fit.refused and not fit.is_built:
+        return "what is estimated (about) may be less in the end: mtool build tells"
+    return fitting.advice(manifest, known.get(fit.board), over)
 
 
-def _lines(fit: Fit) -> list[str]:
-    return [
-        f"{fit.board}: {name} {_of(needed, there)}"
-        for name, needed, there in (
-            ("flash", fit.flash_bytes, fit.flash_limit_bytes),
-            ("ram", fit.ram_bytes, fit.ram_limit_bytes),
-        )
-    ]
+def _estimated(need: Need) -> int:
+    return sum(part.bytes for part in need.parts if part.estimated)
+
+
+def _lines(fit: Fit, manifest: Manifest) -> list[str]:
+    return [*(fitting.line(need, manifest) for need in fit.needs), *fit.refused]

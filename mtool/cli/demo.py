@@ -54,7 +54,7 @@ def demo(
     Ends with exit code 9 if less than 95% of the images are read correctly.
     """
     example = resources.path("examples/digits")
-    with np.load(example / "test_data.npz") as data:
+    with np.load(example / "test_data.npz", allow_pickle=False) as data:
         images, labels = data["x"], data["y"]
     names = list(board) if board else _available(out)
     read = {name: _read(example, name, output_dir) for name in names}

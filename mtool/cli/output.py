@@ -1,7 +1,10 @@
 """What a command says: results to stdout (text or JSON), progress and errors to stderr."""
 
+import contextlib
+import io
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +14,18 @@ from typing import Any, TextIO
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from mtool.errors import MtoolError
+from mtool.errors import MtoolError, UsageError, of_os_error
+from mtool.text import LONGEST_LINE, one_line, visible
 
 SCHEMA_VERSION = 1
 
 _PROGRESS = "mtool.workflow"
 _WIDE = 240  # columns of text that does not go to a terminal
+_WIDEST_CELL = 160  # characters
+
+
+class ReaderGone(Exception):
+    """What reads standard output has ended, for instance `head`: nobody wants more."""
 
 
 class Output:
@@ -38,39 +47,48 @@ class Output:
         self.stderr = _console(sys.stderr)
 
     def text(self, *renderables: RenderableType) -> None:
-        """Write a result for people; nothing with --json."""
+        """Write a result for people, each text a line; nothing with --json."""
         if not self.as_json:
-            for renderable in renderables or ("",):
-                self.stdout.print(renderable, soft_wrap=isinstance(renderable, str))
+            with _written():
+                for renderable in renderables or ("",):
+                    shown = visible(renderable) if isinstance(renderable, str) else renderable
+                    self.stdout.print(shown, soft_wrap=isinstance(renderable, str))
 
     def result(self, values: Mapping[str, Any]) -> None:
         """Write a result for programs, with --json."""
         if self.as_json and not self.written:
             self.written = True
             document = {"schema_version": SCHEMA_VERSION, "command": self.command, **values}
-            sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+            with _written():
+                sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+                sys.stdout.flush()
 
     def note(self, line: str) -> None:
         """Write a line of progress."""
         if self.verbosity >= 0:
-            self.stderr.print(line, soft_wrap=True)
+            self._say(one_line(line))
 
     def error(self, error: MtoolError) -> None:
         """Write an error: what, details, hint and exit code."""
-        for index, line in enumerate(error.what.splitlines() or [""]):
-            self.stderr.print(f"error: {line}" if index == 0 else f"  {line}", style="bold red", soft_wrap=True)
-        for line in error.details:
-            self.stderr.print(f"  {line}", soft_wrap=True)
-        if error.hint:
-            self.stderr.print(error.hint, soft_wrap=True)
-        self.stderr.print(f"exit {error.exit_code}", soft_wrap=True)
+        told = len(error.what.splitlines()) or 1
+        for index, line in enumerate(error.lines()):
+            start = "error: " if index == 0 else ""
+            self._say(f"{start}{line}", style="bold red" if index < told else None)
+        self._say(f"exit {error.exit_code}")
         described = {"what": error.what, "details": list(error.details), "hint": error.hint}
-        self.result({"error": {**described, "exit_code": error.exit_code}})
+        with contextlib.suppress(UsageError):  # of standard output
+            self.result({"error": {**described, "exit_code": error.exit_code}})
 
     def trace(self) -> None:
         """Write the traceback of the exception in hand, with -vv."""
         if self.verbosity >= 2:
-            self.stderr.print(traceback.format_exc().rstrip(), soft_wrap=True)
+            for line in traceback.format_exc().rstrip().splitlines():
+                self._say(visible(line))
+
+    def _say(self, line: str, style: str | None = None) -> None:
+        """Write a line to stderr, if it can be written to: a command does its work all the same."""
+        with contextlib.suppress(OSError, ReaderGone):
+            self.stderr.print(line, style=style, soft_wrap=True)
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -95,26 +113,67 @@ class _LogHandler(logging.Handler):
         self.output = output
 
     def emit(self, record: logging.LogRecord) -> None:
-        progress = record.name.startswith(_PROGRESS)
-        if record.levelno >= logging.WARNING:
-            self.output.stderr.print(f"warning: {record.getMessage()}", style="yellow", soft_wrap=True)
-        elif self.output.verbosity >= (0 if progress else 1):
-            self.output.stderr.print(record.getMessage(), style=None if progress else "dim", soft_wrap=True)
+        is_progress, is_warning = record.name.startswith(_PROGRESS), record.levelno >= logging.WARNING
+        if not is_warning and self.output.verbosity < (0 if is_progress else 1):
+            return
+        first, *more = record.getMessage().splitlines() or [""]
+        lines = [f"warning: {first}" if is_warning else first, *(f"  {line}" for line in more)]
+        style = "yellow" if is_warning else None if is_progress else "dim"
+        most = LONGEST_LINE if record.levelno > logging.DEBUG else sys.maxsize  # a command that is run is shown whole
+        for line in lines:
+            self.output._say(one_line(line.expandtabs(4), most), style=style)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Table:
-    """Return a plain table; the columns of the indices `right` are aligned to the right."""
+    """Return a plain table; the columns of the indices `right` are aligned to the right, a cell's text is one line."""
     drawn = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for index, heading in enumerate(headings):
-        drawn.add_column(heading, justify="right" if index in right else "left", no_wrap=True, overflow="fold")
+        drawn.add_column(
+            one_line(heading, _WIDEST_CELL),
+            justify="right" if index in right else "left",
+            no_wrap=True,
+            overflow="fold",
+        )
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*(one_line(cell, _WIDEST_CELL) for cell in row))
     return drawn
 
 
-def _console(stream: TextIO) -> Console:
+@contextmanager
+def _written() -> Iterator[None]:
+    """Tell what keeps results from being written.
+
+    Raises:
+        ReaderGone: what reads them has ended.
+        UsageError: anything else, for instance a full disk.
+    """
+    try:
+        yield
+    except (BrokenPipeError, ReaderGone):
+        _abandon()
+        raise ReaderGone from None
+    except OSError as failed:
+        _abandon()
+        raise of_os_error(failed, "standard output can't be written") from None
+
+
+def _abandon() -> None:
+    """Send nowhere what is still buffered for standard output, which would fail again at the interpreter's exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave what follows to who prints; rich would end the process here."""
+        raise ReaderGone
+
+
+def _console(stream: TextIO | None) -> Console:
     """Return a console that prints text as it is, without markup or highlighting; NO_COLOR is heeded."""
-    return Console(
+    if stream is None:  # closed; what is said to it is lost
+        stream = io.StringIO()
+    return _Console(
         file=stream,
         markup=False,
         highlight=False,

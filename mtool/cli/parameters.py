@@ -14,8 +14,16 @@ from mtool.errors import UsageError
 from mtool.frontend import Rounding
 from mtool.manifest import Executor, InterfaceApi, OperatorsApi
 from mtool.plan import Choice, Io, Partial
-from mtool.workflow import Options
+from mtool.workflow import Options, samples
 from mtool.workflow.samples import Array
+
+
+def _folder(text: str) -> Path:
+    """Read a folder's name. None at all is no name of the working folder: a shell's variable that is not set."""
+    if not text:
+        raise UsageError("--output-dir is empty", hint="give a folder, or leave the option out")
+    return Path(text)
+
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)]
 BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
@@ -25,6 +33,7 @@ OutputDir = Annotated[
         "--output-dir",
         "-d",
         metavar="DIR",
+        parser=_folder,
         help="The project folder; default: build/<model>-<board>.",
         show_default=False,
     ),
@@ -52,6 +61,15 @@ Maxima = Annotated[
         "--max",
         metavar="NAME=N",
         help="The largest size of a value whose size depends on data; may be repeated.",
+        show_default=False,
+    ),
+]
+Limits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="NAME=N",
+        help="What compiling the model may take (docs/limits.md); may be repeated.",
         show_default=False,
     ),
 ]
@@ -116,7 +134,16 @@ TemplateOptions = Annotated[
         "--option", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the inputs that are drawn.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Overwrite or remove files in the output folder that mtool did not write.")
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Leave files in the output folder that you edited as they are.")]
+TrustTemplate = Annotated[
+    bool, typer.Option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the inputs that are drawn.")]
+_MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
+_DIGITS = 18  # of a size; more are no int64
 HOST = "host"  # the board that is always there
 Port = Annotated[
     str,
@@ -137,6 +164,9 @@ Probe = Annotated[
         show_default=False,
     ),
 ]
+SampleCount = Annotated[
+    int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="How many to draw, without --golden.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 
 
@@ -148,6 +178,7 @@ def options(
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
     maxima: Sequence[str] | None = None,
+    limit: Sequence[str] | None = None,
     state: Sequence[str] | None = None,
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
@@ -155,6 +186,9 @@ def options(
     schedule: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
+    force: bool = False,
+    keep: bool = False,
+    trust_template: bool = False,
 ) -> Options:
     """Return how to compile, from what was given on the command line.
 
@@ -162,6 +196,8 @@ def options(
         UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
             it should be, or the conventions do not go together.
     """
+    if force and keep:
+        raise UsageError("--force and --keep do not go together")
     return Options(
         io=io,
         partial=partial,
@@ -169,11 +205,14 @@ def options(
         constants=constant_values(const),
         rounding=rounding,
         maxima=largest_sizes(maxima),
+        limits=limits(limit),
         states=state_pairs(state),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
         schedules=schedule_choices(schedule),
+        edits="force" if force else "keep" if keep else "stop",
+        trust_template=trust_template,
     )
 
 
@@ -187,7 +226,7 @@ class Asked:
     parameters: Mapping[str, tuple[Any, Any]]
 
 
-_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None)}
+_OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
 _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     **_OF_A_SHAPE,
     "state": (States, None),
@@ -202,8 +241,15 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
     "schedule": (Schedules, None),
+    "force": (Force, False),
+    "keep": (Keep, False),
 }
-_OF_A_PROJECT = {**_OF_ITS_C, "template": (TemplateName, ""), "option": (TemplateOptions, None)}
+_OF_A_PROJECT = {
+    **_OF_ITS_C,
+    "template": (TemplateName, ""),
+    "option": (TemplateOptions, None),
+    "trust_template": (TrustTemplate, False),
+}
 
 ShapeOptions = Annotated[Options, Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
@@ -230,8 +276,11 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     for text in constants or ():
         name, value = _pair(text, "--const", "axes=[1]")
         try:
-            values[name] = np.load(value) if value.endswith(".npy") else np.asarray(json.loads(value))
-        except (OSError, ValueError):
+            if value.endswith(".npy"):
+                (values[name],) = samples.read(Path(value)).values()
+            else:
+                values[name] = np.asarray(json.loads(value))
+        except (UsageError, OSError, ValueError, MemoryError, RecursionError):
             values[name] = np.asarray("")
         if values[name].dtype.kind not in "biuf":
             raise UsageError(
@@ -303,15 +352,25 @@ def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
     return _sizes(maxima, "--max", "selected=100")
 
 
+def limits(texts: Sequence[str] | None) -> dict[str, int]:
+    """Return limits of what compiling may take, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(texts, "--limit", "nodes=50000")
+
+
 def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
     values = {}
     for text in texts or ():
         name, value = _pair(text, option, example)
-        if not value.isdecimal() or int(value) < 1:
+        number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
+        if number < 1:
             raise UsageError(
                 f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
             )
-        values[name] = int(value)
+        values[name] = number
     return values
 
 

@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
-from mtool import filetree, workflow
+from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 from mtool.workflow import Place
+
+_MARK = b'<meta name="generator" content="mtool">'
+_HEAD = 1024  # bytes of a page in which the mark stands
 
 
 def report(
@@ -17,9 +20,16 @@ def report(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.html", help="Where to write the page.")
-    ] = Path("report.html"),
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Inputs to compare the operators on.")] = 4,
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            help="Where to write the page; default: report.html here.",
+            show_default=False,
+        ),
+    ] = None,
+    samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
     output_dir: parameters.OutputDir = None,
@@ -28,6 +38,9 @@ def report(
     probe: parameters.Probe = "",
 ) -> None:
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
+    page = output or _default()
+    if page.parent.is_dir():
+        files.check_writable(page, [model])
     found = workflow.report(
         model,
         board=board,
@@ -37,9 +50,18 @@ def report(
         options=options,
         place=Place(output_dir, port, probe),
     )
-    try:
-        filetree.write_file(output, found.as_html().encode())
-    except OSError as failed:
-        raise UsageError(f"{output} can't be written", details=[failed.strerror or str(failed)]) from None
-    out.result({"page": str(output), **found.as_json()})
-    out.text(str(output))
+    files.write(page, found.as_html().encode(), follow=True)
+    out.result({"page": str(page), **found.as_json()})
+    out.text(str(page))
+
+
+def _default() -> Path:
+    """Return where the page goes unless told.
+
+    Raises:
+        UsageError: a file stands there that is no page of mtool's.
+    """
+    page = Path("report.html")
+    if page.exists() and (not page.is_file() or _MARK not in page.read_bytes()[:_HEAD]):
+        raise UsageError(f"{page} is there, and mtool did not write it", hint=f"overwrite it: -o {page}")
+    return page

@@ -1,17 +1,19 @@
 """`mtool run`: a model's outputs on a board."""
 
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from mtool import workflow
+from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
+from mtool.text import short_name
 from mtool.workflow import Place, Ran, counted
 from mtool.workflow.samples import Array, Sample
 
@@ -39,7 +41,7 @@ def run(
 ) -> None:
     """Run a model on a board and show its outputs."""
     if output is not None:
-        _check_output(output)
+        _check_output(output, model, input)
     ran = workflow.run(
         model,
         board=board,
@@ -57,6 +59,7 @@ def run(
             "folder": str(ran.prepared.folder),
             "samples": len(ran.outputs),
             "cost": ran.cost.as_json(),
+            "first_run": None if ran.first_run is None else ran.first_run.as_json(),
             "outputs": {name: _finite(value) for name, value in ran.stacked().items()},
         }
     )
@@ -68,7 +71,7 @@ def _print(out: Output, ran: Ran) -> None:
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
         for name, value in counted.trimmed(list(tensors.values()), sample).items():
-            out.text(f"  {name:<9} {described(value)}{_there(tensors[name], sample)}")
+            out.text(f"  {short_name(name):<9} {described(value)}{_there(tensors[name], sample)}")
     if len(ran.outputs) > _SHOWN:
         out.text(f"  and {len(ran.outputs) - _SHOWN} samples more; --output Y.npz writes all")
     board = ran.prepared.board
@@ -95,18 +98,16 @@ def _there(tensor: Tensor, sample: Sample) -> str:
     return f"   {sample[tensor.count]} of at most {tensor.shape[tensor.count_axis]}"
 
 
-def _check_output(path: Path) -> None:
+def _check_output(path: Path, *read: Path | None) -> None:
     if path.suffix != ".npz":
         raise UsageError(f"--output {path}: outputs are written as .npz", hint=f"--output {path.with_suffix('.npz')}")
-    if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: there is no folder {path.parent}")
+    files.check_writable(path, read)
 
 
 def _save(path: Path, outputs: dict[str, Array]) -> None:
-    try:
-        np.savez(path, **outputs)  # type: ignore[arg-type]
-    except OSError as refused:
-        raise UsageError(f"{path} can't be written", details=[str(refused)]) from None
+    data = io.BytesIO()
+    np.savez(data, **outputs)  # type: ignore[arg-type]
+    files.write(path, data.getvalue(), follow=True)
 
 
 def _finite(value: Array) -> Any:

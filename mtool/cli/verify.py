@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from mtool import boards, workflow
+from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.session.verify import Difference, Report
+from mtool.text import short_name
 from mtool.workflow import Place
 from mtool.workflow.layers import Layer, Layers
 from mtool.workflow.wording import count, share
@@ -32,14 +33,14 @@ def verify(
             show_default=False,
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="How many to draw, without --golden.")] = 4,
+    samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
     lsb: Annotated[
         int | None,
         typer.Option(
             "--lsb",
             min=0,
-            help="Steps that integers may differ by; default: 0 with an FPU, else 1; see docs/tflite.md.",
+            help="Steps that integers may differ by; default: 0 but for ties of float sums; see docs/verify.md.",
             show_default=False,
         ),
     ] = None,
@@ -58,8 +59,9 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
-    default = workflow.default_tolerance(boards.get(board), model, options.rounding)
-    tolerance = dataclasses.replace(default, lsb=default.lsb if lsb is None else lsb, atol=atol, rtol=rtol)
+    tolerance = dataclasses.replace(workflow.default_tolerance(model, options.rounding), atol=atol, rtol=rtol)
+    if lsb is not None:
+        tolerance = dataclasses.replace(tolerance, lsb=lsb, ties=False)
     compare = workflow.verify_layers if layers else workflow.verify
     report = compare(
         model,
@@ -76,10 +78,12 @@ def verify(
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
     for output in report.outputs:
-        out.text(f"{output.name}   {'equal' if output.differing == 0 else 'within' if output.within else 'DIFFERS'}")
+        verdict = "equal" if output.differing == 0 else "within" if output.within else "DIFFERS"
+        out.text(f"{short_name(output.name)}   {verdict}")
         _print(out, output)
     report.check()
-    out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}")
+    but = f", but for {count(report.ties, 'tie')}, halfway between two steps" if report.ties else ""
+    out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}{but}")
 
 
 def _samples(report: Report) -> str:

@@ -12,6 +12,7 @@ from mtool.codegen.tensor_types import type_name
 from mtool.ir import DType, Node
 from mtool.manifest import StateTensor, Tensor
 from mtool.plan import Plan
+from mtool.text import comment
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def _typed(plan: Plan, number: int, call: Call, pointers: Mapping[str, str], mov
             arguments[place] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
     text = f"{call.function.name}({', '.join(arguments)});"
     title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
-    return text if title == first else f"{text} /* {title} */"
+    return text if title == first else f"{text} {comment(title)}"
 
 
 def arguments_of(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> list[str]:

@@ -90,6 +90,8 @@ def _copies_out(plan: Plan, interface: Interface) -> list[str]:
 
 
 def _copied(plan: Plan, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
+    if not tensor.bytes:
+        return []  # its pointer may be null, which memcpy does not take
     model = plan.graph.name
     offset = tensor.arena_offset or 0
     place = f"{model}_arena + {offset}" if offset else f"{model}_arena"

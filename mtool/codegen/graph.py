@@ -1,13 +1,12 @@
 """`<model>_graph.c`: the entry point that leaves the operators to the graph executor of the runtime."""
 
-import json
-
 from mtool.codegen.calls import Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import whole
 from mtool.codegen.graph_json import counts
 from mtool.codegen.wrap import wrapped
 from mtool.plan import Plan
+from mtool.text import c_string
 
 
 def graph_header(plan: Plan, banner: str) -> str:
@@ -38,7 +37,7 @@ def graph_source(plan: Plan, interface: Interface, conventions: Conventions, ban
         *(f'#include "{name}"' for name in ["mt_graph.h", "mt_status.h", f"{model}_packed.h"]),
         "",
         "static const char graph_json[] =",
-        *(f"    {json.dumps(line.strip())}" for line in text.splitlines()),
+        *(f"    {c_string(line.strip())}" for line in text.splitlines()),
         "    ;",
         "",
         *_room(plan),

@@ -7,6 +7,7 @@ from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor
 from mtool.plan import Plan
+from mtool.text import comment
 
 
 def header(plan: Plan, interface: Interface, conventions: Conventions, banner: str) -> str:
@@ -24,8 +25,10 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
     lines += _struct(plan, "outputs", interface.outputs)
     if plan.io == "arena":
         lines += [
-            "/* The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
-            " * run and nothing is copied; the run may overwrite them. */",
+            comment(
+                "The places in the arena where the model keeps its inputs and outputs. Write the inputs there before a",
+                "run and nothing is copied; the run may overwrite them.",
+            ),
             f"extern const struct {model}_inputs {model}_arena_inputs;",
             f"extern const struct {model}_outputs {model}_arena_outputs;",
             "",
@@ -46,20 +49,22 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         return [
             f"#define {model.upper()}_STEPS {len(plan.steps)}",
             "",
-            "/* One inference, an operator a call, so that the rest of a program need not wait for all of it:",
-            " *",
-            f" *     {model}_begin(&inputs, &outputs);",
-            f" *     while (!{model}_done()) {{",
-            f" *         {model}_step();",
-            " *         ... what can't wait longer than one operator ...",
-            " *     }",
-            " *",
-            f" * {model}_begin starts an inference and forgets one that is under way; it returns 0. The structures",
-            f" * stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
-            f" * there is none left. {model}_done is 1 when all have run, and the outputs are there.",
-            f" * {once}",
-            *([f" * {copies} The inputs are copied at the beginning."] if copies else []),
-            " */",
+            comment(
+                "One inference, an operator a call, so that the rest of a program need not wait for all of it:",
+                "",
+                f"    {model}_begin(&inputs, &outputs);",
+                f"    while (!{model}_done()) {{",
+                f"        {model}_step();",
+                "        ... what can't wait longer than one operator ...",
+                "    }",
+                "",
+                f"{model}_begin starts an inference and forgets one that is under way; it returns 0. The structures",
+                f"stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
+                f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
+                once,
+                *([f"{copies} The inputs are copied at the beginning."] if copies else []),
+                apart=True,
+            ),
             f"int32_t {model}_begin{structures};",
             f"int32_t {model}_step(void);",
             f"int32_t {model}_done(void);",
@@ -68,18 +73,21 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         tensors = (*interface.inputs, *interface.outputs)
         described = ", ".join(f"{tensor.c_name} ({tensor.dtype}[{_shape(tensor)}])" for tensor in tensors)
         return [
-            "/* One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
-            f" * {described}.",
-            *([f" * {copies}"] if copies else []),
-            " * Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no tensor",
-            f" * or of another element type; MT_BAD_SHAPE, one has another shape. {once} */",
+            comment(
+                "One inference, as a packed function; its arguments are DLTensors, inputs before outputs:",
+                f"{described}.",
+                *([copies] if copies else []),
+                "Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
+                "tensor",
+                f"or of another element type; MT_BAD_SHAPE, one has another shape. {once}",
+            ),
             f"mt_packed {model}_run;",
         ]
     if plan.io == "arena":
-        notes = [f"/* One inference. {copies}", f" * Returns 0. {once} */"]
+        note = comment(f"One inference. {copies}", f"Returns 0. {once}")
     else:
-        notes = [f"/* One inference; leaves the inputs as they are. Returns 0. {once} */"]
-    return [*notes, f"int32_t {model}_run{structures};"]
+        note = comment(f"One inference; leaves the inputs as they are. Returns 0. {once}")
+    return [note, f"int32_t {model}_run{structures};"]
 
 
 def _shape(tensor: Tensor) -> str:
@@ -105,7 +113,7 @@ def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
         if tensor.count is not None:
             count = next(other.c_name for other in tensors if other.name == tensor.count)
             note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"
-        lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; /* {note} */")
+        lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; {comment(note)}")
     if not tensors:
         lines.append("    uint8_t none; /* C has no empty structures */")
     return [*lines, "};", ""]

@@ -9,6 +9,7 @@ from mtool.codegen.wrap import wrapped
 from mtool.ir import DType, TensorType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
+from mtool.text import c_string, comment
 
 PARAMETERS = (
     "union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result, int32_t *result_code, "
@@ -43,7 +44,7 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
     if conventions.has_functions:
         lines += [*tensor_types.declarations(model, _kinds(plan)), ""]
     for form in conventions.forms:
-        lines += [f"/* {_NOTES[form]} */"]
+        lines += [comment(_NOTES[form])]
         lines += [_declaration(plan, number, form) for number in range(len(plan.steps))] + [""]
     if conventions.has_functions:
         if conventions.interface != "packed":
@@ -73,8 +74,9 @@ def packed_source(plan: Plan, functions: Functions, interface: Interface, conven
         if conventions.interface != "packed":
             lines += packed_entry_point(plan, interface, conventions)
         lines += [f"const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS] = {{"]
-        lines += [f'    {{"{model}_{s.node.name}", {model}_{s.node.name}_packed}},' for s in plan.steps]
-        lines += [f'    {{"{model}_run", {entry_name(plan, conventions)}}},', "};", ""]
+        callees = [f"{model}_{step.node.name}_packed" for step in plan.steps] + [entry_name(plan, conventions)]
+        names = zip(function_names(plan, conventions), callees, strict=True)
+        lines += [*(f"    {{{c_string(name)}, {callee}}}," for name, callee in names), "};", ""]
     return wrapped("\n".join(lines))
 
 

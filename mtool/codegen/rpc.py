@@ -8,6 +8,7 @@ from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
+from mtool.text import c_string
 
 
 def descriptor(
@@ -26,12 +27,14 @@ def descriptor(
         "",
     ]
     if plan.io == "external":
-        for tensor in (*interface.inputs, *interface.outputs):
-            dtype = DType.of(tensor.dtype)
-            lines.append(f"static {dtype.c} {model}_{tensor.c_name}[{tensor.bytes // dtype.size}];")
+        both = (("inputs", interface.inputs), ("outputs", interface.outputs))
+        for kind, tensors in both:
+            for tensor in tensors:
+                dtype = DType.of(tensor.dtype)
+                lines.append(f"static {dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];")
         lines.append("")
-        for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
-            places = ", ".join(f"{model}_{tensor.c_name}" for tensor in tensors)
+        for kind, tensors in both:
+            places = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
             lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{places}}};")
         lines.append("")
     lines += [
@@ -45,15 +48,15 @@ def descriptor(
     ]
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
-        lines += [f"    {{{_place(plan, tensor)}, {tensor.bytes}}}," for tensor in tensors] or ["    {0, 0},"]
+        lines += [f"    {{{_place(plan, kind, tensor)}, {tensor.bytes}}}," for tensor in tensors] or ["    {0, 0},"]
         lines += ["};"]
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
     lines += [
         "",
         "const struct mt_model mt_model = {",
-        f'    "{model}",',
-        f'    "{model_hash}",',
+        f"    {c_string(model)},",
+        f"    {c_string(model_hash)},",
         "    input_tensors,",
         "    output_tensors,",
         f"    {len(interface.inputs)},",
@@ -136,8 +139,12 @@ def _step(plan: Plan, calls: Calls) -> list[str]:
     return [*lines, *(f"    {line}" for line in calls.one("number", "return 0;")), "}"]
 
 
-def _place(plan: Plan, tensor: Tensor) -> str:
-    model = plan.graph.name
+def _place(plan: Plan, kind: str, tensor: Tensor) -> str:
     if tensor.arena_offset is None:
-        return f"{model}_{tensor.c_name}"
-    return f"{model}_arena + {tensor.arena_offset}"
+        return _buffer(plan, kind, tensor)
+    return f"{plan.graph.name}_arena + {tensor.arena_offset}"
+
+
+def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:
+    """Return the C name of the buffer for an input or an output; no function's, whatever the tensor is called."""
+    return f"{plan.graph.name}_{kind[:-1]}_{tensor.c_name}"

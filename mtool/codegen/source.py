@@ -12,6 +12,7 @@ from mtool.ir import DType
 from mtool.ops.schedule import described
 from mtool.plan import Plan
 from mtool.plan.memory import places
+from mtool.text import comment, short_name
 
 SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
 
@@ -70,11 +71,11 @@ def _arena_map(plan: Plan) -> str:
         rows.append((f"{offset:,}", f"{most:,}", "scratch", steps[0].node.title, steps[-1].node.title))
     heads = ("offset", "bytes", "what", "from", "to")
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(5)]
-    text = [f"/* Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", " *"]
+    lines = [f"Arena, {plan.arena_bytes:,} bytes (lower bound {plan.arena_bound_bytes:,}):", ""]
     for row in [heads, *rows]:
         cells = [row[i].rjust(widths[i]) if i < 2 else row[i].ljust(widths[i]) for i in range(5)]
-        text.append((" *   " + "  ".join(cells)).rstrip())
-    return "\n".join([*text, " */"])
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return comment(*lines, apart=True)
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
@@ -92,12 +93,14 @@ def _writers(plan: Plan) -> dict[str, list[str]]:
 def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
-    kept = [f"state {state.input}" for state, value, _ in graph.kept if value in values]
+    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.kept if value in values]
     if kept:
         return ", ".join(kept)
-    inputs = [f"input {value}" for value in values if value in graph.inputs]
+    inputs = [f"input {short_name(value)}" for value in values if value in graph.inputs]
     outputs = [
-        f"output {name}" for name, value in zip(graph.output_names, graph.returned, strict=False) if value in values
+        f"output {short_name(name)}"
+        for name, value in zip(graph.output_names, graph.returned, strict=False)
+        if value in values
     ]
     between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]
     if len(between) > 2:
@@ -139,8 +142,7 @@ def _function(plan: Plan, function: Function) -> str:
         titles = dict.fromkeys(plan.steps[number].node.title for number in others)
         also = [title for title in titles if title != plan.steps[first].node.title]
         lines += ["also " + ", ".join(also)] * bool(also)
-    comment = "/* " + "\n * ".join(line.replace("*/", "* /") for line in lines) + " */"
-    return f"{comment}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
+    return f"{comment(*lines)}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
 
 
 def _wrapped(signature: str) -> str:
@@ -164,6 +166,6 @@ def _places(plan: Plan, interface: Interface) -> list[str]:
     lines = []
     for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
-        lines += [f"    {cast(model, DType.of(t.dtype), t.arena_offset or 0)}, /* {t.c_name} */" for t in tensors]
+        lines += [f"    {cast(model, DType.of(t.dtype), t.arena_offset or 0)}, {comment(t.c_name)}" for t in tensors]
         lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines

@@ -12,6 +12,7 @@ from mtool.ir import State
 from mtool.ir.types import Array
 from mtool.manifest import StateTensor
 from mtool.plan import Plan
+from mtool.text import comment, short_name
 
 
 def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
@@ -122,15 +123,17 @@ def declared(plan: Plan, interface: Interface) -> list[str]:
         return []
     model = plan.graph.name
     rows = [
-        f" *   {state.output} -> {state.input}: {state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"
-        f" at {model}_arena + {state.arena_offset}"
+        f"  {short_name(state.output)} -> {short_name(state.input)}: {state.dtype}[{','.join(map(str, state.shape))}],"
+        f" {state.bytes:,} bytes at {model}_arena + {state.arena_offset}"
         for state in interface.states
     ]
     return [
-        "/* States: what a run leaves in them is what the next one begins with.",
-        *(row.replace("*/", "* /") for row in rows),
-        f" * The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
-        " * another sequence; call it between runs. */",
+        comment(
+            "States: what a run leaves in them is what the next one begins with.",
+            *rows,
+            f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
+            "another sequence; call it between runs.",
+        ),
         f"void {model}_reset(void);",
         "",
     ]

@@ -7,6 +7,7 @@ import numpy as np
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.ir.types import Array
+from mtool.text import comment
 
 WIDTH = 116
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
@@ -24,7 +25,7 @@ def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> s
     parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
     for symbol, data in constants.items():
         shape = "x".join(map(str, data.shape))
-        parts.append(f"/* {data.dtype.name} {shape} */\n{declaration(symbol, data)} = {{\n{_rows(data)}\n}};\n")
+        parts.append(f"{comment(f'{data.dtype.name} {shape}')}\n{declaration(symbol, data)} = {{\n{_rows(data)}\n}};\n")
     return "\n".join(parts)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mtool import proc
+from mtool import files, proc
 from mtool.boards import Board
 from mtool.errors import FlashError, UsageError
 from mtool.flash.arduino_cli import ArduinoCli
@@ -30,7 +30,7 @@ from mtool.flash.st_flash import StFlash
 from mtool.flash.stm32_programmer import Stm32Programmer
 from mtool.flash.uf2 import Uf2
 from mtool.flash.west import West
-from mtool.manifest import Project
+from mtool.manifest import Project, firmware_of
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: s
         )
     return Job(
         folder=folder,
-        firmware=folder / project.firmware[kind],
+        firmware=firmware_of(folder, project, kind),
         board=project.board,
         framework_board=project.board.templates.get(project.template, ""),
         settings=project.board.flash.get(runner.name, {}),
@@ -162,7 +162,7 @@ def flash(runner: Runner, job: Job) -> Flashed:
     if job.port.startswith("/dev/") and Path(job.port).exists() and not os.access(job.port, os.R_OK | os.W_OK):
         raise _not_permitted(runner, job)
     for path, data in runner.files(job).items():
-        path.write_bytes(data)
+        files.write(path, data)
     for command in runner.commands(job, version):
         done = proc.run(
             command.argv,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from mtool.frontend.inference import MOST_BYTES
+from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported
 from mtool.ir import DType, TensorType
 from mtool.ops.elementwise import LOWERINGS as ELEMENTWISE
@@ -54,8 +54,7 @@ def limited(state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any]) 
     count = state.unique(f"{proto.output[0]}_count")
     state.types[count] = TensorType(DType.INT32, ())
     for value, kind, axis in _outputs(state, proto, attrs, state.maxima[names[0]]):
-        if kind.bytes > MOST_BYTES:
-            raise Unsupported(f"its output {kind} is larger than 2 GiB")
+        check_size(kind, "its output")
         state.types[value] = kind
         if axis is not None:
             state.bounds[value] = Bound(axis, count)

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from mtool.errors import UsageError
-from mtool.frontend import onnx_file, tflite
+from mtool.frontend import onnx_file, reading, tflite
 from mtool.frontend.given import NOTHING, Given
 from mtool.ir import Graph
 
 
 def is_tflite(path: Path) -> bool:
     """Whether a file goes by the name of a TFLite model, or holds one."""
-    return path.suffix.lower() == ".tflite" or onnx_file.is_flatbuffer(path)
+    return path.suffix.lower() == ".tflite" or reading.is_flatbuffer(path)
 
 
 def load(path: Path, given: Given = NOTHING) -> Graph:

@@ -1,33 +1,102 @@
-"""ONNX function operators, written out as the nodes of their own bodies (onnx.defs schemas)."""
+"""Functions, written out as the nodes of their bodies: those of the model, and ONNX's function operators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import onnx
 
 from mtool.frontend.inference import tensor_type
+from mtool.frontend.problems import Unsupported
+from mtool.frontend.scope import Bodies, Scope
 from mtool.ir import TensorType
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+Key = tuple[str, str, str]
+"""The domain, name and overload of a function of the model."""
+
+
+def functions_of(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
+    """Return a model's own functions."""
+    return {(_domain(one.domain), one.name, one.overload): one for one in model.functions}
+
+
+def key_of(proto: onnx.NodeProto) -> Key:
+    """Return what a node calls, if that is a function."""
+    return _domain(proto.domain), proto.op_type, proto.overload
+
+
+def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
+    """Import the body of a function of the model.
+
+    Raises:
+        Unsupported: it calls itself, or is called with more values than it takes.
+    """
+    key, caller = key_of(proto), state.scope
+    if key in caller.calls:
+        raise Unsupported("the function calls itself")
+    if len(proto.input) > len(function.input) or len(proto.output) > len(function.output):
+        raise Unsupported(
+            f"it has {len(proto.input)} inputs and {len(proto.output)} outputs; the function has "
+            f"{len(function.input)} and {len(function.output)}"
+        )
+    attributes = {attr.name: attr for attr in function.attribute_proto} | {attr.name: attr for attr in proto.attribute}
+    scope = Scope(
+        {_domain(entry.domain): entry.version for entry in function.opset_import},
+        _names(state, function.node, function.input, function.output, proto, state.unique(origin)),
+        origin=origin,
+        depth=caller.depth + 1,
+        attributes=attributes,
+        bodies=bodies,
+        calls=(*caller.calls, key),
+        closed=True,
+    )
+    state.enter(function.node, scope, origin)
+    made = {value for node in function.node for value in node.output}
+    for inner, outer in zip(function.output, proto.output, strict=False):
+        if outer and inner not in made:  # a parameter that is given back as it is
+            state.run(onnx.helper.make_node("Identity", [scope.name(inner)], [outer], name=origin), scope.opsets)
 
 
 def expand(
-    proto: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType], prefix: str
-) -> tuple[list[onnx.NodeProto], Mapping[str, int]] | None:
-    """Return the nodes that a function operator stands for, and their opsets; None: it is no function.
-
-    Args:
-        proto: the node.
-        domain: its domain, "" for ai.onnx.
-        version: the opset of that domain.
-        types: the types of its inputs.
-        prefix: what the names of values inside begin with.
-    """
-    schema = onnx.defs.get_schema(proto.op_type, version, domain)
+    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
+    bodies: Bodies,
+) -> bool:  # fmt: skip
+    """Import the body of an operator that ONNX defines as a function of others; return whether it is one."""
     node = onnx.NodeProto()
     node.CopyFrom(proto)
+    del node.attribute[:]
+    node.attribute.extend(attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH)
+    for name, body in bodies.items():
+        state.budget.spend("constants", body.graph.ByteSize(), f"{proto.op_type} {origin}")
+        node.attribute.append(onnx.helper.make_attribute(name, body.graph))
+    found = _body(node, domain, version, state.types)
+    if found is None:
+        return False
+    prefix = state.unique(origin)
+    scope = Scope(
+        {**opsets, **{entry.domain: entry.version for entry in found.opset_import}},
+        _names(state, found.node, found.input, found.output, proto, prefix),
+        outer=next((body.scope for body in bodies.values()), None),
+        origin=proto.name or prefix,
+        depth=state.scope.depth + 1,
+        attributes={attr.name: attr for attr in node.attribute},
+        calls=state.scope.calls,
+        closed=not bodies,
+    )
+    state.enter(found.node, scope, origin)
+    return True
+
+
+def _body(
+    node: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType]
+) -> onnx.FunctionProto | None:
+    schema = onnx.defs.get_schema(node.op_type, version, domain)
     given = {attr.name for attr in node.attribute}
     node.attribute.extend(
         attr.default_value for name, attr in schema.attributes.items() if name not in given and attr.default_value.name
     )
-    body = onnx.FunctionProto()
     if schema.context_dependent_function_opset_versions:
         kinds = [
             tensor_type(types[name]).SerializeToString() if name else onnx.TypeProto().SerializeToString()
@@ -36,20 +105,26 @@ def expand(
         chosen = _newest(schema.context_dependent_function_opset_versions, version)
         text = schema.get_context_dependent_function_with_opset_version(chosen, node.SerializeToString(), kinds)
     elif schema.function_opset_versions:
-        chosen = _newest(schema.function_opset_versions, version)
-        text = schema.get_function_with_opset_version(chosen)
+        text = schema.get_function_with_opset_version(_newest(schema.function_opset_versions, version))
     else:
         return None
-    body.ParseFromString(text)
-    if not body.node:
-        return None
-    opsets = {entry.domain: entry.version for entry in body.opset_import}
-    names = {inner: node.input[place] if place < len(node.input) else "" for place, inner in enumerate(body.input)}
-    for place, inner in enumerate(body.output):
-        if place < len(node.output) and node.output[place]:
-            names[inner] = node.output[place]
-    attrs = {attr.name: attr for attr in node.attribute}
-    return [renamed(part, names, attrs, prefix, proto.name or prefix) for part in body.node], opsets
+    body = onnx.FunctionProto.FromString(text)
+    return body if body.node else None
+
+
+def _names(
+    state: "Importer", nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
+    proto: onnx.NodeProto, prefix: str,
+) -> dict[str, str]:  # fmt: skip
+    """Return what the values of a function are called: those of the call, and others for what it makes inside.
+
+    A parameter that is not given is "".
+    """
+    inside = {value for node in nodes for value in node.output}
+    names = state.inner(prefix, inside)
+    names |= {inner: proto.input[place] if place < len(proto.input) else "" for place, inner in enumerate(inputs)}
+    made = {inner: proto.output[place] for place, inner in enumerate(outputs) if place < len(proto.output)}
+    return names | {inner: outer for inner, outer in made.items() if outer and inner in inside}
 
 
 def _newest(versions: Sequence[int], wanted: int) -> int:
@@ -57,34 +132,5 @@ def _newest(versions: Sequence[int], wanted: int) -> int:
     return max((version for version in versions if version <= wanted), default=min(versions))
 
 
-def renamed(
-    part: onnx.NodeProto, names: Mapping[str, str], attrs: Mapping[str, onnx.AttributeProto], prefix: str, origin: str
-) -> onnx.NodeProto:
-    """Return a node of a body with its values renamed; those that `names` does not have get the prefix."""
-
-    def name(inner: str) -> str:
-        return names.get(inner, f"{prefix}/{inner}") if inner else ""
-
-    made = onnx.NodeProto(op_type=part.op_type, domain=part.domain, name=origin)
-    made.input.extend(name(value) for value in part.input)
-    made.output.extend(name(value) for value in part.output)
-    for attr in part.attribute:
-        if not attr.ref_attr_name:
-            copy = made.attribute.add()
-            copy.CopyFrom(attr)
-            if attr.type == onnx.AttributeProto.GRAPH:
-                inner = {value.name for value in (*attr.g.input, *attr.g.initializer)}
-                inner |= {value for node in attr.g.node for value in node.output}
-                outer = {v for node in attr.g.node for v in node.input} | {v.name for v in attr.g.output}
-                kept = {value: value for value in inner}
-                seen = {value: name(value) for value in outer if value not in inner} | kept
-                nodes = [renamed(node, seen, attrs, prefix, origin) for node in attr.g.node]
-                for value in copy.g.output:
-                    value.name = seen.get(value.name, value.name)
-                del copy.g.node[:]
-                copy.g.node.extend(nodes)
-        elif attr.ref_attr_name in attrs:
-            copy = made.attribute.add()
-            copy.CopyFrom(attrs[attr.ref_attr_name])
-            copy.name = attr.name
-    return made
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name

@@ -25,6 +25,7 @@ class Given:
     states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
         and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
         if the model has one, else as zeros.
+    limits: what compiling it may take, by the names of mtool/frontend/budget.py, where not the defaults.
     """
 
     dims: Mapping[str, int] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Given:
     rounding: Rounding = "onnx"
     maxima: Mapping[str, int] = field(default_factory=dict)
     states: Pairs = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 NOTHING = Given()

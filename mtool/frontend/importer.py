@@ -1,43 +1,41 @@
 """Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
-from mtool import ops
-from mtool.errors import ModelError, NeedsValues, UsageError
-from mtool.frontend.bounds import COUNTING, Bound, carried, limited
-from mtool.frontend.canonical import CANONICAL
-from mtool.frontend.classical import CLASSICAL
-from mtool.frontend.classical.writing import Writer as ClassicalWriter
-from mtool.frontend.contrib import CONTRIB
-from mtool.frontend.control import CONTROL
-from mtool.frontend.functions import expand
-from mtool.frontend.inference import MOST_BYTES, fold, infer
-from mtool.frontend.problems import OWN, REFUSED, Unsupported, ValueNeeded
-from mtool.frontend.qoperators import EXPANSIONS
-from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.writing import Writer
+from mtool.errors import ModelError, MtoolError, NeedsValues, UsageError
+from mtool.frontend import functions, tensors
+from mtool.frontend.bounds import COUNTING, Bound, carried
+from mtool.frontend.budget import Budget
+from mtool.frontend.dispatch import import_node
+from mtool.frontend.empty import without_empty_inputs
+from mtool.frontend.inference import check_size, element_name
+from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded, disagreement
+from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.graph import verify
 from mtool.ir.source import Source
 from mtool.ir.types import Array
-
-NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
-UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
+from mtool.text import argument
 
 
 class Importer:
     """The state of one import. Canonicalisers call `emit`, `constant` and `fail`."""
 
-    def __init__(self, model: onnx.ModelProto, maxima: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, maxima: Mapping[str, int] | None = None, budget: Budget | None = None
+    ) -> None:
+        self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
         self.used_maxima: set[str] = set()
         self.bounds: dict[str, Bound] = {}
         self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+        self.scope = Scope(self.opsets)
+        self.functions = functions.functions_of(model)
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
@@ -46,19 +44,39 @@ class Importer:
         self.inputs = tuple(value.name for value in model.graph.input)
         stated = [*model.graph.value_info, *model.graph.output]
         self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
+        self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
+        self._own.update(value for node in model.graph.node for value in node.output)
         self._names: set[str] = set()
+        self._made: set[str] = set()
+        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
+        self.writing_out = 0  # functions, loops and sequences inside one another
         self._unknown: set[str] = set()
         self._needed: list[str] = []
+        self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
         self._sources: dict[str, tuple[str, ...]] = {}
 
     def unique(self, stem: str) -> str:
         """Return a value or node name that is not taken."""
-        name, number = stem, 0
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
         while name in self._names or name in self.types:
             number += 1
             name = f"{stem}.{number}"
+        self._numbers[stem] = number
         self._names.add(name)
         return name
+
+    def inner(self, prefix: str, values: Iterable[str]) -> dict[str, str]:
+        """Return names in the model for the values that are made in a body or function."""
+        names = {}
+        for value in filter(None, values):
+            name = f"{prefix}/{value}"
+            while name in self._own:
+                name += "'"
+            self.budget.spend("work", len(name), prefix)
+            self._own.add(name)
+            names[value] = name
+        return names
 
     def constant(self, stem: str, data: Array) -> str:
         """Add a constant and return its name."""
@@ -69,6 +87,7 @@ class Importer:
     def add_constant(self, name: str, data: Array) -> None:
         """Give a value a constant."""
         data = np.ascontiguousarray(data).reshape(np.shape(data))
+        self.budget.spend("constants", data.nbytes, f"constant {name!r}")
         self.constants[name] = data
         self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
@@ -79,6 +98,10 @@ class Importer:
             outputs, attrs = [*outputs, bound.count], {**attrs, "counted": True}
         else:
             self.bounds |= carried(op, inputs, outputs, attrs, self)
+        again = self._made.intersection(outputs)
+        if again:
+            raise Unsupported(f"its output {again.pop()!r} is made twice")
+        self._made.update(outputs)
         self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
@@ -107,102 +130,54 @@ class Importer:
             open_values.extend(self._sources.pop(value, ()))
         return tuple(name for name in self.inputs if name in found)
 
-    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int]) -> None:
-        """Import one node; a problem with it is noted, and what depends on it is left out."""
+    def enter(self, nodes: Iterable[onnx.NodeProto], scope: Scope, where: str) -> None:
+        """Import the nodes of a body or function; `where` is the node that has it.
+
+        Raises:
+            ModelError: it exceeds the budget.
+        """
+        self.budget.check("depth", scope.depth, where)
+        outer, self.scope = self.scope, scope
+        try:
+            for node in nodes:
+                bound, bodies = scope.bound(node)
+                self.budget.spend("work", bound.ByteSize(), f"{bound.op_type} {bound.name}")
+                self.run(bound, scope.opsets, bodies)
+        finally:
+            self.scope = outer
+
+    def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int], bodies: Bodies = NO_BODIES) -> None:
+        """Import one node; a problem with it is noted, and what depends on it is left out.
+
+        Raises:
+            ModelError: it exceeds the budget.
+        """
         origin = proto.name or (proto.output[0] if proto.output else proto.op_type)
+        if self.writing_out:
+            self.budget.spend("nodes", 1, f"{proto.op_type} {origin}")
         for name in proto.output:
             self._sources[name] = tuple(proto.input)
         if any(name in self._unknown for name in proto.input):
             self._unknown.update(proto.output)  # follows from a problem that is noted already
             return
         try:
-            self._run(proto, origin, opsets)
+            import_node(self, proto, origin, opsets, bodies)
         except Unsupported as problem:
             self.fail(proto.op_type, origin, str(problem))
             self._unknown.update(proto.output)
             if isinstance(problem, ValueNeeded):
                 self._needed.append(problem.value)
-
-    def _run(self, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int]) -> None:
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        version = opsets.get(domain, NEWEST_OPSET)
-        if proto.op_type == "Constant" and not domain:
-            self.add_constant(proto.output[0], _constant_value(proto))
-            return
-        qoperator = EXPANSIONS.get((domain, proto.op_type))
-        if qoperator is not None:
-            for part in qoperator(self, proto, origin):
-                self.run(part, {"": NEWEST_OPSET})
-            return
-        special = {**CONTROL, **SEQUENCES}.get(proto.op_type) if not domain else None
-        if special is not None:
-            special(self, proto, origin, opsets)
-            return
-        if domain == OWN:
-            self._run_own(proto, origin)
-            return
-        if domain == REFUSED:
-            raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
-        if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
-            attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-            CLASSICAL[proto.op_type](ClassicalWriter(self, proto, origin, attrs))
-            return
-        if (domain, proto.op_type) in CONTRIB:
-            attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-            CONTRIB[domain, proto.op_type](Writer(self, proto, origin, attrs))
-            return
-        if not onnx.defs.has(proto.op_type, domain):
-            raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
-        known = all(name in self.constants or not name for name in proto.input)
-        attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-        if proto.op_type in ("Shape", "Size") and proto.input[0] in self.bounds:
-            raise Unsupported("the shape that it asks for is known only when it runs")
-        is_limited = not known and not domain and limited(self, proto, attrs)
-        if not is_limited and self._told(proto, domain, version, known):
-            return
-        if proto.op_type in CANONICAL:
-            CANONICAL[proto.op_type](self, proto, origin, attrs, version)
-        elif proto.op_type in ops.LOWERINGS:
-            self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
-        else:
-            self._expand(proto, domain, version, origin, opsets)
-
-    def _run_own(self, proto: onnx.NodeProto, origin: str) -> None:
-        attrs = {attr.name: _plain(helper.get_attribute_value(attr)) for attr in proto.attribute}
-        dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
-        self.types[proto.output[0]] = TensorType(dtype, self.types[proto.input[0]].shape)
-        self.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
-
-    def _told(self, proto: onnx.NodeProto, domain: str, version: int, known: bool) -> bool:
-        """Infer the types of a node's outputs; return whether their values are told as well."""
-        try:
-            self.types |= infer(proto, domain, version, self.types, self.constants, self.declared)
-        except Unsupported as problem:
-            if proto.op_type in COUNTING and not known:
-                told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
-                problem.args = (f"{told} give --max {proto.output[0]}=N, the most that there may be",)
-            if not known or proto.op_type in UNFOLDED:
-                raise  # of constants, the values say what types there are
-        if known and proto.op_type not in UNFOLDED and not _has_graphs(proto):
-            for name, data in fold(proto, domain, version, self.constants, self.types).items():
-                self.add_constant(name, data)
-            return True
-        if proto.output and all(self.types[name].count == 0 for name in proto.output if name):
-            for name in filter(None, proto.output):
-                self.add_constant(name, np.zeros(self.types[name].shape, self.types[name].dtype.numpy))
-            return True
-        return False
-
-    def _expand(self, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int]) -> None:
-        """Import the body of an operator that ONNX defines as a function of others."""
-        found = expand(proto, domain, version, self.types, self.unique(origin))
-        if found is None:
-            raise Unsupported("not supported")
-        for part in found[0]:
-            self.run(part, {**opsets, **found[1]})
+        except MtoolError:
+            raise
+        except Exception as failed:  # of a malformed node, in what reads its inputs and attributes
+            if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
+                self.fail(proto.op_type, origin, disagreement(failed))
+            self._unknown.update(proto.output)
 
 
-def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | None = None) -> Graph:
+def import_graph(
+    model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | None = None, budget: Budget | None = None
+) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
     Args:
@@ -210,38 +185,31 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
         name: the graph's name.
         maxima: the largest sizes of what has a size that depends on data (mtool/frontend/bounds.py), by the name of
             the value or of the dimension.
+        budget: what the import may take.
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
-        ModelError: operators that can't be compiled; every one is listed.
+        ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
+            budget.
     """
-    state = Importer(model, maxima)
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    for tensor in model.graph.initializer:
-        try:
-            state.add_constant(tensor.name, numpy_helper.to_array(tensor))
-        except (KeyError, ValueError, TypeError) as failed:
-            raise ModelError(f"initialiser {tensor.name!r} can't be read", details=[str(failed)]) from None
+    if not model.graph.output:
+        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
+    state = Importer(model, maxima, budget)
+    _add_initialisers(state, model)
     inputs = []
     for value in model.graph.input:
-        if value.name in state.constants:
-            continue
-        dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-        try:
-            dtype = DType.of(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
-        except KeyError:
-            label = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
-            raise ModelError(f"input {value.name!r} has elements of type {label}", details=["not supported"]) from None
-        kind = TensorType(dtype, dims)
-        if min(dims, default=0) < 0 or kind.bytes > MOST_BYTES:
-            raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more, at most 2 GiB"])
-        state.types[value.name] = kind
-        inputs.append(value.name)
+        if value.name not in state.constants:
+            state.types[value.name] = kind = _input_type(value)
+            inputs.append(value.name)
+            if not kind.count:
+                state.add_constant(value.name, np.zeros(kind.shape, kind.dtype.numpy))
     for proto in model.graph.node:
-        state.run(proto, state.opsets)
+        state.run(proto, state.opsets, bodies_of(proto, state.scope))
     if state.problems:
         raise _refusal(state, name)
+    missing = [value.name for value in model.graph.output if value.name not in state.types]
+    if missing:
+        raise ModelError(f"{name} never makes its output {missing[0]!r}")
     unknown = sorted(set(state.maxima) - state.used_maxima)
     if unknown:
         raise UsageError(
@@ -273,34 +241,58 @@ def import_graph(model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | 
         sources=sources,
         counts=counts,
     )
+    graph = without_empty_inputs(graph)
     verify(graph)
     return graph
 
 
+def _add_initialisers(state: Importer, model: onnx.ModelProto) -> None:
+    """Give the values that have initialisers, and that are read, their constants.
+
+    Raises:
+        ModelError: one is malformed or too large.
+    """
+    read = tensors.read_names(model)
+    for tensor in model.graph.initializer:
+        if tensor.name in read:
+            state.add_constant(tensor.name, tensors.initialiser(tensor, state.budget))
+    for sparse in model.graph.sparse_initializer:
+        name = sparse.values.name
+        try:
+            state.add_constant(name, tensors.dense(sparse, state.budget, f"initialiser {name!r}"))
+        except Unsupported as failed:
+            raise ModelError(f"initialiser {name!r} can't be read", details=[str(failed)]) from None
+
+
+def _input_type(value: onnx.ValueInfoProto) -> TensorType:
+    """Return the type of an input of the model.
+
+    Raises:
+        ModelError: it has a type or a shape that C can't have.
+    """
+    code = value.type.tensor_type.elem_type
+    dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    try:
+        kind = TensorType(DType.of(helper.tensor_dtype_to_np_dtype(code)), dims)
+    except KeyError:
+        what = f"input {value.name!r} has elements of type {element_name(code)}"
+        raise ModelError(what, details=["not supported"]) from None
+    if min(dims, default=0) < 0:
+        raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more"])
+    try:
+        return check_size(kind, "the input")
+    except TooLarge as problem:
+        raise ModelError(f"input {value.name!r} can't be compiled", details=[str(problem)]) from None
+
+
 def _refusal(state: Importer, name: str) -> ModelError:
     """Return the error that lists every node that can't be compiled."""
-    width = max(len(op) for op, _, _ in state.problems)
-    what = f"{len(state.problems)} operator{'s' * (len(state.problems) > 1)} of {name} can't be compiled"
-    details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in state.problems]
+    problems = list(dict.fromkeys(state.problems))  # a body's are the same in each round
+    width = max(len(op) for op, _, _ in problems)
+    what = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
+    details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in problems]
     needed = state.needed_inputs()
     if needed:
-        hint = "make inputs constants: " + " ".join(f"--const {value}=..." for value in needed)
+        hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
         return NeedsValues(what, details=details, hint=hint, inputs=needed)
     return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
-
-
-def _has_graphs(proto: onnx.NodeProto) -> bool:
-    return any(attr.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attr in proto.attribute)
-
-
-def _constant_value(proto: onnx.NodeProto) -> Array:
-    attr = proto.attribute[0]
-    value = helper.get_attribute_value(attr)
-    if attr.name == "value":
-        return np.asarray(numpy_helper.to_array(value))
-    dtype = np.float32 if attr.name.startswith("value_float") else np.int64
-    return np.asarray(value, dtype)
-
-
-def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value

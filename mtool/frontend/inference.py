@@ -1,18 +1,22 @@
-"""Types of a node's outputs, by onnx's shape inference; constant folding, by its reference evaluator."""
+"""Types of a node's outputs, by onnx's shape inference."""
 
 from collections.abc import Mapping
-from typing import Any
 
-import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
-from mtool.frontend.problems import Unsupported, ValueNeeded
+from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 
+MOST_BYTES = 2**31 - 1
+"""The largest tensor: offsets in generated C are int32_t."""
+
+MOST_DIMENSIONS = 32  # as NumPy
+
 MOST_PROPAGATED = 1024  # elements of a constant up to which shape inference is told its values
+
+FIRST_BROADCASTING = 7  # the opset from which on newer versions of an operator have the same shapes
 
 SHAPING = {
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "TopK": (1,),
@@ -24,6 +28,25 @@ SHAPING = {
     "ReduceLogSumExp": (1,),
 }  # fmt: skip
 """Inputs whose values say what shape the outputs have."""
+
+_DECLARED = ("MaxUnpool", "NonMaxSuppression")  # of which inference does not tell that, constants or not
+
+
+def check_size(kind: TensorType, what: str) -> TensorType:
+    """Return a type that C can have.
+
+    Raises:
+        TooLarge: it has too many bytes or dimensions.
+    """
+    if kind.bytes > MOST_BYTES:
+        raise TooLarge(f"{what} {kind} is larger than 2 GiB")
+    if len(kind.shape) > MOST_DIMENSIONS:
+        raise TooLarge(f"{what} has {len(kind.shape)} dimensions; at most {MOST_DIMENSIONS} are supported")
+    return kind
+
+
+LIKE_THEIR_INPUT = {"GroupNormalization", "MeanVarianceNormalization"}
+"""Operators whose output has the type of their first input, which onnx does not say."""
 
 
 def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorType:
@@ -39,8 +62,7 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
     try:
         dtype = DType.of(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
     except KeyError:
-        label = TensorProto.DataType.Name(kind.tensor_type.elem_type).lower()
-        raise Unsupported(f"elements of type {label} are not supported") from None
+        raise Unsupported(f"elements of type {element_name(kind.tensor_type.elem_type)} are not supported") from None
     other = declared.tensor_type.shape.dim if declared is not None and declared.tensor_type.HasField("shape") else None
     if not kind.tensor_type.HasField("shape"):
         if other is None:
@@ -53,12 +75,16 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
             dim = other[place]
         if not dim.HasField("dim_value"):
             raise Unsupported("its output shape depends on data; declare its shape in the model")
+        if dim.dim_value < 0:
+            raise Unsupported(f"dimension {place} of its output is {dim.dim_value}")
         dims.append(dim.dim_value)
     return TensorType(dtype, tuple(dims))
 
 
-MOST_BYTES = 2**31 - 1
-"""The largest tensor: offsets in generated C are int32_t."""
+def element_name(code: int) -> str:
+    """Return what ONNX calls an element type."""
+    names = {value: str(name) for name, value in TensorProto.DataType.items()}
+    return names.get(code, f"number {code}").lower()
 
 
 def infer(
@@ -73,6 +99,7 @@ def infer(
 
     Raises:
         ValueNeeded: the output's shape depends on the value of an input that is not a constant.
+        TooLarge: an output is larger than what C can have.
         Unsupported: the types can't be told, or mtool does not have them.
     """
     absent = [name for name in proto.input if name and name not in types]
@@ -84,60 +111,40 @@ def infer(
         for name in proto.input
         if name in constants and constants[name].size <= MOST_PROPAGATED
     }
+    schema = onnx.defs.get_schema(proto.op_type, version, domain)
+    if not schema.has_type_and_shape_inference_function and schema.since_version >= FIRST_BROADCASTING:
+        schema = onnx.defs.get_schema(schema.name, schema.domain)  # GreaterOrEqual 12 says nothing, but 16 does
     found: dict[str, onnx.TypeProto] = {}
     failure = ""
     try:
-        schema = onnx.defs.get_schema(proto.op_type, version, domain)
         imports = [helper.make_opsetid(domain, version)]
         found = onnx.shape_inference.infer_node_outputs(
             schema, proto, known, data, opset_imports=imports, ir_version=10
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
+    sizes = [place for place in SHAPING.get(proto.op_type, ()) if place < len(proto.input) and proto.input[place]]
+    told = bool(sizes) and proto.op_type not in _DECLARED and all(proto.input[place] in constants for place in sizes)
     result = {}
     for name in filter(None, proto.output):
+        if proto.op_type in LIKE_THEIR_INPUT and not domain:
+            result[name] = types[proto.input[0]]
+            continue
         try:
-            result[name] = known_type(found.get(name) or onnx.TypeProto(tensor_type={}), declared.get(name))
+            if failure:
+                raise Unsupported(failure)  # whatever the model declares
+            result[name] = known_type(
+                found.get(name) or onnx.TypeProto(tensor_type={}), None if told else declared.get(name)
+            )
         except Unsupported as problem:
             for place in SHAPING.get(proto.op_type, ()):
                 if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
                     raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
-            raise Unsupported(failure or str(problem)) from None
-        if result[name].bytes > MOST_BYTES:
-            raise Unsupported(f"its output {result[name]} is larger than 2 GiB")
+            raise Unsupported(str(problem)) from None
+        check_size(result[name], "its output")
     return result
 
 
 def tensor_type(kind: TensorType) -> onnx.TypeProto:
     """Return a type as ONNX writes it."""
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(kind.dtype.numpy), kind.shape)
-
-
-def fold(
-    proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array], types: Mapping[str, TensorType]
-) -> dict[str, Array]:
-    """Return a node's outputs, computed from constants.
-
-    Raises:
-        Unsupported: the reference evaluator can't.
-    """
-    inputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.input if name]
-    outputs = [helper.make_tensor_value_info(name, 1, None) for name in proto.output if name]
-    graph = helper.make_graph([proto], "fold", inputs, outputs)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, version)])
-    feeds = {name: constants[name] for name in proto.input if name}
-    try:
-        values: list[Any] = ReferenceEvaluator(model).run(None, feeds)
-    except Exception as failed:
-        raise Unsupported(f"its constant inputs can't be computed with: {failed}") from None
-    result = {}
-    for info, value in zip(outputs, values, strict=True):
-        kind = types.get(info.name)
-        if kind is None:  # inference could not tell; the value does
-            result[info.name] = np.asarray(value)
-            continue
-        data = np.asarray(value, kind.dtype.numpy)
-        if data.size != kind.count:
-            raise Unsupported(f"its output is {list(data.shape)} where {list(kind.shape)} was inferred")
-        result[info.name] = data.reshape(kind.shape)
-    return result

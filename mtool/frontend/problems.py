@@ -1,8 +1,16 @@
 """Why one node can't be compiled; the importer collects these and reports them all at once."""
 
+import logging
+
+log = logging.getLogger(__name__)
+
 
 class Unsupported(Exception):
     """What the node is or does is not supported; the text is the reason."""
+
+
+class TooLarge(Unsupported):
+    """A value of the node has more bytes or dimensions than C can have."""
 
 
 class ValueNeeded(Unsupported):
@@ -11,6 +19,13 @@ class ValueNeeded(Unsupported):
     def __init__(self, value: str, role: str, otherwise: str = "") -> None:
         super().__init__(f"the value of its input {role!r} has to be known when it is compiled{otherwise}")
         self.value = value
+
+
+def disagreement(failed: Exception) -> str:
+    """Return the reason for what Python or NumPy raise when a malformed node's parts are put together."""
+    log.debug("a malformed node", exc_info=failed)
+    what = next(iter(f"{type(failed).__name__}: {failed}".splitlines()))
+    return f"its inputs and attributes do not go together ({what})"
 
 
 OWN = "mtool"

@@ -26,20 +26,43 @@ def _identity(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
     state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
 
 
+def _give(state: "Importer", proto: onnx.NodeProto, values: list[str]) -> None:
+    """Let the output be these values; each sequence is a list of its own, whose memory counts."""
+    state.budget.spend("work", 8 * len(values), f"{proto.op_type} {proto.name or proto.output[0]}")
+    state.sequences[proto.output[0]] = values
+
+
+def _position(state: "Importer", value: str, length: int, most: int) -> int:
+    """Return a position of 0 … `most` in a sequence; negative ones are counted from its end.
+
+    Raises:
+        Unsupported: it is another one, or not known.
+    """
+    found = state.value_of(value, "position")
+    if found.size != 1 or not -length <= int(found.item()) <= most:
+        raise Unsupported(f"its position is {found.tolist()} in a sequence of {length}")
+    return int(found.item()) + (length if found.item() < 0 else 0)
+
+
 def _construct(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    state.sequences[proto.output[0]] = list(proto.input)
+    _give(state, proto, list(proto.input))
 
 
 def _split(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
-    shape = state.types[proto.input[0]].shape
-    axis = attrs.get("axis", 0) % len(shape)
-    drop = False
+    shape, axis, drop = state.types[proto.input[0]].shape, attrs.get("axis", 0), False
+    if not -len(shape) <= axis < len(shape):
+        raise Unsupported(f"its axis is {axis}, its input {list(shape)}")
+    axis %= len(shape)
     if len(proto.input) > 1 and proto.input[1]:
         given = state.value_of(proto.input[1], "split")
         size = int(given.item()) if given.ndim == 0 else 0
+        if (given < 0).any() or (given.ndim == 0 and not size) or (given.ndim and given.sum() != shape[axis]):
+            raise Unsupported(f"its split is {given.tolist()} of {shape[axis]}")
+        state.budget.afford("nodes", -(-shape[axis] // size) if size else given.size, f"SplitToSequence {origin}")
         lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else given.tolist()
     else:
+        state.budget.afford("nodes", shape[axis], f"SplitToSequence {origin}")
         lengths, drop = [1] * shape[axis], not attrs.get("keepdims", 1)
     parts = [state.unique(f"{origin}/part") for _ in lengths]
     sizes = state.constant(f"{origin}/sizes", np.asarray(lengths, np.int64))
@@ -50,28 +73,28 @@ def _split(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets
         for part, name in zip(parts, flat, strict=True):
             state.run(helper.make_node("Squeeze", [part, axes], [name], name=origin), {"": 13})
         parts = flat
-    state.sequences[proto.output[0]] = parts
+    _give(state, proto, parts)
 
 
 def _insert(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
-    place = len(values)
-    if len(proto.input) > 2 and proto.input[2]:
-        place = int(state.value_of(proto.input[2], "position").item())
-        place += len(values) if place < 0 else 0
-    state.sequences[proto.output[0]] = [*values[:place], proto.input[1], *values[place:]]
+    given = len(proto.input) > 2 and proto.input[2]
+    place = _position(state, proto.input[2], len(values), len(values)) if given else len(values)
+    _give(state, proto, [*values[:place], proto.input[1], *values[place:]])
 
 
 def _erase(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
+    if not values:
+        raise Unsupported("its sequence is empty")
     given = len(proto.input) > 1 and proto.input[1]
-    del values[int(state.value_of(proto.input[1], "position").item()) if given else -1]
-    state.sequences[proto.output[0]] = values
+    del values[_position(state, proto.input[1], len(values), len(values) - 1) if given else -1]
+    _give(state, proto, values)
 
 
 def _at(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    place = int(state.value_of(proto.input[1], "position").item())
-    _identity(state, _list(state, proto.input[0])[place], proto.output[0], opsets)
+    values = _list(state, proto.input[0])
+    _identity(state, values[_position(state, proto.input[1], len(values), len(values) - 1)], proto.output[0], opsets)
 
 
 def _length(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:

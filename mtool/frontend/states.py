@@ -8,6 +8,7 @@ from mtool.errors import ModelError, UsageError
 from mtool.frontend.given import Pairs
 from mtool.ir import Graph, State
 from mtool.ir.types import Array
+from mtool.text import argument
 
 
 def bind_states(graph: Graph, pairs: Pairs, initial: Mapping[str, Array], title: str) -> Graph:
@@ -84,5 +85,6 @@ def _candidates(graph: Graph) -> str:
     for value in graph.inputs:
         for name, output in zip(graph.output_names, graph.outputs, strict=True):
             if graph.types[output] == graph.types[value]:
-                return f"--state OUT:IN, an output and the input that it feeds, for instance: --state {name}:{value}"
+                pair = argument(f"{name}:{value}")
+                return f"--state OUT:IN, an output and the input that it feeds, for instance: --state {pair}"
     return "--state OUT:IN, an output and the input that it feeds"

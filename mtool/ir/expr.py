@@ -27,6 +27,16 @@ class Reduction:
     axes: tuple[tuple[int, int], ...]  # (axis number, size)
 
 
+def first_of(kind: str, dtype: DType) -> float | int | bool:
+    """Return what a reduction of a kind is before its first element: what it is of no elements."""
+    if kind in ("add", "multiply"):
+        return int(kind == "multiply")
+    if dtype.is_float:
+        return float("-inf") if kind == "maximum" else float("inf")
+    low, high = dtype.limits if dtype is not DType.BOOL else (0, 1)
+    return low if kind == "maximum" else high
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:
     """One node of an expression; immutable and hashable.

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from mtool import codegen, frontend, passes, proc, resources
+from mtool import codegen, files, frontend, passes, proc, resources
 from mtool.errors import BuildError, DeviceError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
@@ -144,11 +144,11 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
     batch = Batch(folder / "batch", models)
     for model in models:
         for name in model.files:
-            (folder / name).write_bytes(model.files[name])
+            files.write(folder / name, model.files[name])
     include = resources.path("crt") / "include"
     while True:
         numbers = [number for number in range(len(models)) if number not in batch.refused]
-        (folder / "batch.c").write_text(_program(models, numbers))
+        files.write(folder / "batch.c", _program(models, numbers).encode())
         argv = [compiler, *STRICT, *flags, "-I", str(include), "batch.c", "-o", "batch", "-lm"]
         done = proc.run(argv, what="build of a batch", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode == 0:

@@ -14,7 +14,7 @@ from mtool import build as building
 from mtool import filetree, project, session
 from mtool.boards import Board
 from mtool.filetree import FileTree
-from mtool.manifest import FILE_NAME, Manifest, Tensor
+from mtool.manifest import Manifest, Tensor
 from mtool.onnx_backend.batch import Array, CModel, packed, unpacked
 from mtool.session import Device
 
@@ -59,7 +59,7 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
         CommunicationError: the board does not answer.
     """
     files, manifest = _as_one_model(models)
-    filetree.write(project.render(files, manifest, board), folder, marker=FILE_NAME, keep=("build",))
+    filetree.write(project.render(files, manifest, board), folder)
     building.build(folder)
     return Firmware(session.open(folder), models)
 

@@ -30,6 +30,7 @@ from mtool.ops import (
     sampling,
     scatter,
     softmax,
+    standardise,
     window,
 )
 from mtool.ops.lowering import Lower
@@ -37,7 +38,8 @@ from mtool.ops.schedule import KernelOp
 
 _MODULES = (
     classical, conv2d, conv_transpose, creation, dense, detection, einsum, elementwise, fourier, indexing, movement,
-    normalise, ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax, window,
+    normalise, ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax,
+    standardise, window,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}

@@ -9,6 +9,7 @@ from mtool.ops.schedule import Argument
 LIBM = {
     "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid", "round", "trunc",
     "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod",
+    "softplus", "mish",
 }  # fmt: skip
 
 

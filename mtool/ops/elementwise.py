@@ -49,8 +49,15 @@ def _gelu(x: Expr, approximate: str = "none") -> Expr:
     return call("mul", call("mul", x, _number(0.5, x)), call("add", inner, _number(1, x)))
 
 
-def _softplus(x: Expr) -> Expr:
-    return call("log", call("add", call("exp", x), _number(1, x)))
+def _celu(x: Expr, alpha: float = 1.0) -> Expr:
+    """Below 0 alpha * (exp(x / alpha) - 1); above, where ONNX's own function divides and multiplies, x itself."""
+    curve = call("sub", call("exp", call("div", x, _number(alpha, x))), _number(1, x))
+    curve = call("mul", curve, _number(alpha, x))
+    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def _selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Expr:
+    return call("mul", _elu(x, alpha), _number(gamma, x))
 
 
 def _function(name: str) -> Build:
@@ -95,7 +102,10 @@ UNARY: dict[str, Build] = {
     "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
     "Elu": _elu,
     "Gelu": _gelu,
-    "Softplus": _softplus,
+    "Celu": _celu,
+    "Selu": _selu,
+    "Softplus": _function("softplus"),
+    "Mish": _function("mish"),
     "Softsign": lambda x: call("div", x, call("add", call("abs", x), _number(1, x))),
     "Exp": lambda x: call("exp", x),
     "Log": lambda x: call("log", x),

@@ -6,7 +6,22 @@ Binarizer (ai.onnx.ml 1).
 
 from mtool.ir import Expr, Node
 from mtool.ir.expr import axis, const, load
-from mtool.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times, wrapped
+from mtool.ir.index import (
+    choose,
+    compare,
+    every,
+    inside,
+    integer,
+    least,
+    minus,
+    modulo,
+    most,
+    number,
+    over,
+    plus,
+    times,
+    wrapped,
+)
 from mtool.ops.lowering import Lower, Lowering, moves_integers
 
 
@@ -65,7 +80,7 @@ def _depth_to_space(ctx: Lowering, node: Node) -> None:
 def _reverse_sequence(ctx: Lowering, node: Node) -> None:
     kind, lengths = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
     time, batch = node.attrs["time_axis"], node.attrs["batch_axis"]
-    length = integer(load(1, lengths.dtype, (axis(batch),)))
+    length = least(most(integer(load(1, lengths.dtype, (axis(batch),))), 0), kind.shape[time])
     turned = minus(minus(length, 1), axis(time))
     index: list[Expr] = [axis(n) for n in range(len(kind.shape))]
     index[time] = choose(compare("less", axis(time), length), turned, axis(time))
@@ -89,7 +104,7 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     inputs = [name for name in node.inputs if name]
     start: Expr = number(0)
     if len(inputs) > 2:
-        start = integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),)))
+        start = least(most(integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),))), 0), size)
     offset = minus(axis(place), start)
     if node.attrs["mode"] == "circular":
         offset = modulo(plus(offset, size), size)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
-from mtool.ir.expr import broadcast_index, call, const, identity, load
+from mtool.ir.expr import broadcast_index, call, const, first_of, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
 
@@ -45,7 +45,8 @@ class Lowering(Rewriter):
     def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:
         """Append a loop that computes `expr` for every element of the node's (or another) output."""
         output = output or node.outputs[0]
-        self.node("loop", inputs, [output], {"expr": expr, "label": node.op.lower()}, like=node)
+        operands, expr = _without_empty_reductions(list(inputs), expr)
+        self.node("loop", operands, [output], {"expr": expr, "label": node.op.lower()}, like=node)
         return output
 
     def view(self, node: Node, value: str, shape: Iterable[int], output: str = "") -> str:
@@ -101,6 +102,21 @@ class Lowering(Rewriter):
             else:
                 loads.append(load(number, kind.dtype, broadcast_index(kind.shape, shape)))
         return loads
+
+
+def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str], Expr]:
+    """Let a reduction over no elements be the number that it starts with, and drop the operands that only it read."""
+
+    def start(part: Expr) -> Expr:
+        if part.op != "reduce" or all(size for _, size in part.value.axes):
+            return part
+        return const(first_of(part.value.kind, part.dtype), part.dtype)
+
+    reduced = expr.rewrite(start)
+    if reduced == expr:
+        return inputs, expr
+    used = sorted(reduced.operands())
+    return [inputs[number] for number in used], reduced.with_operands({old: new for new, old in enumerate(used)})
 
 
 Lower = Callable[[Lowering, Node], None]

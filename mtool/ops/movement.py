@@ -6,6 +6,7 @@ import numpy as np
 
 from mtool.ir import DType, Node
 from mtool.ir.expr import axis, call, const, load
+from mtool.ir.index import wrapped
 from mtool.ops.lowering import Lower, Lowering, moves_integers
 
 MOST = 64  # inputs of one concatenation
@@ -97,16 +98,8 @@ def _gather(ctx: Lowering, node: Node) -> None:
     place = node.attrs["axis"]
     spread = len(indices.shape)
     chosen = load(1, indices.dtype, tuple(axis(place + number) for number in range(spread)))
-    zero = const(0, indices.dtype)
-    wrapped = call(
-        "where",
-        call("less", chosen, zero, dtype=DType.BOOL),
-        call("add", chosen, const(kind.shape[place], indices.dtype), value="index"),
-        chosen,
-        dtype=indices.dtype,
-    )
     index = [axis(number) for number in range(place)]
-    index.append(call("cast", wrapped, dtype=DType.INT32))
+    index.append(wrapped(chosen, kind.shape[place]))
     index += [axis(number - 1 + spread) for number in range(place + 1, len(kind.shape))]
     ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
 

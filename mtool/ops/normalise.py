@@ -1,6 +1,4 @@
-"""Normalisations as loops: LRN 13, LpNormalization 22, InstanceNormalization 22, Hardmax 13; softmax of other types."""
-
-import math
+"""Normalisations as loops: LRN 13, LpNormalization 22, Hardmax 13; softmax of other types."""
 
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, identity, load
@@ -56,34 +54,6 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], norm])
 
 
-def _instance_normalization(ctx: Lowering, node: Node) -> None:
-    """InstanceNormalization: each channel of each image by its own mean and variance."""
-    kind = ctx.types[node.inputs[0]]
-    rank = len(kind.shape)
-    count = math.prod(kind.shape[2:])
-    axes = tuple((rank + n, size) for n, size in enumerate(kind.shape[2:]))
-    index = (axis(0), axis(1), *(axis(rank + n) for n in range(rank - 2)))
-    element = _wide(0, kind.dtype, index)
-    dtype = element.dtype
-    shape = (*kind.shape[:2], *[1] * (rank - 2))
-    each = (axis(0), axis(1), *[number(0)] * (rank - 2))
-    mean = ctx.value(f"{node.outputs[0]}.mean", dtype, shape)
-    total = Expr("reduce", dtype, (element,), Reduction("add", axes))
-    ctx.loop(node, call("div", total, const(count, dtype)), node.inputs[:1], mean)
-    variance = ctx.value(f"{node.outputs[0]}.variance", dtype, shape)
-    deviation = call("sub", element, load(1, dtype, each))
-    total = Expr("reduce", dtype, (call("mul", deviation, deviation),), Reduction("add", axes))
-    ctx.loop(node, call("div", total, const(count, dtype)), [node.inputs[0], mean], variance)
-    spread = call("sqrt", call("add", load(2, dtype, each), const(node.attrs["epsilon"], dtype)))
-    centred = call("sub", _wide(0, kind.dtype, identity(rank)), load(1, dtype, each))
-    scale, bias = (
-        call("cast", load(3 + n, ctx.types[node.inputs[1 + n]].dtype, (axis(1),)), dtype=dtype) for n in (0, 1)
-    )
-    result = call("add", call("mul", scale, call("div", centred, spread)), bias)
-    inputs = [node.inputs[0], mean, variance, *node.inputs[1:3]]
-    ctx.loop(node, call("cast", result, dtype=kind.dtype), inputs)
-
-
 def _hardmax(ctx: Lowering, node: Node) -> None:
     """Hardmax: 1 at the first maximum along the axis, 0 elsewhere."""
     kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
@@ -95,8 +65,8 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
     highest = Expr("reduce", kind.dtype, (load(0, kind.dtype, index),), Reduction("maximum", axes))
     ctx.loop(node, highest, node.inputs, top)
     first = ctx.value(f"{node.outputs[0]}.first", DType.INT32, shape)
-    reached = call("equal", load(0, kind.dtype, index), load(1, kind.dtype, once), dtype=DType.BOOL)
-    candidate = choose(reached, axis(len(kind.shape)), number(kind.shape[place]))
+    lower = call("less", load(0, kind.dtype, index), load(1, kind.dtype, once), dtype=DType.BOOL)
+    candidate = choose(lower, number(kind.shape[place]), axis(len(kind.shape)))
     lowest = Expr("reduce", DType.INT32, (candidate,), Reduction("minimum", axes))
     ctx.loop(node, lowest, [node.inputs[0], top], first)
     hit = call("equal", integer(load(0, DType.INT32, once)), own[place], dtype=DType.BOOL)
@@ -126,6 +96,5 @@ def softmax(ctx: Lowering, node: Node) -> None:
 LOWERINGS: dict[str, Lower] = {
     "LRN": _lrn,
     "LpNormalization": _lp_normalization,
-    "InstanceNormalization": _instance_normalization,
     "Hardmax": _hardmax,
 }

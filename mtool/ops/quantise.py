@@ -9,6 +9,9 @@ from mtool.ir.index import number, over
 from mtool.ops.elementwise import saturated
 from mtool.ops.lowering import Dequantised, Lower, Lowering
 
+WHOLE_MOVES = {"Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"}
+"""Canonical operators whose output has all elements of their input and no others."""
+
 
 def _check_shapes(ctx: Lowering, node: Node) -> None:
     """Refuse scales and zero points that are neither one, nor one along the axis, nor of the input's rank.
@@ -55,6 +58,30 @@ def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
     ctx.quant[value] = Quant(
         tuple(float(scale) for scale in found.scale), tuple(int(point) for point in found.zero_point), found.axis
     )
+
+
+def note_moved(ctx: Lowering) -> None:
+    """Let values have the quantisation of what they are moved from or to, an input of the model that of what is read.
+
+    Quantised models turn and reshape their inputs before they dequantise them.
+    """
+    moves = [node for node in ctx.graph.nodes if node.op in WHOLE_MOVES]
+    for node in moves:
+        _note_as(ctx, node, node.inputs[0], node.outputs[0])
+    for node in reversed(moves):
+        _note_as(ctx, node, node.outputs[0], node.inputs[0])
+
+
+def _note_as(ctx: Lowering, move: Node, known: str, other: str) -> None:
+    """Note the quantisation of the value on the other side of a move; one along an axis goes through no reshape."""
+    found = ctx.quant.get(known)
+    if found is None or other in ctx.quant or (found.axis is not None and move.op != "Transpose"):
+        return
+    place = found.axis
+    if place is not None:
+        perm = move.attrs["perm"]
+        place = perm[place] if known == move.outputs[0] else perm.index(place)
+    ctx.quant[other] = Quant(found.scale, found.zero_point, place)
 
 
 def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:

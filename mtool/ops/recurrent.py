@@ -33,7 +33,7 @@ FORMULAS = {
     "hardsigmoid": "mt_max_f32(mt_min_f32({a} * ({x}) + {b}, 1.0f), 0.0f)",
     "elu": "({x} < 0.0f ? {a} * expm1f({x}) : {x})",
     "softsign": "({x}) / (1.0f + fabsf({x}))",
-    "softplus": "log1pf(expf({x}))",
+    "softplus": "mt_softplus_f32({x})",
 }
 
 

@@ -61,7 +61,8 @@ def _reduce(ctx: Lowering, node: Node) -> None:
     element = load(0, kind.dtype, index)
     total = Expr("reduce", kind.dtype, (before(element),), Reduction(how, sizes))
     if node.op == "ReduceMean":
-        total = call("div", total, const(math.prod(size for _, size in sizes), kind.dtype))
+        count = math.prod(size for _, size in sizes)
+        total = call("div", total, const(max(count, 1), kind.dtype))  # of nothing it is 0, as in onnxruntime
     ctx.loop(node, after(total), node.inputs)
 
 
@@ -72,16 +73,15 @@ def _log_sum_exp(ctx: Lowering, node: Node) -> None:
     dtype = kind.dtype
     top = ctx.value(f"{node.outputs[0]}.max", dtype, result.shape)
     highest = Expr("reduce", dtype, (load(0, dtype, index),), Reduction("maximum", sizes))
-    limit = const(3.0e38 if dtype.computed == "float" else 1.7e308, DType.FLOAT64 if dtype.size == 8 else DType.FLOAT32)
-    finite = call("less", call("abs", highest), limit, dtype=DType.BOOL)
-    ctx.loop(node, call("where", finite, highest, const(0, dtype), dtype=dtype), node.inputs[:1], top)
+    infinite = call("isinf", highest, dtype=DType.BOOL)
+    ctx.loop(node, call("where", infinite, const(0, dtype), highest, dtype=dtype), node.inputs[:1], top)
     shifted = call("exp", call("sub", load(0, dtype, index), load(1, dtype, own)))
     total = Expr("reduce", dtype, (shifted,), Reduction("add", sizes))
     ctx.loop(node, call("add", call("log", total), load(1, dtype, own)), [node.inputs[0], top])
 
 
 def _arg(ctx: Lowering, node: Node) -> None:
-    """ArgMax, ArgMin 13: the first (or last) place of the extreme value."""
+    """ArgMax, ArgMin 13: the first (or last) place of the extreme value; where there is a NaN, the first (or last)."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     index, sizes, own = _index(ctx, node)
     how = "maximum" if node.op == "ArgMax" else "minimum"
@@ -90,9 +90,9 @@ def _arg(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
     number, size = sizes[0]
     last = node.attrs["last"]
-    reached = call("equal", element, load(1, kind.dtype, own), dtype=DType.BOOL)
-    outside = const(-1 if last else size, DType.INT32)
-    place = call("where", reached, axis(number), outside, dtype=DType.INT32)
+    beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
+    outside = const(0 if last else size - 1, DType.INT32)  # which is no other place than one that is found
+    place = call("where", beyond, outside, axis(number), dtype=DType.INT32)
     chosen = Expr("reduce", DType.INT32, (place,), Reduction("maximum" if last else "minimum", sizes))
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
 

@@ -17,24 +17,31 @@ from mtool.ops.lowering import Lower, Lowering
 from mtool.ops.window import accumulator
 
 
-def _coordinate(x: float, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
-    """Return where output x lies in the input."""
-    length = scale * size
+def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
+    """Return where output x lies in the input, in float32 as in onnxruntime: it decides which neighbour is nearest.
+
+    What the standard calls the length of the resized tensor is its whole number of elements, so that corners align
+    where they are to; onnx's reference evaluator takes size * scale.
+    """
+    at, factor, low, high = np.float32(x), np.float32(scale), np.float32(roi[0]), np.float32(roi[1])
+    half, last = np.float32(0.5), np.float32(size - 1)
     if mode == "align_corners":
-        return 0.0 if length == 1 else x * (size - 1) / (length - 1)
+        return 0.0 if result == 1 else float(at * last / np.float32(result - 1))
     if mode == "asymmetric":
-        return x / scale
+        return float(at / factor)
     if mode == "tf_crop_and_resize":
-        if length == 1:
-            return (roi[1] - roi[0]) * (size - 1) / 2 + roi[0] * (size - 1)
-        return x * (roi[1] - roi[0]) * (size - 1) / (length - 1) + roi[0] * (size - 1)
-    if mode == "pytorch_half_pixel" and length == 1:
-        return -0.5
+        if result == 1:
+            return float(half * (low + high) * last)
+        return float(low * last + at * (high - low) * last / np.float32(result - 1))
+    if mode == "pytorch_half_pixel" and result == 1:
+        return 0.0
     if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - result / length) + (x + 0.5) / scale - 0.5
+        adjustment = np.float32(result) / (factor * np.float32(size))
+        offset = np.float32(size) / 2 * (1 - adjustment)
+        return float(np.float32(float(offset) + (x + 0.5) / float(factor) - 0.5))
     if mode == "tf_half_pixel_for_nn":
-        return (x + 0.5) / scale
-    return (x + 0.5) / scale - 0.5
+        return float((at + half) / factor)
+    return float((at + half) / factor - half)
 
 
 def _nearest(place: float, mode: str) -> int:

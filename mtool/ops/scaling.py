@@ -16,7 +16,14 @@ from mtool.ir.types import Array
 
 FAR = 1024  # steps: beyond it a result is clamped in any case
 DOUBLED = 2**30  # sums below it can be doubled
+NEAR = 1e-3  # how far from a whole number a bias may be, in steps of the accumulator
+ROUNDING = 2.0**-22  # and for its size: a float32 of so many steps is no more exact
 BEHIND = 8  # bits behind the point of a sum that is known beforehand
+
+
+def are_whole(steps: Array) -> bool:
+    """Whether biases, in steps of the accumulator, are whole numbers as far as float32 can tell."""
+    return bool((np.abs(steps - np.rint(steps)) <= np.maximum(NEAR, ROUNDING * np.abs(steps))).all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,9 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
     values: dict[str, Any] = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
-    per_image = math.prod(node.attrs["inner"])
-    direct(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values, per_image=per_image)
+    values["per_image"] = math.prod(node.attrs["inner"])
+    values["positions"] = math.prod(x.shape[:2]) * values["per_image"]
+    direct(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values)
 
 
 def _max_pool_indices(ctx: Lowering, node: Node) -> None:

@@ -7,7 +7,7 @@ from mtool.ir.graph import Rewriter
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Scale the filters and shift the bias; needs constant filters and no other reader of the convolution."""
+    """Scale the filters and shift the bias; needs constant filters, and nothing else that reads the convolution."""
     producers, consumers = graph.producers(), graph.consumers()
     rewriter = Rewriter(graph)
     folded: dict[str, Node] = {}

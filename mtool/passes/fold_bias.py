@@ -1,4 +1,9 @@
-"""Fold a constant a channel that an epilogue adds to the accumulator into the kernel's bias."""
+"""Fold a constant a channel that an epilogue adds to the accumulator into the kernel's bias.
+
+Into that of an integer kernel where it is a whole number of the accumulator's steps. A convolution's own float bias is
+rounded to them where the result is an integer, as onnxruntime does (its WeightBiasQuantization); a float result is
+exact.
+"""
 
 from dataclasses import replace
 
@@ -7,9 +12,7 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
-
-NEAR = 1e-3  # how far from a whole number a bias may be, in steps of the accumulator
-ROUNDING = 2.0**-22  # and for its size: a float32 of so many steps is no more exact
+from mtool.ops.scaling import are_whole
 
 
 def fold_bias(graph: Graph) -> Graph:
@@ -53,14 +56,15 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
             data = (bias + addend).astype(np.float32)
         else:
             steps = addend.astype(np.float64) / scale
-            near = np.maximum(NEAR, ROUNDING * np.abs(steps))
-            if (np.abs(steps - np.rint(steps)) > near).any() or np.abs(steps).max(initial=0) > 2**30:
+            own = attrs.pop("float_bias", False)  # the operator's, with which the accumulator's bound is counted
+            rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer
+            if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
                 continue
             data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
-            attrs["acc_bound"] += int(np.abs(steps).max(initial=0)) + 1
-            wide = rewriter.types[node.inputs[0]].dtype.size > 1
-            if wide and bias.dtype == np.int32 and attrs["acc_bound"] >= 2**31:
-                continue
+            if not own:
+                attrs["acc_bound"] += int(np.abs(steps).max(initial=0)) + 1
+                if bias.dtype == np.int32 and attrs["acc_bound"] >= 2**31:
+                    continue
         attrs["epilogue"] = _replaced(attrs["epilogue"], part, term)
         name = rewriter.constant(f"{node.name}/bias", data)
         return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))

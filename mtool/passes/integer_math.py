@@ -27,6 +27,8 @@ from mtool.ops.schedule import Target
 from mtool.passes.scaled_sums import SMALL, ScaledSum
 
 FAST_ROUNDING = 2**22
+MAY_BE_NAN = {"log", "log1p", "sqrt", "pow", "asin", "acos", "acosh", "atanh", "fmod", "remainder"}
+"""Functions that are not defined for every number. NaN is quantised to the lowest value, whatever its bounds were."""
 
 
 def use_integer_math(graph: Graph, target: Target) -> Graph:
@@ -74,6 +76,8 @@ def _bounds(part: Expr) -> Expr:
         return part
     low, high = part.value or part.dtype.limits
     inner, scale, zero_point = part.args
+    if any(each.op in MAY_BE_NAN for each in inner.walk()):
+        return part
     while inner.op in ("maximum", "minimum") and inner.args[1].op == "const" and not np.isnan(inner.args[1].value):
         step = evaluate(call("quantise", inner.args[1], scale, zero_point, dtype=part.dtype), [], ()).item()
         low, high = (max(low, step), high) if inner.op == "maximum" else (low, min(high, step))

@@ -1,8 +1,10 @@
 """Lower every canonical ONNX operator by its own function in `mtool.ops`."""
 
 from mtool import ops
+from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
 from mtool.ops.lowering import Lowering
+from mtool.ops.quantise import note_moved
 from mtool.passes.states import hold_quantised
 
 
@@ -10,5 +12,13 @@ def lower(graph: Graph) -> Graph:
     """Replace ONNX operators by kernels, loops, views and transpositions."""
     ctx = Lowering(graph)
     for node in graph.nodes:
-        ops.LOWERINGS[node.op](ctx, node)
+        try:
+            ops.LOWERINGS[node.op](ctx, node)
+        except MtoolError:
+            raise
+        except Exception as failed:  # of operands or attributes that do not go together
+            raise ModelError(
+                f"{node.op} {node.name!r} can't be compiled", details=[f"{type(failed).__name__}: {failed}"]
+            ) from failed
+    note_moved(ctx)
     return hold_quantised(ctx.finish(), ctx.dequantised)

@@ -1,7 +1,7 @@
 """Give each output of the model an operator that writes it."""
 
 from mtool.ir import Graph
-from mtool.ir.expr import identity, load
+from mtool.ir.expr import const, identity, load
 from mtool.ir.graph import Rewriter
 
 
@@ -25,8 +25,8 @@ def own_outputs(graph: Graph) -> Graph:
             continue
         kind = graph.types[output]
         copy = rewriter.value(f"{output}.copy", kind.dtype, kind.shape)
-        attrs = {"expr": load(0, kind.dtype, identity(len(kind.shape))), "label": "copy"}
-        rewriter.node("loop", [output], [copy], attrs)
+        element = load(0, kind.dtype, identity(len(kind.shape))) if kind.count else const(0, kind.dtype)
+        rewriter.node("loop", [output] if kind.count else [], [copy], {"expr": element, "label": "copy"})
         outputs.append(copy)
     rewriter.outputs = tuple(outputs)
     return rewriter.finish()

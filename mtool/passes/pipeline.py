@@ -14,9 +14,11 @@ from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.fuse import fuse
 from mtool.passes.integer_math import use_integer_math
+from mtool.passes.keep_inside import keep_indices_inside
 from mtool.passes.layout import settle_layout
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
+from mtool.passes.own_inputs import own_inputs
 from mtool.passes.own_outputs import own_outputs
 from mtool.passes.quantise_early import quantise_before_moves
 from mtool.passes.signed_integers import use_signed_integers
@@ -44,6 +46,8 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
         fold_constants,
+        keep_indices_inside,  # those that data decide
+        own_inputs,  # kernels read variables
         own_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order
     )

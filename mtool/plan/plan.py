@@ -8,7 +8,7 @@ from mtool import ops
 from mtool.ir import Graph, Node
 from mtool.ops.schedule import KernelOp, Schedule, Target
 from mtool.plan.choice import Choice, Choices, check_names, chosen
-from mtool.plan.memory import Storage, lay_out, live_bound, offsets_of, storages
+from mtool.plan.memory import ALIGNMENT, Storage, lay_out, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
 
@@ -83,6 +83,8 @@ def lay_out_steps(graph: Graph, steps: tuple[Step, ...], target: Target, io: Io)
         found = storages(graph, steps, io, grow=grow)
         layouts.append((*found, *lay_out(found[0])))
     pieces, owners, scratch_of, placed, arena_bytes = min(layouts, key=lambda layout: layout[-1])
+    if pieces:
+        arena_bytes = max(arena_bytes, ALIGNMENT)  # tensors without elements have an address too
     offsets = offsets_of(owners, placed)
     scratch = tuple(placed[number] if number is not None else None for number in scratch_of)
     ranked = sorted(((piece, placed[n]) for n, piece in enumerate(pieces)), key=lambda pair: (pair[1], pair[0].first))

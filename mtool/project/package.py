@@ -7,7 +7,9 @@ import jinja2
 
 from mtool import resources
 from mtool.filetree import FileTree, from_folder
+from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
+from mtool.text import file_name
 
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -43,13 +45,14 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
     files = {f"{header_place if name.endswith('.h') else source_place}/{name}": sources[name] for name in names}
     if form == "mlf":
         files["metadata.json"] = (json.dumps(_mlf_metadata(manifest), indent=2) + "\n").encode()
-        files[f"src/{manifest.model_file}"] = model
+        files[f"src/{file_name(manifest.model_file)}"] = model
         if manifest.graph:
             files[f"executor-config/graph/{manifest.model}.graph"] = sources[manifest.graph]
         return FileTree(files)
     values = {
         "model": manifest.model,
-        "manifest": manifest.model_dump(mode="json"),
+        "target": target_name(manifest.model),
+        "manifest": manifest.for_templates(),
         "sources": [name for name in names if not name.endswith(".h")],
         "c_type": _c_type,
     }

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from cookiecutter.exceptions import NonTemplatedInputDirException
 from cookiecutter.find import find_template
 from cookiecutter.generate import is_copy_only_path
-from cookiecutter.utils import create_env_with_context
 
 from mtool import resources
 from mtool.boards import ROLES, Board
 from mtool.errors import UsageError
-from mtool.filetree import FileTree, from_folder
+from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.project import sandbox
 from mtool.project.template import Template, load
 
 _INCLUDE = re.compile(r'^#include "(\w+)\.h"', re.MULTILINE)
@@ -27,7 +26,13 @@ log = logging.getLogger(__name__)
 
 
 def render(
-    files: FileTree, manifest: Manifest, board: Board, *, template: str = "", options: Mapping[str, str] | None = None
+    files: FileTree,
+    manifest: Manifest,
+    board: Board,
+    *,
+    template: str = "",
+    options: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> FileTree:
     """Return the project folder of a compiled model on a board, `mtool.json` included.
 
@@ -37,12 +42,21 @@ def render(
         board: the board to build for.
         template: a template's name, or the path of a user's own; default: the board's first.
         options: values of the template's options, as text.
+        trust: a template of a user's own may load Python code.
 
     Raises:
-        UsageError: the template or an option is unknown, or the template needs what the board does not say.
+        UsageError: the template or an option is unknown, or the template needs what the board does not say, or what it
+            is not trusted with.
     """
     start = time.monotonic()
     chosen = load(template or _first_template(board))
+    if chosen.is_own and chosen.name not in board.templates:
+        raise UsageError(
+            f"{board.name} has no template {chosen.name}",
+            details=[f"it has: {', '.join(board.templates) or 'none'}"],
+            hint="the others know nothing of this board; a template of your own is named by its folder",
+        )
+    board = board.placed_by(chosen.name)
     values = chosen.read_options(options or {})
     folders = chosen.folders
     crt = FileTree()
@@ -50,8 +64,10 @@ def render(
         crt = crt.merged(from_folder(resources.path("crt") / part), place)
     model = FileTree().merged(files, folders.model)
     context = _context(manifest, board, values, model, crt)
-    context["firmware"] = {kind: _render_line(path, context) for kind, path in chosen.firmware.items()}
-    tree = _render_folder(chosen, context).merged(model).merged(crt)
+    context["firmware"] = {
+        kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
+    }
+    tree = _render_folder(chosen, context, trust=trust).merged(model).merged(crt)
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
         template=chosen.name,
@@ -107,7 +123,7 @@ def _context(
     return {
         "folder": "project",
         "model": manifest.model,
-        "manifest": manifest.model_dump(mode="json"),
+        "manifest": manifest.for_templates(),
         "board": board.model_dump(mode="json"),
         "regions": {role: name for role in ROLES if (name := board.region_for(role)) is not None},
         "options": dict(options),
@@ -119,50 +135,54 @@ def _context(
     }
 
 
-def _render_folder(template: Template, context: Mapping[str, Any]) -> FileTree:
+def _render_folder(template: Template, context: Mapping[str, Any], *, trust: bool) -> FileTree:
     """Render every file name and every text of a template's folder.
 
-    cookiecutter's own environment, extensions and rules do it, but in memory: its generate_files changes the
-    process's working folder. A template may include what lies in its `templates` folder, as with cookiecutter,
-    and what lies in mtool's `project_templates` ("shared/standalone.c").
+    cookiecutter's own settings and rules do it, but in memory: its generate_files changes the process's working folder.
+    A template may include what lies in its `templates` folder, as with cookiecutter, and what lies in mtool's
+    `project_templates` ("shared/standalone.c").
+
+    Raises:
+        UsageError: a text can't be rendered, or it wants what the template is not trusted with.
     """
-    defaults = template.folder / "cookiecutter.json"
-    own = json.loads(defaults.read_text()) if defaults.is_file() else {}
-    variables = {"cookiecutter": {**own, **context}}
-    try:
-        env = create_env_with_context(variables)
+    variables = {"cookiecutter": {**sandbox.defaults(template.folder), **context}}
+    env = sandbox.environment(variables, template.folder, trust=trust)
+    if not (trust or template.is_own):
+        sandbox.check_links(template.folder)
+    with sandbox.told(template.name, template.folder, template.folder.name):
         root = Path(find_template(template.folder, env))
         env.loader = jinja2.FileSystemLoader([root, template.folder / "templates", resources.path("project_templates")])
-        files = {}
-        for path, data in from_folder(root).files.items():
+    files = {}
+    for path, data in from_folder(root).files.items():
+        with sandbox.told(template.name, template.folder, path):
             name = env.from_string(path).render(variables)
             if not Path(name).name or name.endswith("/"):
                 continue  # a file that the board has no use for: its name is a condition
+            _check_place(name, template)
             copied = is_copy_only_path(path, variables)
             files[name] = data if copied else env.get_template(path).render(variables).encode()
-        return FileTree(files)
-    except NonTemplatedInputDirException:
-        raise UsageError(
-            f"the template {template.folder} has no folder to render",
-            details=["expected: a folder named {{cookiecutter.folder}}"],
-        ) from None
-    except jinja2.TemplateNotFound as missing:
-        found = sorted(path.relative_to(template.folder).as_posix() for path in template.folder.glob("templates/*/*"))
-        raise UsageError(
-            f"the template {template.name} has no {missing.name}, which the board asks for", details=found
-        ) from None
-    except jinja2.UndefinedError as undefined:
-        raise UsageError(
-            f"the template {template.name} needs something that the board does not say",
-            details=[f"{undefined.message}"],
-            hint="see the board's entry in boards.yaml",
-        ) from None
+    return FileTree(files)
 
 
-def _render_line(text: str, context: Mapping[str, Any]) -> str:
-    """Render a line of template.yaml, which may depend on the board."""
+def _check_place(path: str, template: Template) -> None:
+    """Refuse a file that would not be the project's: out of it, of its build, or of git's own folder."""
+    parts = path.split("/")
+    if not is_plain(path) or parts[0] == "build" or ".git" in (part.lower() for part in parts):
+        raise UsageError(
+            f"the template {template.name} has a file that is not the project's",
+            details=[f"{path}"],
+            hint="a path in the project, not in build/ or .git/",
+        )
+
+
+def _render_line(text: str, template: Template, context: Mapping[str, Any], *, trust: bool) -> str:
+    """Render a line of template.yaml, which may depend on the board: the file of a firmware."""
     variables = {"cookiecutter": context}
-    return str(create_env_with_context(variables).from_string(text).render(variables))
+    with sandbox.told(template.name, template.folder, text):
+        path = str(sandbox.environment(variables, template.folder, trust=trust).from_string(text).render(variables))
+    if not is_plain(path) or not path.startswith("build/"):
+        raise UsageError(f"the template {template.name} has a firmware outside of build/", details=[path])
+    return path
 
 
 def _build_header(build_hash: str) -> bytes:

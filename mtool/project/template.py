@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from mtool import resources
 from mtool.errors import UsageError
+from mtool.filetree import is_plain
 
 FILE_NAME = "template.yaml"
 
@@ -47,19 +48,28 @@ class Option(BaseModel):
         return text
 
 
+def _inside(path: str) -> str:
+    if not is_plain(path):
+        raise ValueError("a path in the project is expected")
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+
+
 class Folders(BaseModel):
     """Where in a project lie the model's files, the runtime's headers and sources, and mt_build.h."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = "model"
-    headers: str = "crt/include"
-    sources: str = "crt/src"
-    build_header: str = "include"
+    model: Inside = "model"
+    headers: Inside = "crt/include"
+    sources: Inside = "crt/src"
+    build_header: Inside = "include"
 
 
 class Template(BaseModel):
-    """What `template.yaml` says, and where it lies.
+    """What `template.yaml` says, and where it lies; `is_own`: it is mtool's, not a user's.
 
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
     maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
@@ -71,6 +81,7 @@ class Template(BaseModel):
 
     name: str
     folder: Path
+    is_own: bool = False
     description: str
     builder: Literal["host", "cmake", "west", "arduino"]
     transport: Literal["process", "emulator", "serial"]
@@ -122,12 +133,18 @@ def load(template: str) -> Template:
             details=[f"mtool's own: {', '.join(names())}", f"as a folder: {path} is not there"],
         )
     try:
-        entry = yaml.safe_load(path.read_text())
+        entry = yaml.safe_load(path.read_bytes())
         if not isinstance(entry, dict):
             raise UsageError(f"{path} is not a mapping", details=["expected: builder, transport, firmware, options"])
-        return Template.model_validate({"name": template if own else folder.name, "folder": folder, **entry})
-    except yaml.YAMLError as invalid:
-        raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None
+        if reserved := {"name", "folder", "is_own"} & {*entry}:
+            raise UsageError(
+                f"{path} breaks the schema", details=[f"{key}: not a key of it" for key in sorted(reserved)]
+            )
+        return Template.model_validate(
+            {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
+        )
     except ValidationError as invalid:
         details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
         raise UsageError(f"{path} breaks the schema", details=details) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as invalid:
+        raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mtool import files, resources
 from mtool.errors import DeviceError, UsageError
 from mtool.rpc import Client
 
@@ -87,27 +88,32 @@ def store(device: str, calibration: Calibration, *, environment: Mapping[str, st
         device: which, as `Device.identity` names it.
         calibration: what was measured.
         environment: says where: XDG_STATE_HOME, else ~/.local/state.
+
+    Raises:
+        UsageError: there is no such place, or it can't be written.
     """
     path = _path(environment)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path is None:
+        raise UsageError(
+            "there is no place to keep the calibration", hint="set XDG_STATE_HOME to an absolute path of your own"
+        )
     known = _read(path) | {device: asdict(calibration)}
-    aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
-    aside.replace(path)
+    files.write(path, (json.dumps(known, indent=2, sort_keys=True) + "\n").encode(), follow=True)
     return path
 
 
 def stored(device: str, *, environment: Mapping[str, str] = os.environ) -> Calibration | None:
     """Return what was stored for a device, or None."""
+    path = _path(environment)
     try:
-        return Calibration(**_read(_path(environment))[device])
+        return None if path is None else Calibration(**_read(path)[device])
     except (KeyError, TypeError):
         return None
 
 
-def _path(environment: Mapping[str, str]) -> Path:
-    state = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "mtool" / _FILE
+def _path(environment: Mapping[str, str]) -> Path | None:
+    state = resources.state_folder(environment)
+    return None if state is None else state / _FILE
 
 
 def _read(path: Path) -> dict[str, dict[str, float]]:

@@ -3,6 +3,7 @@
 import base64
 import functools
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -182,11 +183,13 @@ class Device:
         """
         if not 1 <= number <= _MOST_RUNS or repeat < 1:
             raise UsageError(
-                "number and repeat have to be positive", details=[f"found number={number}, repeat={repeat}"]
+                f"number has to be 1 to {_MOST_RUNS:,}, and repeat at least 1",
+                details=[f"found number={number}, repeat={repeat}"],
             )
-        if min_repeat_ms < 0 or (warm_up or 0) < 0:
+        if not 0 <= min_repeat_ms < math.inf or (warm_up or 0) < 0:
             raise UsageError(
-                "min_repeat_ms and warm_up can't be negative", details=[f"found {min_repeat_ms} and {warm_up}"]
+                "min_repeat_ms and warm_up have to be 0 or more, and finite",
+                details=[f"found {min_repeat_ms} and {warm_up}"],
             )
         data = self._last_inputs if inputs is None else to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data or [bytes(tensor.bytes) for tensor in self.manifest.inputs]

@@ -12,6 +12,7 @@ from mtool.manifest import Manifest, Operator, Project
 from mtool.rpc.fault import Fault, FaultKind, Machine
 from mtool.session import registers
 from mtool.session.registers import Reading
+from mtool.text import short_name
 
 _EXIT = 100  # a template without an operating system ends with this plus the exception's number
 _EXIT_MOST = 31
@@ -95,7 +96,7 @@ def _whole(place: Place) -> str:
 
 def _described(operator: Operator) -> str:
     origin = operator.origins[0] if operator.origins else operator.name
-    return f'operator {operator.index}, {operator.label} "{origin}" (schedule {operator.schedule})'
+    return f'operator {operator.index}, {operator.label} "{short_name(origin)}" (schedule {operator.schedule})'
 
 
 def _lines(fault: Fault, reading: Reading, pc: Place | None, lr: Place | None, operators: Container[str]) -> list[str]:

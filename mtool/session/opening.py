@@ -89,7 +89,7 @@ def _channel(
             f"the template {project.template} has no {_KIND} firmware",
             details=[f"it has: {', '.join(project.firmware) or 'none'}"],
         )
-    firmware = path / project.firmware[_KIND]
+    firmware = manifest.firmware_of(path, project, _KIND)
     if not firmware.is_file():
         raise UsageError(
             f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"

@@ -22,16 +22,17 @@ class Tolerance:
     """By how much an output may differ.
 
     lsb: steps of a quantised integer output.
-    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one,
-        or as many as the reference itself can be held to.
+    grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference).
     rtol: difference of a float output relative to the reference.
+    ties: differences are allowed that are explained by ties of the reference's own rounding (mtool.workflow.ties).
     """
 
     lsb: int = 0
     grid_steps: int | None = None
     atol: float = 1e-5
     rtol: float = 1e-5
+    ties: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How all outputs compare over `samples` samples; `sequence`: the model's state went on from each to the next."""
+    """How all outputs compare over `samples` samples; `sequence`: the model's state went on from each to the next.
+
+    `ties` counts elements of all operators' results that are rounded the other way because the reference's float sums
+    are not exact, where those explain that outputs differ; None: nobody had to count.
+    """
 
     samples: int
     reference: str
     outputs: tuple[Difference, ...]
     sequence: bool = False
+    ties: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -126,7 +132,8 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     step = _step(tensor, expected.ndim)
     steps = None if step is None else distance / step
     if steps is not None:
-        lsb = (tolerance.grid_steps or 1) if expected.dtype.kind == "f" else tolerance.lsb
+        grid_steps = 1 if tolerance.grid_steps is None else tolerance.grid_steps
+        lsb = grid_steps if expected.dtype.kind == "f" else tolerance.lsb
         rounding = np.spacing(np.abs(expected)) / step if expected.dtype.kind == "f" else 0.0  # of 16 bits it shows
         within = steps <= lsb + 1e-3 + rounding
         allowed = f"{lsb} LSB"

@@ -5,9 +5,11 @@ from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
 from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
 from mtool.workflow.dataset import Pixels
 from mtool.workflow.execution import Ran, run
+from mtool.workflow.fitting import Fit, Fits, check
 from mtool.workflow.flashing import Ready, flash_model, flash_plan
-from mtool.workflow.layers import Layers, bench_layers, verify_layers
+from mtool.workflow.layers import Layers, verify_layers
 from mtool.workflow.place import Place
+from mtool.workflow.profiling import bench_layers
 from mtool.workflow.quantisation import Quantised, Scheme, quantize
 from mtool.workflow.reporting import Report, report
 from mtool.workflow.stages import (
@@ -21,13 +23,16 @@ from mtool.workflow.stages import (
     prepare,
     write_sources,
 )
-from mtool.workflow.verification import default_tolerance, verify
+from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.verification import verify
 
 __all__ = [
     "ALL_KINDS",
     "Choice",
     "Clock",
     "Cost",
+    "Fit",
+    "Fits",
     "Layers",
     "Model",
     "Options",
@@ -43,6 +48,7 @@ __all__ = [
     "bench_layers",
     "build_model",
     "build_plan",
+    "check",
     "clocks",
     "comparison",
     "compile",

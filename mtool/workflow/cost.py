@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards
+from mtool import boards, locks
 from mtool.boards import Board
 from mtool.build import Size, measure
 from mtool.manifest import Manifest
 from mtool.session import Device
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
+from mtool.workflow.first_run import FirstRun, compare_first_run
+from mtool.workflow.inference import run_samples
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Options, Prepared, build_model, compile
@@ -36,6 +38,7 @@ class Cost:
     ram_static_bytes: .data and .bss without the arena and the stack.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
     cycles: an estimate of cycles; None unless it was asked for.
+    first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """
 
     model: str
@@ -50,6 +53,7 @@ class Cost:
     ram_static_bytes: int
     stack_bytes: int | None
     cycles: counting.Estimate | None = None
+    first_run: FirstRun | None = None
 
     @property
     def instructions_per_mac(self) -> float | None:
@@ -57,9 +61,9 @@ class Cost:
         return self.instructions / self.macs if self.instructions is not None and self.macs else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the figures by name; `cycles` only if they were estimated."""
-        figures = asdict(replace(self, cycles=None))
-        del figures["cycles"]
+        """Return the figures by name, without the comparison; `cycles` only if they were estimated."""
+        figures = asdict(replace(self, cycles=None, first_run=None))
+        del figures["cycles"], figures["first_run"]
         estimated = {} if self.cycles is None else {"cycles": self.cycles.as_json()}
         return {**figures, "instructions_per_mac": self.instructions_per_mac, **estimated}
 
@@ -84,6 +88,7 @@ class Cost:
         return f"{kilobytes(total)}  ({parts})"
 
 
+@locks.keeping()
 def bench(
     path: str | Path,
     *,
@@ -112,10 +117,13 @@ def bench(
     """
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
-    prepared = build_model(compile(path, board=board, options=options), place.folder, kinds=ALL_KINDS)
+    model = compile(path, board=board, options=options)
+    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
     with place.open(prepared.folder) as device:
         cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+    first = compare_first_run(model, prepared, place, inputs, lambda: run_samples(prepared, [inputs], place)[0])
+    cost = replace(cost, first_run=first)
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
 
 

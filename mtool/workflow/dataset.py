@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,16 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
             f"there are {wording.count(len(read_samples), 'sample')} and {wording.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
+    _check_finite(read_samples, path)
     return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+
+
+def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
+    """Refuse what no range can be found of."""
+    for index, sample in enumerate(read_samples):
+        for name, array in sample.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise UsageError(f"{path} has values that are not finite", details=[f"sample {index}: {name}"])
 
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:
@@ -110,7 +118,7 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
     try:
         with Image.open(file) as opened:
             resized = opened.convert(_CHANNELS[channels]).resize((width, height), Image.Resampling.BILINEAR)
-    except (UnidentifiedImageError, OSError, ValueError) as refused:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError) as refused:
         raise UsageError(f"{file} is not an image that can be read", details=[str(refused)]) from None
     values = np.asarray(resized, np.float64).reshape(height, width, channels) * pixels.scale + pixels.offset
     dtype = np.dtype(tensor.dtype)
@@ -141,11 +149,14 @@ def _are_labels(array: Array) -> bool:
 
 def _labels_file(path: Path) -> Array:
     try:
-        loaded: Any = np.load(path) if path.suffix == ".npy" else np.array(path.read_text().replace(",", " ").split())
+        if path.suffix == ".npy":
+            (loaded,) = sampling.read(path).values()
+        else:
+            loaded = np.array(path.read_text().replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
     except FileNotFoundError:
         raise UsageError(f"--labels: {path} does not exist") from None
-    except (OSError, ValueError, UnicodeDecodeError):
+    except (OSError, ValueError, MemoryError):
         raise UsageError(
             f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"
         ) from None

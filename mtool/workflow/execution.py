@@ -2,16 +2,18 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
-from mtool.session import Device
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
+from mtool.workflow.first_run import FirstRun, compare_first_run
+from mtool.workflow.inference import executor_of
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options, Prepared, build_model, compile
@@ -21,12 +23,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run gave: the outputs of each sample, and what an inference costs."""
+    """What a run gave: the outputs of each sample, and what an inference costs.
+
+    `first_run` tells how the first sample compares with the reference, where the build is new.
+    """
 
     prepared: Prepared
     inputs: tuple[Sample, ...]
     outputs: tuple[Sample, ...]
     cost: Cost
+    first_run: FirstRun | None = None
 
     def stacked(self) -> dict[str, Array]:
         """Return each output over all samples: of the model's own shape for one sample, else with an axis before it."""
@@ -36,6 +42,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
+@locks.keeping()
 def run(
     path: str | Path,
     *,
@@ -72,19 +79,8 @@ def run(
         outputs = [infer(sample) for sample in drawn]
         cost = cost_of(prepared, device, drawn[-1])
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
-    return Ran(prepared, tuple(drawn), tuple(outputs), cost)
-
-
-def run_samples(prepared: Prepared, inputs: Sequence[Sample], place: Place = ANYWHERE) -> list[Sample]:
-    """Run a built project on each sample and return the outputs in the same order."""
-    with place.open(prepared.folder) as device:
-        infer = executor_of(device, prepared.folder)
-        return [infer(sample) for sample in inputs]
-
-
-def executor_of(device: Device, folder: Path) -> Callable[[Sample], Sample]:
-    """Return what runs an inference: the device by itself, or the graph executor on this side."""
-    return device.graph_executor(folder).run if device.manifest.executor == "graph-host" else device.run
+    first = compare_first_run(model, prepared, place, drawn[0], lambda: outputs[0])
+    return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
 
 
 def _where(board: Board) -> str:

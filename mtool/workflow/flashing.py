@@ -22,6 +22,7 @@ from mtool.session import Device
 from mtool.transport.emulator import Channel
 from mtool.workflow import reference, wording
 from mtool.workflow import samples as sampling
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Model, Options, Prepared, build_model, build_plan, compile
 from mtool.workflow.verification import judge
@@ -63,6 +64,7 @@ class Ready:
     smoke: Smoke
 
 
+@locks.keeping()
 def flash_model(
     path: str | Path,
     *,
@@ -224,7 +226,7 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
     log.info("  %-9s          %s%s", "hello", _hashes(described), f" at {baud} baud" if baud else "")
     samples = sampling.seeded(described.inputs, count=1, seed=0)
     outputs = [device.run(sample) for sample in samples]
-    compared_with = _compare(model, samples, outputs)
+    compared_with = _compare(device, model, samples, outputs)
     timing = device.time(1, 1)
     note = f"1 inference, {_time(timing.median, timing.unit)}, "
     note += (
@@ -236,15 +238,22 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
     return Smoke(timing.median, timing.unit, compared_with)
 
 
-def _compare(model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]) -> str:
+def _compare(
+    device: Device, model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]
+) -> str:
     """Hold the outputs to the reference's; return its name, or "" if it is not installed or can't run the model."""
     try:
         expected = reference.outputs(model.path, samples, options=model.options)
     except MtoolError:
         return ""
-    name = reference.name_of(model.path)
-    judge(model, samples, expected, outputs, name=name).check()
-    return name
+    judge(
+        model,
+        samples,
+        expected,
+        outputs,
+        layers=lambda allowed: compare_layers(device, model, samples, allowed),
+    ).check()
+    return reference.name_of(model.path)
 
 
 def _time(median: float, unit: str) -> str:

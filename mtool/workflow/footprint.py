@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from mtool.build import measure
-from mtool.compiler import fit_of
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.workflow import wording
 from mtool.workflow.cost import STANDALONE
+from mtool.workflow.fitting import fit_of
 from mtool.workflow.stages import Model, build_model
 
 
@@ -42,7 +42,7 @@ class Footprint:
 def footprint_of(model: Model) -> Footprint:
     """Build a compiled model's standalone firmware in a folder that goes again, and measure it."""
     described, board = model.manifest, model.board
-    fits = fit_of(described, board).fits if board.memories else None
+    fits = fit_of(model).fits if board.memories else None
     code: int | None = None
     note = ""
     with tempfile.TemporaryDirectory(prefix="mtool-footprint-") as folder:

@@ -1,4 +1,4 @@
-"""Compare every tensor that a device computes with the model's own, and profile every operator."""
+"""Compare every tensor that a device computes with the model's own."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from mtool import locks
 from mtool.boards import Board
 from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
-from mtool.manifest import Operand, Operator, Tensor
+from mtool.manifest import Manifest, Operand, Operator, Tensor
 from mtool.session import Device
-from mtool.session.layers import Profile, intermediates
+from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
+from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
-from mtool.workflow.ties import Ties, settle
-from mtool.workflow.verification import default_tolerance
+from mtool.workflow.ties import Ties
+from mtool.workflow.tolerance import default_tolerance
 from mtool.workflow.wording import count
 from mtool.workflow.wording import samples as samples_of
 
@@ -41,18 +43,36 @@ class Layer:
 
     def describe(self) -> str:
         """Return the operator as a person would name it."""
-        origins = f' "{self.operator.origins[-1]}"' if self.operator.origins else ""
+        origins = f' "{short_name(self.operator.origins[-1])}"' if self.operator.origins else ""
         return f"operator {self.operator.index}, {self.operator.label}{origins} (schedule {self.operator.schedule})"
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next."""
+    """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next.
+
+    `rounds`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
+    `complete`: all that the model's outputs are made of is compared.
+    """
 
     samples: int
     reference: str
     layers: tuple[Layer, ...]
     sequence: bool = False
+    rounds: bool = False
+    complete: bool = True
+
+    @property
+    def ties(self) -> int:
+        """Return how many elements are rounded the other way, of all operators."""
+        return sum(layer.ties for layer in self.layers)
+
+    @property
+    def explain(self) -> bool:
+        """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
+        compared = [layer.difference for layer in self.layers if layer.difference]
+        inexact = any(one.differing for one in compared)
+        return self.complete and not self.diverging and self.rounds and (self.ties > 0 or inexact)
 
     @property
     def diverging(self) -> tuple[Layer, ...]:
@@ -68,9 +88,8 @@ class Layers:
             parts.append(f"{len(compared) - equal} within what is allowed")
         if len(self.layers) > len(compared):
             parts.append(f"{len(self.layers) - len(compared)} with a result that the model does not have")
-        ties = sum(layer.ties for layer in self.layers)
-        if ties:
-            parts.append(f"but for {count(ties, 'element')} halfway between two steps")
+        if self.ties:
+            parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
         return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
 
     def as_json(self) -> dict[str, Any]:
@@ -91,6 +110,7 @@ class Layers:
             "samples": self.samples,
             "sequence": self.sequence,
             "reference": self.reference,
+            "ties": self.ties,
             "layers": rows,
         }
 
@@ -116,6 +136,7 @@ class Layers:
         raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
+@locks.keeping()
 def verify_layers(
     path: str | Path,
     *,
@@ -167,12 +188,14 @@ def compare_layers(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     tensors = model.manifest
-    ties = Ties(None if is_tflite(model.path) else model.path)
+    allowed = tolerance or default_tolerance(model.path, model.options.rounding)
+    ties = Ties(model.path if allowed.ties and not is_tflite(model.path) else None, tensors.operators)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
-    wanted += [tensor for op in tensors.operators for tensor in ties.tensors(op)]
-    expected = reference.intermediates(model.path, inputs, wanted, options=model.options)
+    expected = reference.intermediates(model.path, inputs, [*wanted, *ties.tensors], options=model.options)
     found: dict[str, _Found] = {}
+    seen: set[Operand] = set()
     for sample, known in zip(inputs, expected, strict=True):
+        tied_here = ties.of_sample(sample, known)
 
         def correct(_: Operator, operand: Operand, array: Array, known: Sample = known) -> Array | None:
             wished = _expected(operand, known)
@@ -184,16 +207,18 @@ def compare_layers(
                 continue  # padding that is written between rows
             row = found.setdefault(operator.whole or operand.value, _Found(operator, operand))
             if wished is not None:
-                settled, tied = settle(wished, array, ties.steps(operator, operand, known))
+                seen.add(operand)
+                settled, tied = tied_here.settle(operand, wished, array)
                 row.expected.append(wished)
                 row.actual.append(settled)
                 row.ties += tied
         for row in found.values():
             row.end_sample()
-    allowed = tolerance or default_tolerance(model.board, model.path, model.options.rounding)
     against = reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    return Layers(len(inputs), against, layers, bool(tensors.states))
+    rounds = ties.rounds or is_tflite(model.path)
+    compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
+    return Layers(len(inputs), against, layers, bool(tensors.states), rounds, compared)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:
@@ -202,6 +227,21 @@ def _expected(operand: Operand, known: Sample) -> Array | None:
         return None
     array = moved(known[operand.source.tensor], operand.source.moves)
     return array.reshape(operand.shape) if str(array.dtype) == operand.dtype else None
+
+
+def _last_write(described: Manifest, index: int) -> Operand | None:
+    """Return what is written last where an output of the model lies."""
+    output = described.outputs[index]
+    last = None
+    for operand in (operand for operator in described.operators for operand in operator.writes):
+        if output.arena_offset is None:
+            hit = operand.memory == "outputs" and operand.index == index
+        else:
+            end = output.arena_offset + output.bytes
+            overlaps = operand.offset < end and operand.offset + operand.bytes > output.arena_offset
+            hit = operand.memory == "arena" and overlaps
+        last = operand if hit else last
+    return last
 
 
 @dataclass(slots=True)
@@ -238,29 +278,3 @@ def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     expected, actual = ([{tensor: array} for array in arrays] for arrays in zip(*found.samples, strict=True))
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
-
-
-def bench_layers(
-    path: str | Path,
-    *,
-    board: str | Board,
-    repeat: int = 3,
-    options: Options | None = None,
-    place: Place = ANYWHERE,
-) -> Profile:
-    """Compile, build and run a model, and time each operator on the device.
-
-    Args:
-        path: the ONNX or TFLite model.
-        board: a board or its name.
-        repeat: inferences, over which each operator's median is taken.
-        options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
-
-    Raises:
-        MtoolError: of the class that tells the stage, see mtool.errors.
-    """
-    prepared = build_model(compile(path, board=board, options=options), place.folder)
-    with place.open(prepared.folder) as device:
-        (inputs,) = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
-        return device.profile(inputs, repeat=repeat)

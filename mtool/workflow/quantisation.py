@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import onnx
+from google.protobuf.message import DecodeError
 
+from mtool import files
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, MtoolError, UsageError
 from mtool.frontend.onnx_file import read_bound
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 
 Method = Literal["minmax", "entropy", "percentile"]
 Integer = Literal["int8", "uint8"]
+_PRODUCER = "mtool"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
@@ -102,13 +105,15 @@ def quantize(
         options: symbolic dimensions, and inputs that are made constants.
 
     Raises:
-        UsageError: the data does not suit the model, or the model is quantised already.
+        UsageError: the data does not suit the model, or the model is quantised already; or `output` is not given, and
+            a file that mtool did not write stands where the model would go.
         ModelError: the model can't be compiled or quantised.
         BuildError: onnxruntime is not installed.
     """
     source, chosen, how = Path(path), options or Options(), scheme or Scheme()
     target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
-    _check_target(target, source)
+    files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
+    _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     tools = _tools()
     model = _float_model(source, chosen)
     compiled = compile(source, board=board, options=chosen)
@@ -131,7 +136,7 @@ def quantize(
         footprint_before = footprint_of(compiled)
         # The values of its dimensions and constants are in the model now.
         footprint_after = footprint_of(compile(made, board=board, options=replace(chosen, dims={}, constants={})))
-        _write(made, target)
+        files.write(target, made.read_bytes(), follow=True)
     return Quantised(
         path=target,
         board=compiled.board.name,
@@ -158,13 +163,22 @@ def _tools() -> Any:
     return quantization
 
 
-def _check_target(target: Path, source: Path) -> None:
+def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
     if target.suffix != ".onnx":
         raise UsageError(f"{target}: the quantised model is an .onnx file", hint=f"-o {target.with_suffix('.onnx')}")
     if target.exists() and source.exists() and target.samefile(source):
         raise UsageError(f"{target} is the model itself", hint="give another file with -o")
-    if not target.parent.is_dir():
-        raise UsageError(f"{target}: there is no folder {target.parent}")
+    files.check_writable(target, files_read)
+    if not is_named and target.exists() and not _is_own(target):
+        raise UsageError(f"{target} is there, and mtool did not write it", hint=f"overwrite it: -o {target}")
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a model was written by this function."""
+    try:
+        return str(onnx.load(str(path), load_external_data=False).producer_name) == _PRODUCER
+    except (DecodeError, OSError):
+        return False
 
 
 def _float_model(source: Path, options: Options) -> onnx.ModelProto:
@@ -263,18 +277,8 @@ def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample],
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(imports)  # onnxruntime lists every domain that it knows
+    model.producer_name = _PRODUCER
     onnx.save(model, str(made))
-
-
-def _write(made: Path, target: Path) -> None:
-    """Put the model into place: whole, or not at all."""
-    aside = target.with_name(f".{target.name}.new")
-    try:
-        aside.write_bytes(made.read_bytes())
-        aside.replace(target)
-    except OSError as refused:
-        aside.unlink(missing_ok=True)
-        raise UsageError(f"{target} can't be written", details=[str(refused)]) from None
 
 
 def _described(how: Scheme, data: Data) -> str:

@@ -1,6 +1,10 @@
-"""The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT."""
+"""The reference: the same model on the host, by onnxruntime with every graph optimisation off, or by LiteRT.
+
+Its products of integers are exact whatever the processor (mtool.workflow.products).
+"""
 
 import importlib.metadata
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +14,15 @@ import onnx
 
 from mtool.errors import BuildError, ModelError
 from mtool.frontend import is_tflite
-from mtool.workflow import litert
+from mtool.frontend.reading import reread, runnable
+from mtool.workflow import litert, products
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options
 
 NAME = "onnxruntime"
 INSTALL = "pip install 'mtool[verify]'"
 
+log = logging.getLogger(__name__)
 
 _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others have NumPy's names
 
@@ -61,7 +67,7 @@ def outputs(
         return litert.outputs(
             model, samples, constants=chosen.constants, states=chosen.states, exact=chosen.rounding == "tflite"
         )
-    return _run(str(model), model, samples, chosen, optimised=optimised)
+    return _run(runnable(model), model, samples, chosen, optimised=optimised)
 
 
 def intermediates(
@@ -78,7 +84,7 @@ def intermediates(
     chosen = options or Options()
     if is_tflite(model):
         return litert.intermediates(model, samples, tensors, constants=chosen.constants, states=chosen.states)
-    proto = onnx.load(model)
+    proto = reread(model)
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
     proto.graph.output.extend(
@@ -104,7 +110,10 @@ def _run(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session: Any = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        exact = _with_exact_products(model)
+        if optimised and exact is model and products.saturate():  # what it makes of QDQ form is not to saturate either
+            options.add_session_config_entry("session.x64quantprecision", "1")
+        session: Any = onnxruntime.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         kinds = {put.name: _TYPES.get(put.type, put.type[7:-1]) for put in session.get_inputs()}  # "tensor(int64)"
         fixed = {name: np.asarray(data).astype(kinds[name]) for name, data in chosen.constants.items()}
@@ -123,6 +132,16 @@ def _run(
     return [{name: _array(value) for name, value in made.items()} for made in found]
 
 
+def _with_exact_products(model: str | bytes) -> str | bytes:
+    """Return the model, or, where its integer products would saturate on this processor, one in which they don't."""
+    proto = onnx.load(model, load_external_data=False) if isinstance(model, str) else onnx.load_from_string(model)
+    if not products.has_products(proto) or not products.saturate():
+        return model
+    log.warning("%s", products.SAYING)
+    whole = onnx.load(model) if isinstance(model, str) else proto
+    return bytes(products.exact(whole).SerializeToString())
+
+
 def _array(value: Any) -> Array:
     """Return an output as an array: of a sequence of maps (ZipMap) their values, which is what the C gives."""
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
@@ -132,7 +151,7 @@ def _array(value: Any) -> Array:
 
 def _initial_states(path: Path, chosen: Options) -> Sample:
     """Return what states begin with: their initialisers, or zeros."""
-    graph = onnx.load(path).graph
+    graph = reread(path).graph
     wanted = {value for _, value in chosen.states}
     begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
     found = {}
@@ -160,5 +179,6 @@ def own_spread(model: Path, samples: Sequence[Sample], name: str, step: float, o
         )
     else:
         plain, optimised = (outputs(model, samples, options=options, optimised=fast) for fast in (False, True))
-    furthest = max(float(np.abs(a[name] - b[name]).max(initial=0)) for a, b in zip(plain, optimised, strict=True))
+    pairs = [(np.asarray(a[name], np.float64), b[name]) for a, b in zip(plain, optimised, strict=True)]
+    furthest = max(float(np.abs(one - other).max(initial=0)) for one, other in pairs)
     return round(furthest / step)

@@ -1,23 +1,24 @@
 """What is known of a model on a board, for one page: memory, time, flash, numbers, and where it would fit."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
 import numpy as np
 
-from mtool import __version__
-from mtool.boards import Board, load_all
+from mtool import __version__, locks
+from mtool.boards import Board
 from mtool.build import measure
-from mtool.compiler import Fit, check_model
 from mtool.errors import BuildError
 from mtool.manifest import Manifest
 from mtool.session.layers import Profile
+from mtool.text import one_line
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Options, build_model, compile
@@ -89,13 +90,13 @@ class Report:
                 "constants": {operator.name: operator.constant_bytes for operator in self.manifest.operators},
             },
             "layers": None if self.layers is None else self.layers.as_json(),
-            "fits": [{**dataclasses.asdict(fit), "fits": fit.fits} for fit in self.fits],
+            "fits": [fit.as_json() for fit in self.fits],
         }
 
     def as_html(self) -> str:
         """Return the report as one page that needs nothing beside it."""
         environment = jinja2.Environment(
-            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+            autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
         )
         environment.filters |= {"kilobytes": wording.kilobytes, "amount": wording.amount}
         template = environment.from_string(_TEMPLATE.read_text())
@@ -117,6 +118,12 @@ class Report:
         ]
 
 
+def _shown(value: object) -> object:
+    """Return what a page shows of a value: text of the model without what is not printed; it is escaped after this."""
+    return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+@locks.keeping()
 def report(
     path: str | Path,
     *,
@@ -166,7 +173,7 @@ def report(
         other_code_bytes=max(cost.flash_code_bytes - sum(function.bytes for function in functions), 0),
         layers=layers,
         missing=missing,
-        fits=check_model(Path(path), list(load_all().values()), chosen).fits,
+        fits=check(path, options=replace(chosen, template="", template_options={}, schedules={})).fits,
     )
 
 

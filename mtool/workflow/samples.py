@@ -4,6 +4,7 @@ A sample is a dictionary from tensor name to an array of the model's own shape a
 """
 
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,13 @@ def read(path: Path) -> dict[str, Array]:
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            return {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+            arrays = {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+            if other := [key for key, value in arrays.items() if not isinstance(value, np.ndarray)]:
+                raise ValueError(f"no array: {', '.join(other)}")  # NumPy gives the bytes of any other file
+            return arrays
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error):
         raise UsageError(
             f"{path} is not a NumPy file of plain arrays", hint="write it with numpy.savez or numpy.save"
         ) from None

@@ -8,18 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mtool import boards, filetree, manifest, project, resources, session
+from mtool import boards, filetree, locks, manifest, project, resources, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.build import Built
 from mtool.codegen import Conventions
 from mtool.compiler import compile_model
-from mtool.filetree import FileTree
+from mtool.filetree import Edits, FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
 from mtool.plan import Choices, Io, Partial
 from mtool.project import Format
 from mtool.session import Device
+from mtool.text import short_name
 from mtool.workflow import wording
 
 _INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
@@ -37,6 +38,9 @@ class Options(Given):
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
+    edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
+        them, "keep" leaves them.
+    trust_template: a template that is named by its path may load Python code (`_extensions`).
     """
 
     io: Io = "arena"
@@ -45,6 +49,8 @@ class Options(Given):
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
     schedules: Choices = field(default_factory=dict)
+    edits: Edits = "stop"
+    trust_template: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,7 @@ class Model:
             self.board,
             template=self.options.template,
             options=self.options.template_options,
+            trust=self.options.trust_template,
         )
 
     def sources(self) -> FileTree:
@@ -129,7 +136,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         kept = sum(state.bytes for state in described.states)
         outputs += f"   keeps {wording.count(len(described.states), 'state')}, {kept:,} B"
     size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
-    log.info("%s   %s -> %s   %s", source.stem, inputs, outputs, size)
+    log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
     operators = described.operators
     by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
@@ -145,10 +152,10 @@ def write_project(model: Model, folder: Path | None = None) -> Path:
     """Write a compiled model's project folder and return it; files that are right already are left alone.
 
     Raises:
-        UsageError: the folder holds something else, or a template or an option is unknown.
+        UsageError: the folder holds something else, or files of it were edited, or a template or an option is unknown.
     """
     target = folder or model.default_folder()
-    filetree.write(model.project_tree(), target, marker=manifest.FILE_NAME, keep=("build",))
+    filetree.write(model.project_tree(), target, edits=model.options.edits)
     return target
 
 
@@ -165,11 +172,11 @@ def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c
     """
     default = model.default_folder()
     target = folder or default.with_name(f"{default.name}-{form}")
-    marker = "metadata.json" if form == "mlf" else manifest.FILE_NAME
-    filetree.write(model.package(form), target, marker=marker)
+    filetree.write(model.package(form), target, edits=model.options.edits)
     return target
 
 
+@locks.keeping()
 def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 

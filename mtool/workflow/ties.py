@@ -1,80 +1,93 @@
-"""Elements of a quantised reference that the noise of its own float sums decides.
+"""Ties: elements of a quantised reference that the error of its own float sums decides.
 
-The reference computes a quantised operator in float: it dequantises, sums, and rounds to the output's grid. An exact
-integer sum that falls in the middle between two steps comes out a little above or below it there, by the order in which
-the floats were added, and is rounded up or down by that. No implementation can be held to one of the two.
+The reference computes a quantised operator in float: it dequantises, sums, and rounds to the output's grid. A sum that
+falls in the middle between two steps comes out a little above or below it there, by the order in which the floats were
+added, and is rounded up or down by that. No implementation can be held to one of the two. An element is a tie if both
+the reference's integer and the device's are what the exact value may be rounded to within float32's own error
+(mtool.workflow.exact): nothing else excuses a difference.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
+from mtool.frontend.reading import reread
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator
-from mtool.workflow.samples import Array
+from mtool.workflow.exact import Bounds, ExactValues, Unknown
+from mtool.workflow.samples import Array, Sample
 
-_NOISE = 1e-5  # of float sums, in steps, times the magnitude in steps
+_SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what float outputs may differ by
+_ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 
 
 class Ties:
-    """The QuantizeLinear nodes of a model with a scale for the whole tensor; None: of no model."""
+    """The ties of a model, operator by operator; of no model (None): none."""
 
-    def __init__(self, model: Path | None) -> None:
-        graph = onnx.load(model).graph if model else onnx.GraphProto()
-        constants = {tensor.name: tensor for tensor in graph.initializer}
-        constants |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
-        self._nodes: dict[str, tuple[str, str, float]] = {}
-        for node in graph.node:
-            if node.op_type == "QuantizeLinear" and node.input[1] in constants:
-                scale = numpy_helper.to_array(constants[node.input[1]])
-                if scale.size == 1:
-                    found = (node.input[0], node.output[0], float(scale.reshape(-1)[0]))
-                    self._nodes[node.name] = self._nodes[node.output[0]] = found
+    def __init__(self, model: Path | None, operators: Sequence[Operator] = ()) -> None:
+        proto = reread(model) if model else onnx.ModelProto()
+        self._exact = ExactValues(proto)
+        self._held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
+        self.rounds = any(node.op_type in _ROUNDING for node in proto.graph.node)
 
-    def tensors(self, operator: Operator) -> list[str]:
-        """Return the float tensors that an operator's quantisations round."""
-        return [self._nodes[name][0] for name in operator.origins if name in self._nodes]
+    @property
+    def tensors(self) -> list[str]:
+        """The float tensors that the model rounds: `SampleTies` wants the reference's."""
+        return self._exact.rounded
 
-    def steps(self, operator: Operator, operand: Operand, known: Mapping[str, Array]) -> Array | None:
-        """Return by how many steps each element of an operator's result may differ because of ties; None: none may.
+    def of_sample(self, inputs: Sample, known: Sample) -> "SampleTies":
+        """Return the ties of one sample.
 
         Args:
-            operator: whose quantisations count, also those that were fused into it.
-            operand: its result, with its source.
+            inputs: the model's inputs by name.
             known: the reference's tensors by name.
         """
-        if operand.source is None:
-            return None
-        nodes = [self._nodes[name] for name in operator.origins if name in self._nodes]
-        own = next((scale for _, output, scale in nodes if output == operand.source.tensor), None)
-        if own is None:
-            return None
-        placing = tuple(move for move in operand.source.moves if move[0] != "signed")
-        steps = np.zeros(operand.shape)
-        for tensor, _, scale in nodes:
-            whole = known[operand.source.tensor].shape
-            if tensor not in known or _real(known[tensor].shape) != _real(whole):
-                continue
-            places = known[tensor].astype(np.float64) / scale
-            off = np.abs(places - np.floor(places) - 0.5)
-            tied = off <= _NOISE * np.maximum(1.0, np.abs(places))
-            steps += moved(tied.reshape(whole), placing).reshape(operand.shape) * math.ceil(scale / own - 1e-6)
-        return steps
+        return SampleTies(self._exact, self._held, {**known, **inputs})
 
 
-def _real(shape: tuple[int, ...]) -> list[int]:
-    """Return the sizes that are not 1: a reshape may stand between two quantisations."""
-    return [size for size in shape if size != 1]
+class SampleTies:
+    """The ties of one sample, computed where they are asked for; the parts of an operator's result share them."""
 
+    def __init__(self, exact: ExactValues, held: set[str], known: Mapping[str, Array]) -> None:
+        self._exact, self._known = exact, known
+        self._held = {name for name in held if name in known}
+        self._found: dict[str, Bounds | None] = {}
 
-def settle(expected: Array, actual: Array, steps: Array | None) -> tuple[Array, int]:
-    """Return the results with the expected value wherever a tie explains the difference, and how many those are."""
-    if steps is None:
-        return actual, 0
-    distance = np.abs(actual.astype(np.float64) - expected)
-    tied = (distance > 0) & (distance <= steps)
-    return np.where(tied, expected, actual), int(tied.sum())
+    def settle(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
+        """Return an operator's result with the expected value wherever a tie explains the difference, and how many.
+
+        Args:
+            operand: what the operator writes, of a tensor of the model; what is before it the device had as `known`.
+            expected: the reference's, as it lies in the device's memory.
+            actual: the device's.
+        """
+        if operand.source is None or np.array_equal(expected, actual):
+            return actual, 0
+        bounds = self._bounds(operand.source.tensor)
+        if bounds is None or not bounds.open:
+            return actual, 0
+        whole = self._known[operand.source.tensor]
+        kind = np.float64 if whole.dtype.kind == "f" else whole.dtype
+        moves = operand.source.moves
+        low, high = (
+            moved(end.astype(kind).reshape(whole.shape), moves).reshape(operand.shape).astype(np.float64)
+            for end in (bounds.low, bounds.high)
+        )
+        slack = _SLACK * np.maximum(1.0, np.abs(low).max(initial=0.0)) if whole.dtype.kind == "f" else 0.0
+        inside = [
+            (low - slack <= array.astype(np.float64)) & (array.astype(np.float64) <= high + slack)
+            for array in (expected, actual)
+        ]
+        tied = (expected != actual) & (low < high) & inside[0] & inside[1]
+        return np.where(tied, expected, actual), int(tied.sum())
+
+    def _bounds(self, tensor: str) -> Bounds | None:
+        if tensor not in self._found:
+            try:
+                found = self._exact.bounds(tensor, self._known, self._held)
+                self._found[tensor] = found if found.value.size == self._known[tensor].size else None
+            except Unknown:
+                self._found[tensor] = None
+        return self._found[tensor]

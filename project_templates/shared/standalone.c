@@ -3,14 +3,16 @@
 #include "{{ cookiecutter.model }}.h"
 {% if cookiecutter.manifest.io == "external" %}
 
-{% for tensor in cookiecutter.manifest.inputs + cookiecutter.manifest.outputs %}
-static uint32_t {{ tensor.c_name }}[{{ (tensor.bytes + 3) // 4 }}];
+{% for role in ["inputs", "outputs"] %}
+{% for tensor in cookiecutter.manifest[role] %}
+static uint32_t {{ role[:-1] }}_{{ tensor.c_name }}[{{ (tensor.bytes + 3) // 4 }}];
+{% endfor %}
 {% endfor %}
 {% for role in ["inputs", "outputs"] %}
 
 static const struct {{ cookiecutter.model }}_{{ role }} {{ role }} = {
 {% for tensor in cookiecutter.manifest[role] %}
-    .{{ tensor.c_name }} = (void *){{ tensor.c_name }},
+    .{{ tensor.c_name }} = (void *){{ role[:-1] }}_{{ tensor.c_name }},
 {% endfor %}
 };
 {% endfor %}

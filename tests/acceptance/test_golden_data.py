@@ -38,6 +38,7 @@ def test_one_activation_that_rounds_the_other_way(tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize("name", models.ALL)
+@pytest.mark.product
 def test_host(name: str, tmp_path: Path) -> None:
     _check(name, "host", tmp_path)
 
@@ -45,6 +46,7 @@ def test_host(name: str, tmp_path: Path) -> None:
 @models.needed
 @pytest.mark.parametrize("board", EMULATED)
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.product
 def test_emulated(name: str, board: str, tmp_path: Path) -> None:
     toolchain = boards.get(board).toolchain
     try:
@@ -56,6 +58,7 @@ def test_emulated(name: str, board: str, tmp_path: Path) -> None:
 
 @models.needed
 @pytest.mark.parametrize("name", models.ALL)
+@pytest.mark.product
 def test_generated_c_is_clean_and_the_same_twice(name: str, tmp_path: Path) -> None:
     """Strict warnings are errors in every build above; here: the bytes, the banner, and no long lines of code."""
     first = workflow.compile(models.path(name), board="mps2_an386").files

@@ -53,7 +53,7 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
         labels = data["y"][:5]
     with simavr.open_device(prepared.built) as device:
         found = [device.run(sample)["scores"] for sample in samples]
-    expected = [output["scores"] for output in workflow.execution.run_samples(host, samples)]
+    expected = [output["scores"] for output in workflow.inference.run_samples(host, samples)]
     np.testing.assert_allclose(np.array(found), np.array(expected), atol=1)  # fixed point: within one step
     assert [int(scores.argmax()) for scores in found] == labels.tolist()
 

@@ -1,11 +1,12 @@
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from mtool import boards
-from mtool.errors import BoardError
+from mtool.errors import BoardError, UsageError
 
 MEMORIES = {
     "flash": {"base": 0, "size": "1 MiB", "holds": ["code", "weights"]},
@@ -63,6 +64,39 @@ def test_an_unknown_board_names_those_that_come_near() -> None:
     with pytest.raises(BoardError, match="mps2_an387") as caught:
         boards.get("mps2_an387")
     assert "mps2_an386" in caught.value.details[0]
+
+
+@pytest.mark.parametrize(("asked", "near"), [("uno", "arduino_uno"), ("HOST", "host"), ("386", "mps2_an386")])
+def test_part_of_a_name_or_in_capitals_comes_near(asked: str, near: str) -> None:
+    with pytest.raises(BoardError) as caught:
+        boards.get(asked)
+    assert near in caught.value.details[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("host: [", "can't be read"),
+        ("host: {\x00", "can't be read"),
+        ("\ud800", "can't be read"),
+        ("", "holds no boards"),
+        ("- host", "holds no boards"),
+        ("host:", "the entry of host breaks the schema"),
+        ("host: [cpu]", "the entry of host breaks the schema"),
+        ("host: {cpu: host}", "the entry of host breaks the schema"),
+        ("1: {cpu: host}", "the entry of 1 breaks the schema"),
+        (None, "can't be read"),
+    ],
+)
+def test_a_broken_list_of_boards_is_told(
+    text: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "boards.yaml"
+    if text is not None:
+        path.write_bytes(text.encode(errors="surrogatepass"))
+    monkeypatch.setattr("mtool.resources.path", lambda name: tmp_path / name)
+    with pytest.raises(UsageError, match=says):
+        boards.load_all.__wrapped__()
 
 
 @pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)

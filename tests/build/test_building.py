@@ -1,25 +1,30 @@
 """What a build does besides making a firmware: nothing if nothing changed, and clear errors."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import toy
 
 from mtool import boards, build, filetree, manifest, project
-from mtool.build import fit, toolchains
+from mtool.build import cmake, overflow, toolchains
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parents[1] / "project" / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 HOST = boards.get("host")
 HERE = [board for board in boards.load_all().values() if next(iter(board.templates)) in ("host", "baremetal")]
 
 
+def toy_sources(folder: Path) -> Path:
+    filetree.write(FileTree({**MODEL.files, "mtool.json": MANIFEST.to_json()}), folder)
+    return folder
+
+
 def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
     files = FileTree({**MODEL.files, **{name.replace("_c", ".c"): text.encode() for name, text in changed.items()}})
-    filetree.write(project.render(files, MANIFEST, board), folder, marker="mtool.json", keep=("build",))
+    filetree.write(project.render(files, MANIFEST, board), folder)
     return folder
 
 
@@ -34,6 +39,21 @@ def test_a_build_with_nothing_changed_does_nothing(tmp_path: Path) -> None:
     assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
     first.firmware["standalone"].unlink()
     assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+
+
+def test_a_firmware_that_was_replaced_or_damaged_is_built_again(tmp_path: Path) -> None:
+    built = build.build(write(tmp_path), kinds=["standalone"])
+    firmware, stamp = built.firmware["standalone"], tmp_path / "build" / "standalone.key"
+    for damage in (
+        lambda: firmware.write_bytes(b""),
+        lambda: shutil.copy("/bin/true", firmware),
+        lambda: firmware.chmod(0o644),
+        lambda: stamp.write_bytes(b"\xff"),
+    ):
+        damage()
+        assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+        assert build.build(tmp_path, kinds=["standalone"]).up_to_date
+    subprocess.run([firmware], check=False, timeout=9)
 
 
 def test_a_build_that_failed_is_not_taken_for_done(tmp_path: Path) -> None:
@@ -99,9 +119,9 @@ def test_a_compiler_without_its_library_is_not_complete(tmp_path: Path, monkeypa
 
 def test_a_model_folder_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds a compiled model, not a project"):
-        build.build(TOY)
+        build.build(toy_sources(tmp_path / "c"))
     with pytest.raises(UsageError, match="has no firmware 'bootloader'") as caught:
-        build.build(write(tmp_path), kinds=["bootloader"])
+        build.build(write(tmp_path / "p"), kinds=["bootloader"])
     assert "host_driven, standalone" in caught.value.details[0]
 
 
@@ -131,18 +151,16 @@ def test_an_overflow_says_what_takes_the_space(tmp_path: Path) -> None:
         build.build(write(tmp_path, board.model_copy(update={"memories": small})), kinds=["standalone"])
     assert caught.value.exit_code == 4
     flash, ram = caught.value.details
-    assert flash.startswith("ssram1   needs ") and "of 512 B" in flash and "weights 16 B" in flash
+    assert flash.startswith("ssram1   needs ") and "of 512 B" in flash and "weights 80 B" in flash
     assert ram.startswith("ssram23  needs ") and "of 4,100 B" in ram and "arena 32 B" in ram
 
 
 def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None:
     board = boards.get("arduino_uno")
-    project_of = manifest.load(TOY).model_copy(
-        update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000}
-    )
+    project_of = MANIFEST.model_copy(update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000})
     tree = project.render(MODEL, project_of, board)
     read = manifest.Manifest.model_validate_json(tree["mtool.json"])
-    error = fit.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
+    error = overflow.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
     assert error is not None and error.what.endswith("does not fit arduino_uno")
     assert any(line.startswith("sram     needs 35 KB of 2,048 B") for line in error.details)
     assert error.hint.startswith("even an int8 version would need about 8,714 B of sram")
@@ -150,7 +168,7 @@ def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None
 
 def test_another_linker_error_is_no_overflow(tmp_path: Path) -> None:
     read = manifest.load(write(tmp_path, boards.get("mps2_an386")))
-    assert fit.explain("undefined reference to `toy_run'", read) is None
+    assert overflow.explain("undefined reference to `toy_run'", read) is None
 
 
 def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:
@@ -159,3 +177,96 @@ def test_sizes_are_those_of_an_elf_file(tmp_path: Path) -> None:
         build.measure(tmp_path / "not.elf", MANIFEST)
     with pytest.raises(BuildError, match="is not there"):
         build.measure(tmp_path / "gone.elf", MANIFEST)
+
+
+def test_a_build_folder_of_another_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path / "p")
+    (tmp_path / "p" / "build").mkdir()
+    (tmp_path / "p" / "build" / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="build was not made by mtool") as caught:
+        build.build(tmp_path / "p", kinds=["standalone"])
+    assert "thesis.txt" in caught.value.details[0]
+    assert [path.name for path in (tmp_path / "p" / "build").iterdir()] == ["thesis.txt"]
+    (tmp_path / "p" / "build").rename(tmp_path / "elsewhere")
+    (tmp_path / "p" / "build").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="build is a link, not a folder"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+    (tmp_path / "p" / "build").unlink()
+    (tmp_path / "p" / "build").write_text("")
+    with pytest.raises(UsageError, match="build is a file, not a folder"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+
+
+def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
+    write(tmp_path)
+    argv = build.plan(boards_project(tmp_path), kinds=["standalone"])[0].split()
+    (tmp_path / "build").mkdir()
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    (tmp_path / "build" / "notes.txt").write_text("mine")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / "build" / "standalone").unlink()
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date  # it is mtool's now
+    assert (tmp_path / "build" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a\nb", 'a"b', "a;b", "a[1]b", "a\\b", "$(touch x)"])
+def test_a_path_that_cmake_reads_as_its_own_syntax_is_refused(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / name, boards.get("mps2_an386"))
+    read = manifest.load(folder)
+    with pytest.raises(UsageError, match="CMake can't build in"):
+        cmake.build(folder, read, ["standalone"])
+    assert not (folder / "build").exists()
+
+
+def test_cmake_is_configured_again_without_losing_what_lies_in_its_folder(tmp_path: Path) -> None:
+    build_folder = tmp_path / "build"
+    (build_folder / "CMakeFiles" / "old").mkdir(parents=True)
+    (build_folder / "CMakeCache.txt").write_text("of another folder")
+    (build_folder / "notes.txt").write_text("mine")
+    cmake._forget_configuration(build_folder)
+    assert [path.name for path in build_folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_half_written_project_is_not_built(tmp_path: Path) -> None:
+    record = write(tmp_path) / ".mtool" / "files.json"
+    record.write_text('{"schema_version": 1, "files": {}, "writing": {"toy.c": "00"}}')
+    with pytest.raises(UsageError, match="is half-written: mtool was stopped while it wrote"):
+        build.build(tmp_path, kinds=["standalone"])
+
+
+def test_a_users_own_files_do_not_count_where_they_are_hidden(tmp_path: Path) -> None:
+    build.build(write(tmp_path), kinds=["standalone"])
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/main")
+    (tmp_path / "elsewhere").symlink_to("/")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/other")
+    assert build.build(tmp_path, kinds=["standalone"]).up_to_date
+    (tmp_path / "own.c").write_text("int own;")
+    assert not build.build(tmp_path, kinds=["standalone"]).up_to_date
+
+
+@pytest.mark.parametrize("path", ["../../bin/sh", "/bin/sh", "build/../../sh", "build/./x", "crt/sh", ""])
+def test_a_manifest_of_anothers_names_files_in_its_project_only(path: str, tmp_path: Path) -> None:
+    file = write(tmp_path) / "mtool.json"
+    file.write_text(file.read_text().replace('"build/standalone"', f'"{path}"'))
+    with pytest.raises(UsageError, match="is not a manifest of schema 1") as caught:
+        build.build(tmp_path, kinds=["standalone"])
+    assert "firmware" in caught.value.details[0]
+    file.write_text(file.read_text().replace(f'"{path}"', '"build/standalone"', 1))
+
+
+def test_nor_by_a_link(tmp_path: Path) -> None:
+    write(tmp_path / "p")
+    (tmp_path / "sh").write_text("")
+    (tmp_path / "p" / "build").mkdir()
+    (tmp_path / "p" / "build" / "standalone").symlink_to(tmp_path / "sh")
+    with pytest.raises(UsageError, match="lies outside of the project"):
+        build.build(tmp_path / "p", kinds=["standalone"])
+    assert (tmp_path / "sh").read_text() == ""
+
+
+def boards_project(folder: Path) -> manifest.Project:
+    found = manifest.load(folder).project
+    assert found is not None
+    return found

@@ -4,15 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import toy
 
 from mtool import boards, filetree, manifest, project
 from mtool.build import build, west
 from mtool.errors import BuildError, FitError, UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parents[1] / "project" / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 NUCLEO = boards.get("nucleo_f746zg")
 
 # Writes down its arguments and what it was given in its environment; makes what a build would, or fails with a text.
@@ -62,7 +61,7 @@ class World:
         files = FileTree({**MODEL.files, "toy.c": MODEL["toy.c"] + text.encode()})
         place = folder or self.project
         tree = project.render(files, MANIFEST, board, template="zephyr")
-        filetree.write(tree, place, marker="mtool.json", keep=("build",))
+        filetree.write(tree, place)
         return place
 
     def log(self) -> list[tuple[list[str], dict[str, str]]]:

@@ -1,5 +1,7 @@
 """Bad input ends with its exit code and one clear message, and leaves nothing half-written."""
 
+import hashlib
+import os
 import shutil
 import time
 from pathlib import Path
@@ -87,6 +89,44 @@ def fails(arguments: list[str], code: int, *messages: str, capsys: Captured, com
     for message in messages:
         assert message in captured.err
     assert sorted(Path().rglob("*")) == before
+
+
+def test_what_is_read_is_not_overwritten(capsys: Captured) -> None:
+    name = relu("model.onnx")
+    Path("page.html").symlink_to(name)
+    np.savez("x.npz", x=np.ones((1, 4), np.float32))
+    for command, *arguments in (
+        ["report", name, "-o", name],
+        ["report", name, "-o", "page.html"],
+        ["run", name, "--input", "x.npz", "--output", "./x.npz"],
+    ):
+        fails(arguments, 2, "would be overwritten, and is read", capsys=capsys, command=command)
+
+
+@pytest.mark.parametrize("command", ["build", "compile", "run"])
+def test_an_empty_name_is_no_folder(command: str, capsys: Captured) -> None:
+    fails([relu("model.onnx"), "--output-dir", ""], 2, "--output-dir is empty", capsys=capsys, command=command)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["verify --seed -1", "run --seed -1", "verify --samples 1000000000000", "check --dim N=" + 5000 * "9"],
+)
+def test_numbers_out_of_range(arguments: str, capsys: Captured) -> None:
+    command, *options = arguments.split()
+    fails([relu("model.onnx"), *options], 2, capsys=capsys, command=command)
+
+
+def test_files_that_are_not_what_their_name_says(capsys: Captured) -> None:
+    """A pipe would be waited for; an archive named .npy is none of one array."""
+    name = relu("model.onnx")
+    os.mkfifo("pipe.onnx")
+    fails(["pipe.onnx"], 2, "there is no file pipe.onnx", capsys=capsys, command="check")
+    np.savez("two.npz", a=np.ones(4), b=np.ones(4))
+    Path("two.npz").rename("two.npy")
+    fails([name, "--const", "x=two.npy"], 2, "is not a number, a list of numbers or a .npy file", capsys=capsys)
+    for text in ('x=[1,"a"]', "x={}", "x=[[1],2]", "x=null"):
+        fails([name, "--const", text], 2, "is not a number", capsys=capsys, command="check")
 
 
 def test_a_missing_file(capsys: Captured) -> None:
@@ -183,9 +223,19 @@ def built(name: str) -> Path:
     return Path("build", f"{Path(name).stem}-host", "build", "host_driven")
 
 
+def pass_for_built(firmware: Path) -> None:
+    """Let a firmware that was put there pass for the one that mtool built, which it would build again."""
+    stamp = firmware.with_name(f"{firmware.name}.key")
+    key, _, runs = stamp.read_text().split()
+    stamp.write_text(f"{key} {hashlib.sha256(firmware.read_bytes()).hexdigest()} {runs}")
+
+
 def test_a_firmware_of_another_model(capsys: Captured) -> None:
     one, other = relu("one.onnx"), relu("other.onnx", shape=(1, 5))
-    shutil.copy(built(other), built(one))
+    shutil.copy(built(other), firmware := built(one))
+    assert app.invoke(["run", one]) == 0  # built again
+    shutil.copy(built(other), firmware)
+    pass_for_built(firmware)
     capsys.readouterr()
     fails([one], 8, "one", "other", capsys=capsys)
 
@@ -198,6 +248,7 @@ def test_a_firmware_that_ends_or_does_not_answer(
     name = relu("one.onnx")
     firmware = built(name)
     firmware.write_text(f"#!/bin/sh\n{program}\n")
+    pass_for_built(firmware)
     capsys.readouterr()
     start = time.monotonic()
     fails([name], 8, capsys=capsys)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, compiler
+from mtool import boards
 from mtool.cli import app
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
@@ -19,20 +19,58 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert app.invoke(["check", str(DIGITS), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [fit["board"] for fit in document["boards"]] == list(boards.load_all())
-    assert all(fit["fits"] for fit in document["boards"])
+    assert [fit["board"] for fit in document["boards"] if not fit["fits"]] == ["arduino_uno"]
     assert document["manifest"]["macs"] == sum(operator["macs"] for operator in document["manifest"]["operators"])
-    assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 0
-    shown = capsys.readouterr().out
-    assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
+    (disco,) = [fit for fit in document["boards"] if fit["board"] == "stm32f746g_disco"]
+    assert disco["flash_bytes"] > 15_008 and disco["flash_limit_bytes"] == 1 << 20
+    shares = {part["what"]: part["estimated"] for memory in disco["memories"] for part in memory["parts"]}
+    assert shares == {
+        "weights": False, "the model's code": True, "libraries": True, "runtime": True, "tables": True,
+        "arena": False, "server's buffers": False, "data": True, "stack": False,
+    }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_board_that_was_named_and_is_too_small_ends_with_4(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(compiler, "CODE_RESERVE_BYTES", 5 << 20)
-    assert app.invoke(["check", str(DIGITS)]) == 0
-    assert "DOES NOT FIT" in capsys.readouterr().out
-    assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 4
-    captured = capsys.readouterr()
-    first, second = captured.err.splitlines()[:2]
-    assert first == "error: digits_int8.onnx does not fit mps2_an386"
-    assert re.fullmatch(r"  mps2_an386: flash [\d.]+ KB of 4 MB", second)
+def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:
+    assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386"]) == 0
+    shown = capsys.readouterr().out
+    assert "conv2d 3x3" in shown and "231 k MACs" in shown and "of 4 MB" in shown
+    flash, ram = shown.splitlines()[-2:]
+    assert re.fullmatch(
+        r"  ssram1   needs \d+ KB of 4,096 KB, fits     weights 15 KB, the model's code about [\d,]+ K?B, .*", flash
+    )
+    assert re.fullmatch(
+        r"  ssram23  needs 1\d KB of 4,096 KB, fits     arena [\d,]+ B, server's buffers 4,096 B, data about .*", ram
+    )
+
+
+def test_a_board_that_was_named_and_is_too_small_ends_with_4(capsys: Captured) -> None:
+    assert app.invoke(["check", str(DIGITS), "--board", "arduino_uno"]) == 4
+    first, flash, sram, hint, code = capsys.readouterr().err.splitlines()
+    assert first == "error: digits_int8.onnx does not fit arduino_uno"
+    assert re.match(r"  flash    needs \d\d KB of 32 KB, fits     weights 15 KB, ", flash)
+    assert re.match(r"  sram     needs [\d,]+ B of 2,048 B, [\d,]+ B too many     arena 1,615 B, ", sram)
+    assert (hint, code) == ("a smaller model would; so may a board with more memory: mtool boards", "exit 4")
+    assert app.invoke(["check", str(DIGITS), "-b", "arduino_uno", "-b", "mps2_an386", "-b", "arduino_uno"]) == 4
+    assert capsys.readouterr().err.count("arduino_uno: sram") == 2
+
+
+def test_where_only_the_estimate_is_too_much_a_build_tells(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured, tmp_path: Path
+) -> None:
+    board = boards.get("mps2_an386")
+    small = board.memories["ssram1"].model_copy(update={"size": 24 << 10})
+    memories = {**board.memories, "ssram1": small}
+    monkeypatch.setattr(boards, "get", lambda name: board.model_copy(update={"memories": memories}))
+    assert app.invoke(["check", str(DIGITS), "--board", "mps2_an386", "-d", str(tmp_path)]) == 4
+    assert "mtool build tells" in capsys.readouterr().err
+
+
+def test_options_of_the_build_count(capsys: Captured) -> None:
+    needs = []
+    for buffers in ("1024", "65536"):
+        options = ["-b", "stm32f746g_disco", "--option", f"rpc_buffer_bytes={buffers}", "--json"]
+        assert app.invoke(["check", str(DIGITS), *options]) == 0
+        needs.append(json.loads(capsys.readouterr().out)["boards"][0]["ram_bytes"])
+    assert needs[1] - needs[0] == 65536 - 1024
+    assert app.invoke(["check", str(DIGITS), "-b", "stm32f746g_disco", "--option", "nonsense=1"]) == 2

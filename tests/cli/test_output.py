@@ -1,6 +1,7 @@
 """How the command line speaks: exit codes, errors, JSON, what goes where."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from mtool import errors
 from mtool.cli import app
-from mtool.cli.output import Output
+from mtool.cli.output import Output, table
 
 ERRORS = [
     errors.MtoolError,
@@ -138,3 +139,47 @@ def test_importing_mtool_is_light() -> None:
     code = "import sys, mtool; sys.exit(any(name in sys.modules for name in ('numpy', 'onnx', 'pydantic', 'typer')))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+HOSTILE = "a\x1b]0;evil\x07\x1b[2J\x9b31m\u202eevil\u2066[red]x[/red]\x00\rerror: evil\nerror: evil"
+
+
+def telling(text: str) -> Callable[[Output], None]:
+    def boards(out: Output) -> None:
+        out.note(f"note {text}")
+        logging.getLogger("mtool.workflow.x").info("log %s", text)
+        logging.getLogger("mtool.device").info("board %s", text)
+        logging.getLogger("mtool.device").warning("warned %s", text)
+        out.text(f"result {text}", table((text, "other"), [[text, text]]))
+        raise errors.ModelError(f"what {text}", details=[f"detail {text}"], hint=f"hint {text}")
+
+    return boards
+
+
+@pytest.mark.parametrize("arguments", [[], ["-v"], ["-vv"], ["--json"]])
+def test_what_a_model_or_a_board_says_is_shown_escaped(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    with_command(monkeypatch, telling(HOSTILE))
+    assert app.invoke(["boards", *arguments]) == 3
+    captured = capsys.readouterr()
+    for stream in captured:
+        assert stream.replace("\n", "").isprintable()
+        assert not [line for line in stream.splitlines() if line.startswith("error: evil")]
+    if arguments == ["--json"]:
+        assert json.loads(captured.out)["error"]["details"] == [f"detail {HOSTILE}"]
+    else:
+        assert "\\x1b]0;evil\\x07" in captured.out and "[red]x[/red]" in captured.out
+        assert captured.err.count("error: ") - captured.err.count("error: evil") == 1
+
+
+def test_names_of_any_length_leave_an_error_readable(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    with_command(monkeypatch, telling("x" * 100_000))
+    assert app.invoke(["boards", "-q"]) == 3
+    captured = capsys.readouterr()
+    assert "…" in captured.err and len(captured.err) < 5_000
+    assert all(len(line) < 400 for line in captured.out.splitlines()[1:])
+
+
+def test_an_error_as_text_is_printable() -> None:
+    assert str(errors.ModelError(HOSTILE, details=[HOSTILE], hint=HOSTILE)).replace("\n", "").isprintable()

@@ -2,15 +2,12 @@
 
 import os
 import pty
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mtool import locks
 from mtool.errors import BoardError, UsageError
 from mtool.flash import ports
 from mtool.flash.ports import Attached, Wanted
@@ -198,41 +195,3 @@ def test_a_watch_tells_what_comes_and_goes() -> None:
         ("-", "/dev/ttyACM0"),
         ("-", "/dev/ttyACM1"),
     ]
-
-
-def test_a_process_may_lock_what_it_has_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flashing locks the port, and the session that follows does too."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    other = "from mtool import locks\nwith locks.locked('/dev/ttyACM7'):\n    pass"
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(ports.__file__).parents[2])}
-    with locks.locked("0671FF", "/dev/ttyACM7"):
-        locks.Lock("/dev/ttyACM7").release()
-        refused = subprocess.run([sys.executable, "-c", other], env=environment, capture_output=True, text=True)
-        assert f"process {os.getpid()}" in refused.stderr
-    assert subprocess.run([sys.executable, "-c", other], env=environment, check=False).returncode == 0
-
-
-def test_a_device_has_one_user_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    hold = ["with locks.locked('/dev/ttyACM7'):", "    print('held', flush=True)", "    sys.stdin.read()"]
-    program = "\n".join(["import sys", "from mtool import locks", *hold])
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(ports.__file__).parents[2])}
-    holder = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    )
-    assert holder.stdin is not None and holder.stdout is not None
-    assert holder.stdout.readline() == b"held\n"
-    with (
-        pytest.raises(BoardError, match="/dev/ttyACM7 is in use by another mtool") as caught,
-        locks.locked("/dev/ttyACM7"),
-    ):
-        pass
-    assert caught.value.details == (f"process {holder.pid}",)
-    with locks.locked("/dev/ttyACM8"), locks.locked(""):
-        pass
-    holder.kill()  # however it ends
-    holder.wait()
-    holder.stdin.close()
-    holder.stdout.close()
-    with locks.locked("/dev/ttyACM7"):
-        pass

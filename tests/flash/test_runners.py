@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,7 @@ LINES = {
 def no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return an empty folder, which is all that PATH has: what is installed here does not matter."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python3"))  # west is looked for beside it
     return tmp_path / "bin"
 
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import Given, from_proto, load
-from mtool.frontend.onnx_file import MIN_OPSET
+from mtool.frontend.reading import MIN_OPSET
 
 
 def save(folder: Path, proto: onnx.ModelProto) -> Path:

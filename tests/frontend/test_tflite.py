@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import models
 import numpy as np
@@ -227,3 +228,32 @@ def test_shared_models_damaged(name: str, tmp_path: Path) -> None:
             frontend.load(path)
         except ModelError as refused:
             assert refused.what
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "values", "words"),
+    [
+        ("ADD", "AddOptions", {"FusedActivationFunction": 4}, "TANH"),
+        (
+            "RESIZE_NEAREST_NEIGHBOR",
+            "ResizeNearestNeighborOptions",
+            {"AlignCorners": True, "HalfPixelCenters": True},
+            "half_pixel",
+        ),
+        ("SOFTMAX", "SoftmaxOptions", {"Beta": float("-inf")}, "beta"),
+        ("SQUEEZE", "SqueezeOptions", {}, "as many elements"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    kind: str, options: str, values: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    tensors, inputs = [T("x", [1, 2, 2, 3]), T("y", [1, 2, 2, 3])], ["x"]
+    if kind == "ADD":
+        inputs = ["x", "x"]
+    if kind == "RESIZE_NEAREST_NEIGHBOR":
+        inputs = ["x", "size"]
+        tensors = [T("x", [1, 2, 2, 3]), T("size", [2], np.int32, data=np.array([4, 4])), T("y", [1, 4, 4, 3])]
+    if kind == "SQUEEZE":
+        tensors = [T("x", [1, 2, 2, 3]), T("y", [])]
+    with pytest.raises(ModelError, match=words):
+        frontend.load(save(tmp_path, model(tensors, [Op(kind, inputs, ["y"], options, values)], ["x"], ["y"])))

@@ -35,6 +35,22 @@ What the suite leaves to the run and a microcontroller's C has to know:
 - *Classical models* (ai.onnx.ml) give tensors only: of a ZipMap, the tensor of its values in the order of the labels.
 - *Loops* are written out, up to 256 rounds. Where their number depends on data, `--max NAME=N` states the most, by the
   name of an output of the loop.
+
+Where the standard leaves something open, or its reference evaluator and onnxruntime differ, results are onnxruntime's,
+with which `mtool verify` compares:
+
+- *Resize* takes the whole number of elements for the length of its result (align_corners, tf_crop_and_resize,
+  pytorch_half_pixel), and float32 coordinates decide which neighbour is nearest.
+- *Pools* with ceil_mode have no window that begins in the padding at the end, in any opset; with auto_pad SAME,
+  dilations do not count for the padding, and count_include_pad counts it.
+- *Tensors without elements*: a sum or mean of nothing is 0, a product 1, a maximum the lowest number (-inf of floats),
+  an integer product over nothing 0. A tensor without elements has a pointer in the interface, which is not read.
+- *NaN* is quantised to the lowest integer.
+
+And where they are not onnxruntime's: with tf_crop_and_resize, onnxruntime leaves out the region of interest along axes
+that keep their size; a recurrent layer of no steps returns its initial state, not 0; ArgMax and ArgMin of values among
+which is a NaN return the first place (the last, if that is asked for); softplus, sigmoid and Mish keep their relative
+precision far below 0.
 """
 
 

@@ -190,6 +190,15 @@ def test_a_small_cnn_with_batch_norm_branches_and_a_flatten(tmp_path: Path) -> N
     check(proto, {"x": floats(1, 3, 8, 8)}, tmp_path)
 
 
+def test_a_convolution_that_is_an_output_itself_is_not_folded_away(tmp_path: Path) -> None:
+    constants = {"w": floats(3, 2, 3, 3), "v": np.array([1, 2, 3], F)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("BatchNormalization", ["c", "v", "v", "v", "v"], ["y"]),
+    ]
+    check(model(nodes, {"x": (F, (1, 2, 5, 5))}, ["y", "c"], constants), {"x": floats(1, 2, 5, 5)}, tmp_path)
+
+
 @pytest.mark.parametrize("outputs", [["x2"], ["y", "y2"], ["k"]])
 def test_outputs_that_are_inputs_constants_or_twice_the_same(outputs: list[str], tmp_path: Path) -> None:
     nodes = [

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -22,7 +23,8 @@ from mtool.ops.schedule import Target
 from mtool.plan import Plan
 
 F = np.float32
-CASES = 16  # of each schedule
+CASES = amount.of(24, 5)  # of each schedule
+SETTINGS = amount.of(3, 1)  # of each setting of a knob
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
@@ -456,7 +458,7 @@ def test_schedules_in_the_emulator(
 def test_the_plain_c_of_schedules_as_tflite_rounds(
     target: Target, prefix: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases = cases_of(target, prefix, 2 if turned else CASES // 2, monkeypatch, rescaled, turned=turned)
+    cases = cases_of(target, prefix, SETTINGS if turned else CASES, monkeypatch, rescaled, turned=turned)
     assert failures(cases, tmp_path, None) == []
 
 
@@ -465,7 +467,7 @@ def test_the_plain_c_of_schedules_as_tflite_rounds(
 def test_schedules_as_tflite_rounds_in_the_emulator(
     target: Target, prefix: str, board: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases = cases_of(target, prefix, 2 if turned else CASES // 2, monkeypatch, rescaled, turned=turned)
+    cases = cases_of(target, prefix, SETTINGS if turned else CASES, monkeypatch, rescaled, turned=turned)
     assert failures(cases, tmp_path, board) == []
 
 
@@ -473,14 +475,14 @@ def test_schedules_as_tflite_rounds_in_the_emulator(
 def test_every_setting_of_a_knob_in_plain_c(
     target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, None) == []
+    assert failures(cases_of(target, prefix, SETTINGS, monkeypatch, turned=True), tmp_path, None) == []
 
 
 @pytest.mark.parametrize(("target", "prefix", "board"), TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
 def test_every_setting_of_a_knob_in_the_emulator(
     target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert failures(cases_of(target, prefix, 3, monkeypatch, turned=True), tmp_path, board) == []
+    assert failures(cases_of(target, prefix, SETTINGS, monkeypatch, turned=True), tmp_path, board) == []
 
 
 def test_knobs_begin_with_the_default() -> None:

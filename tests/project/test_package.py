@@ -175,4 +175,21 @@ def test_the_model_library_format_holds_the_graph(tmp_path: Path) -> None:
     metadata = json.loads((folder / "metadata.json").read_text())
     assert metadata["modules"]["digits_int8"]["executors"] == ["graph"]
     assert (folder / "codegen/host/src/mt_graph.c").is_file()
-    assert not [path for path in folder.rglob("*.json") if path.name != "metadata.json"]
+    assert not [path for path in filetree.from_folder(folder) if path.endswith(".json") and path != "metadata.json"]
+
+
+@pytest.mark.parametrize("name", ["test", "m", "gpio"])
+def test_cmake_takes_a_model_whose_name_is_a_target_or_a_library(name: str, tmp_path: Path) -> None:
+    need("cmake", "ninja", "cc")
+    (tmp_path / f"{name}.onnx").write_bytes(DIGITS.read_bytes())
+    write("cmake", tmp_path / "model", model=tmp_path / f"{name}.onnx")
+    (tmp_path / "main.c").write_text(
+        f"#include <{name}.h>\n#include <math.h>\n"
+        f"int main(void) {{ return (int){name}_run(&{name}_arena_inputs, &{name}_arena_outputs); }}\n"
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app LANGUAGES C)\nenable_testing()\nadd_subdirectory(model)\n"
+        f"add_executable(app main.c)\ntarget_link_libraries(app model_{name}::model_{name})\n"
+    )
+    for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"], ["build/app"]):
+        subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)

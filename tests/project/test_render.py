@@ -2,14 +2,13 @@ import ast
 from pathlib import Path
 
 import pytest
+import toy
 
-from mtool import boards, filetree, manifest, project, resources
+from mtool import boards, manifest, project, resources
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parent / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 PAIRS = [(board, template) for board in boards.load_all().values() for template in board.templates]
 
 
@@ -23,7 +22,7 @@ def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template
     assert {"toy.c", "toy.h", "mt_server.c", "mt_port.h"} <= {Path(path).name for path in first}
     written = manifest.Manifest.model_validate_json(first["mtool.json"]).project
     assert written is not None
-    assert written.board == board
+    assert written.board == board.placed_by(template)
     assert written.template == template
     assert f'"{written.build_hash}"' in first.text(build_header)
     assert set(written.firmware) == {"host_driven", "standalone"}
@@ -102,6 +101,15 @@ def test_an_unknown_template_names_those_that_are_there() -> None:
     assert "baremetal, host" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("board", "template"), [("host", "arduino"), ("mps2_an386", "host"), ("arduino_uno", "zephyr")]
+)
+def test_a_template_that_does_not_know_the_board_is_refused(board: str, template: str) -> None:
+    with pytest.raises(UsageError, match=f"{board} has no template {template}") as caught:
+        project.render(MODEL, MANIFEST, boards.get(board), template=template)
+    assert caught.value.details[0].startswith("it has: ")
+
+
 def test_a_template_says_what_the_board_does_not_have() -> None:
     board = boards.get("mps2_an386").model_copy(update={"timer": None})
     with pytest.raises(UsageError, match="needs something that the board does not say"):
@@ -138,5 +146,5 @@ def test_external_tensors_are_the_standalone_programs_own() -> None:
         "inputs": tuple(tensor.model_copy(update={"arena_offset": None}) for tensor in MANIFEST.inputs),
     }
     tree = project.render(MODEL, MANIFEST.model_copy(update=outside), boards.get("host"))
-    assert "static uint32_t output_1[4];" in tree.text("src/standalone.c")
+    assert "static uint32_t output_y[4];" in tree.text("src/standalone.c")
     assert "toy_run(&inputs, &outputs)" in tree.text("src/standalone.c")

@@ -1,5 +1,6 @@
 """The device's timer against the host's clock, on a device whose clock is off by a known amount, and on the host."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,18 @@ def test_a_repeat_takes_as_long_as_it_should(tmp_path: Path) -> None:
     with session.open(projects.write(tmp_path / "project")) as device:
         timing = device.time(1, 2, min_repeat_ms=0.004, warm_up=0)
         assert timing.number > 1 and min(timing.runs) * timing.number >= 4000
-        with pytest.raises(UsageError, match="can't be negative"):
-            device.time(min_repeat_ms=-1)
+        for wrong in (-1, math.inf, math.nan):
+            with pytest.raises(UsageError, match="have to be 0 or more, and finite"):
+                device.time(min_repeat_ms=wrong)
+
+
+def test_no_place_for_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for environment in ({"HOME": ""}, {"HOME": "home"}, {"HOME": "home", "XDG_STATE_HOME": "state"}):
+        assert calibration.stored("board", environment=environment) is None
+        with pytest.raises(UsageError, match="no place to keep the calibration"):
+            calibration.store("board", Calibration(1.0, 1e-4, 1.0), environment=environment)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,9 +33,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             pytest.skip(f"{program} is not installed")
     folder = tmp_path_factory.mktemp(board.name) / "project"
     template = "host" if "host" in board.templates else "baremetal"
-    filetree.write(
-        project.render(MODEL, firmware.MANIFEST, board, template=template), folder, marker="mtool.json", keep=("build",)
-    )
+    filetree.write(project.render(MODEL, firmware.MANIFEST, board, template=template), folder)
     build.build(folder)
     return board, folder
 

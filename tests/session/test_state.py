@@ -40,6 +40,7 @@ def flags(pairs: list[tuple[str, str]]) -> list[str]:
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("style", ["torch", "keras"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.product
 def test_step_by_step_is_the_sequence_at_once(kind: str, style: str, board: str, tmp_path: Path) -> None:
     whole, _ = stateful.recurrent(kind, style, STEPS)
     zeros = {put.name: np.zeros([dim.dim_value for dim in put.type.tensor_type.shape.dim], np.float32)
@@ -100,6 +101,7 @@ def test_initial_values_are_put_in_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize("quantised", [False, True], ids=["float", "int8"])
+@pytest.mark.product
 def test_a_stream_matches_the_reference(quantised: bool, io: Any, board: str, tmp_path: Path) -> None:
     made = stateful.stream(quantised=quantised)
     path, options = saved(made, tmp_path)

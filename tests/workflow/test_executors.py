@@ -112,12 +112,14 @@ PLACES: list[tuple[str, Io, Sequence[str]]] = [
 @pytest.mark.parametrize(
     ("name", "io", "choice"), [(name, io, choice) for name, io, choices in PLACES for choice in choices]
 )
+@pytest.mark.product
 def test_all_are_equal_on_the_host(name: str, io: Io, choice: str, saved: dict[str, Path], tmp_path: Path) -> None:
     check(saved[name], "host", tmp_path / "project", CHOICES[choice], io)
 
 
 @needs_arm
 @pytest.mark.parametrize("choice", ["aot", "packed", "step", "graph", "graph-host"])
+@pytest.mark.product
 def test_all_are_equal_on_a_board(choice: str, saved: dict[str, Path], tmp_path: Path) -> None:
     check(saved["digits"], "mps2_an386", tmp_path / "project", CHOICES[choice])
 

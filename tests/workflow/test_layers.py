@@ -6,22 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import graphs
 import models
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 import mtool
 from mtool import ops, session
 from mtool.cli import app
 from mtool.errors import MismatchError
 from mtool.ir import Graph, Node
-from mtool.manifest import Operand, Operator, Source
+from mtool.manifest import Operand, Operator
 from mtool.ops.schedule import Kernel, Schedule, Target
 from mtool.session.layers import intermediates
-from mtool.workflow.ties import Ties, settle
 
 pytest.importorskip("onnxruntime")
 
@@ -131,44 +127,10 @@ def test_the_commands_show_the_layers(
         assert len(document["operators" if command == "bench" else "layers"]) > 4
 
 
-def test_ties_are_told_from_differences() -> None:
-    expected = np.array([3, 3, 3, 3], np.int8)
-    settled, ties = settle(expected, np.array([3, 4, 5, 2], np.int8), np.array([0, 1, 1, 0]))
-    assert settled.tolist() == [3, 3, 5, 2] and ties == 1
-
-
-def test_a_tie_is_seen_through_a_reshape(tmp_path: Path) -> None:
-    """31.5 steps come out as 31 or 32, by the noise of a float sum, before the values are reshaped."""
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="first"),
-        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
-        helper.make_node("Reshape", ["d", "shape"], ["r"]),
-        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["y"], name="second"),
-    ]
-    constants = {"s": np.float32(0.5), "z": np.int8(0), "shape": np.array([1, 3], np.int64)}
-    path = tmp_path / "model.onnx"
-    onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 3, 1, 1))}, ["y"], constants), path)
-    operand = Operand(
-        value="y",
-        dtype="int8",
-        shape=(1, 3),
-        bytes=3,
-        memory="outputs",
-        index=0,
-        offset=0,
-        source=Source(tensor="y", moves=()),
-    )
-    operator = (
-        mtool.compile(path, board="host").manifest.operators[0].model_copy(update={"origins": ("first", "second")})
-    )
-    known = {"x": np.array([1.0, 15.75, 2.1], np.float32).reshape(1, 3, 1, 1), "r": np.array([[1.0, 16.0, 2.0]])}
-    steps = Ties(path).steps(operator, operand, {**known, "y": np.zeros((1, 3), np.int8)})
-    assert steps is not None and steps.tolist() == [[0.0, 1.0, 0.0]]
-
-
 @models.needed
 @pytest.mark.parametrize("name", ["kws/kws_int8_qdq", "ic/ic_int8_qdq", "vww/vww_int8_qdq", "ad/ad_float32"])
 @pytest.mark.parametrize("board", BOARDS[:2])
+@pytest.mark.product
 def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> None:
     path = models.FOLDER / f"{name}.onnx"
     golden = path.with_suffix("").with_suffix(".golden.npz")

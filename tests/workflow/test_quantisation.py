@@ -130,6 +130,7 @@ def test_the_worst_layer_is_the_one_that_can_be_left_out(tmp_path: Path) -> None
     ],
     ids=str,
 )
+@pytest.mark.product
 def test_each_scheme_gives_a_model_that_runs(scheme: Scheme, tmp_path: Path) -> None:
     x, _ = bright(20)
     samples = [{"x": image[np.newaxis]} for image in x]
@@ -189,6 +190,13 @@ def test_images_are_resized_and_scaled(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("not an image")
     (tmp_path / "labels.txt").write_text("\n".join(map(str, labels)))
     model = network(tmp_path / "net.onnx")
+    np.savez(tmp_path / "nan.npz", x=np.where(x == x.max(), np.nan, x))
+    with pytest.raises(UsageError, match="has values that are not finite"):
+        mtool.quantize(model, tmp_path / "nan.npz")
+    np.savez(tmp_path / "two.npz", a=labels, b=labels)
+    (tmp_path / "two.npz").rename(tmp_path / "two.npy")
+    with pytest.raises(UsageError, match="does not hold integers"):
+        mtool.quantize(model, folder, labels=tmp_path / "two.npy")
     done = mtool.quantize(model, folder, labels=tmp_path / "labels.txt")
     assert done.classes is not None and done.classes.right_before == 12
     one = tmp_path / "one"

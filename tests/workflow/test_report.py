@@ -3,13 +3,22 @@
 import json
 import shutil
 import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
+from graphs import model
+from onnx import helper, save
 
 import mtool
+from mtool import boards
 from mtool.cli import app
-from mtool.workflow.reporting import memory_map
+from mtool.session.layers import OperatorTime, Profile
+from mtool.session.verify import Tolerance, compare
+from mtool.workflow.cost import Cost
+from mtool.workflow.layers import Layer, Layers
+from mtool.workflow.reporting import Function, Report, memory_map
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -85,3 +94,54 @@ def test_the_page_in_a_browser(width: int, tmp_path: Path) -> None:
     assert laid_out["blocks"] == len(found.memory) and laid_out["inside"]
     assert laid_out["longest"] > 50 and laid_out["shortest"] >= 0
     assert laid_out["overflow"] <= 0 and laid_out["requests"] == 0
+
+
+class Tags(HTMLParser):
+    """Every tag of a page, with the names of its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, ...]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, *(name for name, _ in attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.found.append((f"/{tag}",))
+
+    def handle_comment(self, data: str) -> None:
+        self.found.append(("comment",))
+
+
+def page_of(name: str) -> str:
+    """Return the report of a model that has the name wherever one stands in it; its figures are made up."""
+    path = Path("m.onnx")
+    save(model([helper.make_node("Relu", [name], ["y"], name=name)], {name: (np.float32, (2,))}, ["y"]), path)
+    manifest = mtool.compile(path, board="host").manifest
+    manifest = manifest.model_copy(update={"model_file": f"{name}.onnx"})
+    (one,) = manifest.operators
+    times = OperatorTime(0, one.name, one.label, one.shape, one.schedule, one.origins, 1.0, one.macs, 8)
+    (output,) = (tensor.model_copy(update={"name": name}) for tensor in manifest.outputs)
+    zeros = {name: np.zeros(2, np.float32)}
+    (difference,) = compare([output], [zeros], [zeros], tolerance=Tolerance(), reference=name).outputs
+    return Report(
+        manifest=manifest.model_copy(update={"outputs": (output,)}),
+        board=boards.get("host"),
+        cost=Cost("m", "host", None, 1.0, 0, 1, 0, 8, 8, 0, None),
+        profile=Profile((times,), "ns", 1.0, 1),
+        memory=memory_map(manifest),
+        functions=(Function(one.function, 1, (0,)),),
+        other_code_bytes=0,
+        layers=Layers(1, name, (Layer(one, name, difference, 0),)),
+        missing="",
+        fits=(),
+    ).as_html()
+
+
+def test_names_of_the_model_are_text_on_the_page() -> None:
+    name = '</title></script><script>evil()</script>" onload="evil() <!-- {{ 7 * 7 }} \x1b]0;\u202e\x00&lt;\''
+    page = page_of(name)
+    assert Tags(page).found == Tags(page_of("plain")).found
+    assert page.count("&lt;script&gt;evil()") > 5 and page.replace("\n", "").isprintable() and "49" not in page
+    assert len(page_of("x" * 50_000)) < 100_000

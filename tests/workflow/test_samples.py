@@ -1,5 +1,6 @@
 """Samples: which arrays of a file are which tensors, and what is said of a wrong one."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,15 @@ def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
 def test_a_wrong_array_is_told(tmp_path: Path, arrays: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         samples.inputs_of(save(tmp_path, **arrays), [IMAGE])
+
+
+@pytest.mark.parametrize("name", ["x0", "x0.npy", "notes.txt"])
+def test_an_archive_of_something_else_is_told(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, "no array")
+    with pytest.raises(UsageError, match="not a NumPy file of plain arrays"):
+        samples.read(path)
 
 
 def test_inputs_of_different_lengths_are_told(tmp_path: Path) -> None:

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
+    before, after = state.types[proto.input[0]], state.types[proto.output[0]]
+    if before.count != after.count:  # inference does not look, and a declared shape may say anything
+        raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
     state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]], {})
     if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
+        state.budget.afford("constants", state.types[proto.input[0]].count, f"{proto.op_type} {origin}")
         state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
 
 

@@ -88,6 +88,25 @@ def _batch_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
     )
 
 
+def _group_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """GroupNormalization: groups of channels, and scales and biases for all of them, or for all channels."""
+    shape, groups = state.types[proto.input[0]].shape, attrs["num_groups"]
+    if len(shape) < 2 or groups < 1 or shape[1] % groups:
+        raise Unsupported(f"{groups} groups do not fit its input {state.types[proto.input[0]]}")
+    sizes = [state.types[value].shape for value in proto.input[1:3]]
+    if sizes not in ([(groups,)] * 2, [shape[1:2]] * 2):
+        raise Unsupported("its scale and bias do not have a number for each channel or group")
+    made = {"num_groups": groups, "epsilon": attrs.get("epsilon", 1e-5)}
+    state.emit("GroupNormalization", origin, list(proto.input), [proto.output[0]], made)
+
+
+def _mean_variance(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """MeanVarianceNormalization: what is added to the deviation is too little to be told from its place."""
+    rank = len(state.types[proto.input[0]].shape)
+    axes = tuple(sorted({place % rank for place in attrs.get("axes", (0, 2, 3))}))
+    state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], {"axes": axes, "epsilon": 1e-9})
+
+
 REDUCTIONS: dict[str, Canonical] = {
     **dict.fromkeys(["Softmax", "LogSoftmax"], _softmax),
     **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"], _reduce),
@@ -100,4 +119,7 @@ REDUCTIONS: dict[str, Canonical] = {
     "LRN": with_axis(None, alpha=1e-4, beta=0.75, bias=1.0, size=1),
     "LpNormalization": with_axis(-1, p=2),
     "InstanceNormalization": with_axis(None, epsilon=1e-5),
+    "LayerNormalization": with_axis(-1, epsilon=1e-5),
+    "GroupNormalization": _group_norm,
+    "MeanVarianceNormalization": _mean_variance,
 }

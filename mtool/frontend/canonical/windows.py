@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, with_axis
+from mtool.frontend.canonical.pools import pool
 from mtool.frontend.problems import Unsupported
 
 if TYPE_CHECKING:
@@ -82,26 +83,6 @@ def _col2im(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit("Col2Im", origin, [proto.input[0]], list(proto.output), window)
 
 
-def _pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-    spatial = state.types[proto.input[0]].shape[2:]
-    attrs_p = attrs.get("p", 2)
-    if proto.op_type.startswith("Global"):
-        attrs = {"kernel_shape": spatial}
-    window = _window(state, proto, attrs, tuple(attrs["kernel_shape"]))
-    kind = "max" if "Max" in proto.op_type else "lp" if "Lp" in proto.op_type else "average"
-    given = attrs.get("pads", (0,) * 2 * len(spatial))
-    rank = len(spatial)
-    count_pads = bool(attrs.get("count_include_pad")) and attrs.get("auto_pad", "NOTSET") == "NOTSET"
-    # With count_include_pad, only the declared padding counts, not what ceil_mode adds.
-    limits = tuple(spatial[i] + given[rank + i] for i in range(rank)) if count_pads else spatial
-    made = {**window, "kind": kind, "count_pads": count_pads, "limits": limits, "p": attrs_p}
-    if len(proto.output) > 1 and proto.output[1]:
-        made["column_major"] = bool(attrs.get("storage_order"))
-        state.emit("MaxPoolIndices", origin, [proto.input[0]], list(proto.output), made)
-        return
-    state.emit("Pool", origin, [proto.input[0]], [proto.output[0]], made)
-
-
 def _max_unpool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape[2:]
     kernel, rank = attrs["kernel_shape"], len(shape)
@@ -169,7 +150,7 @@ WINDOWS: dict[str, Canonical] = {
     **dict.fromkeys(["Conv", "ConvInteger"], _conv),
     "ConvTranspose": _conv_transpose,
     "Col2Im": _col2im,
-    **dict.fromkeys(["MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"], _pool),
+    **dict.fromkeys(["MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"], pool),
     "MaxUnpool": _max_unpool,
     **dict.fromkeys(["Resize", "Upsample"], _resize),
     "DeformConv": _deform_conv,

@@ -102,6 +102,8 @@ def _select(t: Translation) -> None:
 
 def _softmax(t: Translation) -> None:
     beta, x = float(t.op.option("Beta", 1.0)), t.real(0)
+    if not np.isfinite(beta):
+        raise Unsupported(f"its beta is {beta}")
     if beta != 1.0:
         x = t.node("Mul", [x, t.constant("beta", beta, np.float32)])
     t.store(t.node("Softmax", [x], axis=-1))

@@ -221,6 +221,7 @@ def _average_pool(t: Translation) -> None:
     attrs: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     if any(pads):
         image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0), point=0)], perm=[0, 3, 1, 2])
+        t.afford(channels * count)
         ones = t.constant("ones", np.ones((channels, 1, *kernel), np.int8))
         filters = t.dequantise(ones, np.dtype(np.int8), np.ones(1, np.float32), np.zeros(1, np.int64))
         sums = t.node("Conv", [image, filters], group=channels, **attrs)
@@ -238,6 +239,7 @@ def _average_pool(t: Translation) -> None:
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
     """Return how many places of the window lie inside the image, [1, height, width, 1] of the output."""
     counts = []
+    t.afford(8 * int(np.prod(t.result().shape[1:3])))
     for axis, size in enumerate(t.shape(0)[1:3]):
         first = np.arange(t.result().shape[1 + axis]) * strides[axis] - pads[axis]
         counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))

@@ -7,10 +7,11 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from mtool.errors import ModelError
+from mtool.errors import ModelError, MtoolError
+from mtool.frontend.budget import Budget
 from mtool.frontend.given import NOTHING, Given, Rounding
 from mtool.frontend.onnx_file import graph_of
-from mtool.frontend.problems import REFUSED, Unsupported
+from mtool.frontend.problems import REFUSED, Unsupported, disagreement
 from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
@@ -37,19 +38,20 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
-    model = read(path)
-    graph = graph_of(to_onnx(model, path.name, given.rounding), path.name, path.stem, given)
+    budget = Budget(given.limits)
+    model = read(path, budget)
+    graph = graph_of(to_onnx(model, path.name, given.rounding, budget), path.name, path.stem, given, budget)
     _check_shapes(model, graph, path.name)
     return replace(graph, quant=_grids(model, graph))
 
 
-def to_onnx(model: Model, title: str, rounding: Rounding = "onnx") -> onnx.ModelProto:
+def to_onnx(model: Model, title: str, rounding: Rounding = "onnx", budget: Budget | None = None) -> onnx.ModelProto:
     """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
 
     Raises:
-        ModelError: the order of the operators is not one of execution.
+        ModelError: the order of the operators is not one of execution, or it exceeds the budget.
     """
-    translation = Translation(model)
+    translation = Translation(model, budget or Budget())
     known = {n for n, tensor in enumerate(model.tensors) if tensor.data is not None} | {*model.inputs, -1}
     for operator in model.operators:
         for number in operator.inputs:
@@ -71,11 +73,14 @@ def to_onnx(model: Model, title: str, rounding: Rounding = "onnx") -> onnx.Model
                 exact.TRANSLATIONS.get(operator.kind, _without_rounding)(translation)
             else:
                 TRANSLATIONS[operator.kind](translation)
-        except Unsupported as problem:
+        except MtoolError:
+            raise
+        except Exception as problem:  # Unsupported, or what a malformed operator leads to
+            reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
             del translation.nodes[start:]
             outputs = [translation.names[number] for number in operator.outputs]
             translation.nodes.append(
-                helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=str(problem))
+                helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason)
             )
     missing = [model.tensors[number].name for number in model.outputs if number not in known]
     if missing:

@@ -63,6 +63,7 @@ def _mirror_pad(t: Translation) -> None:
         for axis, size in enumerate(shape):
             before, behind = pads[axis], pads[rank + axis]
             if before or behind:
+                t.afford(8 * (size + before + behind))
                 places = np.pad(np.arange(size), (before, behind), "reflect" if edge else "symmetric")
                 x = t.node("Gather", [x, t.whole("places", places)], axis=axis)
         return x if any(pads) else t.node("Identity", [x])

@@ -3,6 +3,7 @@
 Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL3), by way of the `tflite` package.
 """
 
+import functools
 import inspect
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +15,14 @@ import ml_dtypes
 import numpy as np
 import tflite
 
-from mtool.errors import ModelError, UsageError
-from mtool.frontend.onnx_file import FLATBUFFER
+from mtool.errors import ModelError
+from mtool.frontend.budget import Budget
+from mtool.frontend.reading import FLATBUFFER, read_bytes
 from mtool.ir.types import Array
 
 MOST_ELEMENTS = 2**31 - 1
+
+_TABLE, _ITEM = 1000, 10  # what reading a table and an item of a list costs, in elements that NumPy reads at once
 
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
@@ -85,16 +89,15 @@ class Model:
     outputs: tuple[int, ...]
 
 
-def read(path: Path) -> Model:
+def read(path: Path, budget: Budget | None = None) -> Model:
     """Read a .tflite file.
 
     Raises:
         UsageError: the file is missing.
-        ModelError: it is not such a file, is cut short or damaged.
+        ModelError: it is not such a file, is cut short or damaged, or larger than the budget allows.
     """
-    if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="give the path of a .tflite file")
-    data = path.read_bytes()
+    budget = budget or Budget()
+    data = read_bytes(path, budget)
     if data[4:8] != FLATBUFFER:
         raise ModelError(
             f"{path.name} is not a TFLite model",
@@ -102,7 +105,7 @@ def read(path: Path) -> Model:
             hint="export it again, or compare its size with the original's",
         )
     try:
-        return _Reader(data).model()
+        return _Reader(data, budget).model()
     except _Damaged as found:
         what = str(found)
     except _BROKEN as found:
@@ -119,10 +122,13 @@ class _Damaged(Exception):
 
 
 class _Reader:
-    """Walks the flatbuffer; vectors may not be longer than the file."""
+    """Walks the flatbuffer; vectors may not be longer than the file.
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    Many offsets of a file may lead to the same bytes: what is read of it is counted.
+    """
+
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self.data, self.budget = data, budget
         self.root = tflite.Model.GetRootAs(data, 0)
         if not 0 <= self.root._tab.Pos < len(data):
             raise _Damaged("its root lies outside the file")
@@ -147,9 +153,13 @@ class _Reader:
         return Model(tensors, operators, numbers, outputs)
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
-        if length * 4 > len(self.data):
+        return (item(number) for number in range(self._fitting(length)))
+
+    def _fitting(self, length: int, item_bytes: int = 4) -> int:
+        """Return the length of a vector, which may not be longer than the file."""
+        if length * item_bytes > len(self.data):
             raise _Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
-        return (item(number) for number in range(length))
+        return length
 
     def _kind(self, code: Any) -> str:
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
@@ -166,6 +176,9 @@ class _Reader:
 
     def _tensor(self, number: int, tensor: Any) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{number}"
+        self.budget.spend(
+            "work", _TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
+        )
         dtype = _DTYPES.get(tensor.Type())
         shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
         problem = ""
@@ -188,7 +201,8 @@ class _Reader:
             wanted = (count + 1) // 2 if packed else count * dtype.itemsize
             if raw.size != wanted:
                 raise _Damaged(f"tensor {number} {name!r} has {raw.size:,} bytes of data instead of {wanted:,}")
-            plain = _unpacked(raw, count) if packed else np.frombuffer(raw.tobytes(), dtype)
+            self.budget.spend("work", count if packed else 0, f"tensor {number} {name!r}")
+            plain = _unpacked(raw, count) if packed else raw.view(dtype)
             data = plain.reshape(shape)
         return Tensor(name, dtype, shape, scale, points, axis, data, problem)
 
@@ -207,6 +221,8 @@ class _Reader:
         nothing = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
         if found is None:
             return nothing
+        count = self._fitting(found.ScaleLength()) + self._fitting(found.ZeroPointLength(), 8)
+        self.budget.spend("work", count, f"tensor {number} {name!r}")
         scale = np.asarray(_list(found.ScaleAsNumpy()), np.float32)
         points = np.asarray(_list(found.ZeroPointAsNumpy()), np.int64)
         axis = found.QuantizedDimension()
@@ -230,6 +246,8 @@ class _Reader:
         if code >= len(kinds):
             raise _Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
+        places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
+        self.budget.spend("work", _TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
         if not outputs:
@@ -250,13 +268,19 @@ class _Reader:
 
 def _fields(view: Any) -> dict[str, Any]:
     """Return the scalar fields of an options table."""
-    fields = {}
-    for name, method in inspect.getmembers(view, inspect.ismethod):
-        if name.startswith(("Get", "Init")) or name.endswith(("AsNumpy", "Length", "IsNone", "BufferHasIdentifier")):
-            continue
-        if not inspect.signature(method).parameters:
-            fields[name] = method()
-    return fields
+    return {name: getattr(view, name)() for name in _field_names(view.__class__)}
+
+
+@functools.cache
+def _field_names(table: Any) -> tuple[str, ...]:
+    """Return the names of the scalar fields of a kind of table."""
+    return tuple(
+        name
+        for name, method in inspect.getmembers(table, inspect.isfunction)
+        if not name.startswith(("Get", "Init", "_"))
+        and not name.endswith(("AsNumpy", "Length", "IsNone", "BufferHasIdentifier"))
+        and len(inspect.signature(method).parameters) == 1
+    )
 
 
 def _list(vector: Any) -> Any:

@@ -13,6 +13,7 @@ import onnx
 import tflite
 from onnx import helper, numpy_helper
 
+from mtool.frontend.budget import Budget
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.schema import Model, Operator, Tensor
 from mtool.ir.types import Array
@@ -26,8 +27,10 @@ GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
 class Translation:
     """The nodes and constants of one model; `op` is the operator at work."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, budget: Budget) -> None:
+        self.model, self.budget = model, budget
+        self._made_bytes = 0
+        self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
@@ -39,10 +42,12 @@ class Translation:
                 self.constants[name] = tensor.data
 
     def _unique(self, stem: str) -> str:
-        name, number = stem, 0
+        number = self._numbers.get(stem, 0)
+        name = f"{stem}.{number}" if number else stem
         while name in self._names:
             number += 1
             name = f"{stem}.{number}"
+        self._numbers[stem] = number
         self._names.add(name)
         return name
 
@@ -129,7 +134,17 @@ class Translation:
         """Add a constant and return its name."""
         name = self._unique(f"{self.names[self.op.outputs[0]]}/{stem}")
         self.constants[name] = np.asarray(data, dtype)
+        self._made_bytes += self.constants[name].nbytes
+        self.afford(0)
         return name
+
+    def afford(self, count: int) -> None:
+        """Hold a constant of so many bytes, which is about to be made, against the budget.
+
+        Raises:
+            ModelError: it exceeds that.
+        """
+        self.budget.afford("constants", self._made_bytes + count, self.op.name)
 
     def whole(self, stem: str, numbers: Iterable[int]) -> str:
         """Add a list of int64 and return its name."""
@@ -186,7 +201,7 @@ class Translation:
             bounds = (-1.0, 1.0) if code == kinds.RELU_N1_TO_1 else (0.0, 6.0)
             return self.clip(value, *bounds)
         if code == kinds.TANH:
-            return self.node("Tanh", [value])
+            raise Unsupported("its fused activation is TANH, which LiteRT's kernels leave out")
         raise Unsupported(f"its fused activation is number {code}")
 
     def clip(self, value: str, low: float, high: float) -> str:
@@ -201,6 +216,7 @@ class Translation:
         if self.nodes and list(self.nodes[-1].output) == [value]:
             self.nodes[-1].output[0] = name
             self._names.discard(value)
+            self._numbers.clear()
         else:
             self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
 
@@ -240,8 +256,9 @@ class Translation:
 
         inputs = [info(number) for number in dict.fromkeys(self.model.inputs)]
         outputs = [info(number) for number in self.model.outputs]
-        tensors = [
-            numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in self.constants.items()
-        ]
+        read = {value for node in self.nodes for value in node.input} | {value.name for value in outputs}
+        kept = {name: data for name, data in self.constants.items() if name in read}
+        self.budget.afford("constants", sum(data.nbytes for data in kept.values()), f"the constants of {name}")
+        tensors = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in kept.items()]
         graph = helper.make_graph(self.nodes, name, inputs, outputs, tensors, value_info=self.infos)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)

@@ -44,6 +44,8 @@ def _resize(mode: str) -> Callable[[Translation], None]:
         if len(size) != 2 or min(size) < 1:
             raise Unsupported(f"its size is {size}")
         corners, centres = t.op.option("AlignCorners"), t.op.option("HalfPixelCenters")
+        if corners and centres:
+            raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
         how = "align_corners" if corners else "half_pixel" if centres else "asymmetric"
         attrs: dict[str, str] = {"coordinate_transformation_mode": how, "mode": mode}
         if mode == "nearest":

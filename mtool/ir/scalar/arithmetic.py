@@ -38,6 +38,14 @@ def _sigmoid(x: A) -> A:
     return np.where(wide >= 0, 1 / (1 + np.exp(-np.abs(wide))), np.exp(-np.abs(wide)) / (1 + np.exp(-np.abs(wide))))
 
 
+def _softplus(x: A) -> A:
+    return np.logaddexp(np.asarray(x, np.float64), 0)
+
+
+def _mish(x: A) -> A:
+    return np.asarray(x, np.float64) * np.tanh(_softplus(x))
+
+
 def _erf(x: A) -> A:
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
@@ -93,6 +101,8 @@ ARITHMETIC: dict[str, Function] = {
     "isnan": predicate("isnan", np.isnan),
     "isinf": predicate("isinf", np.isinf),
     "sigmoid": inline("mt_sigmoid", _sigmoid),
+    "softplus": inline("mt_softplus", _softplus),
+    "mish": inline("mt_mish", _mish),
     "less": compare("<", np.less),
     "less_equal": compare("<=", np.less_equal),
     "greater": compare(">", np.greater),

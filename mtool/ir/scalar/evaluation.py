@@ -60,7 +60,7 @@ def evaluate(
             return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
         return FUNCTIONS[node.op].meaning(node, *args)
 
-    with np.errstate(all="ignore"):  # IEEE's rules, as in C
+    with np.errstate(all="ignore"):  # infinities and NaN are numbers like others, as they are in C
         result = np.asarray(expr.fold(visit))
     result = result.reshape((1,) * (rank - result.ndim) + result.shape)
     full_shape = tuple(shape) + (1,) * (rank - len(shape))

@@ -14,7 +14,7 @@ def _quantise(expr: Expr, x: A, scale: A, zero_point: A) -> A:
     low, high = expr.value or expr.dtype.limits
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.rint(np.float32(x) / np.float32(scale)) + zero_point
-    return np.clip(np.nan_to_num(steps), low, high).astype(expr.dtype.numpy)
+    return np.where(np.isnan(steps), low, np.clip(steps, low, high)).astype(expr.dtype.numpy)
 
 
 def _quantise_text(expr: Expr, x: Text, scale: Text, zero_point: Text) -> Text:

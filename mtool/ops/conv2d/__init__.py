@@ -31,6 +31,7 @@ from mtool.ops.conv2d import (
 from mtool.ops.conv2d.schedules import SCHEDULES as PORTABLE
 from mtool.ops.conv2d.schedules import Conv
 from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lower, Lowering
+from mtool.ops.scaling import are_whole
 from mtool.ops.schedule import KernelOp, Schedule
 
 
@@ -78,7 +79,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
-    if not constant or len(node.attrs["kernel"]) > 2 or ctx.types[x].dtype is not DType.FLOAT32:
+    is_float = ctx.types[x].dtype is DType.FLOAT32
+    if not constant or len(node.attrs["kernel"]) > 2 or not is_float or not ctx.types[x].count:
         window.conv(ctx, node, x, w, given, node.outputs[0])
         return
     group = node.attrs["group"]
@@ -183,7 +185,9 @@ def epilogue_of(
     """Return the epilogue, the constant inputs (weights, bias, scale) and further attributes of a kernel.
 
     `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
-    that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime.
+    that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
+    no whole number of these steps is added to it as a float; "float_bias" says whether it may be rounded to them
+    where the result is an integer (mtool.passes.fold_bias).
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
     if integer is None or w_scale is None:
@@ -197,16 +201,24 @@ def epilogue_of(
     kind = ctx.types[integer.value].dtype
     if kind.size > 1:
         w_scale = _settled(w_scale, wide)
-    scale = (x_scale * w_scale).astype(np.float32)
-    steps = np.rint(bias / (np.float64(x_scale) * w_scale.astype(np.float64)))
     low, high = kind.limits
     if kind.size > 1:
-        bound = (_reach(wide, low - zero_point, high - zero_point) + np.abs(steps)).max(initial=0)
+        reach = _reach(wide, low - zero_point, high - zero_point)
     else:
-        bound = (np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low) + np.abs(steps)).max(initial=0)
+        reach = np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low)
+    exact = np.abs(bias) / (np.float64(x_scale) * w_scale.astype(np.float64))
+    if kind.size == 1 and (reach + exact).max(initial=0) > 2**31:
+        w_scale = _settled(w_scale, wide)
+    scale = (x_scale * w_scale).astype(np.float32)
+    exact = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
+    steps = np.rint(exact)
+    fits = kind.size > 1 or (reach + np.abs(steps)).max(initial=0) <= 2**31
+    apart = not (fits and are_whole(exact))
+    bound = (reach + (np.abs(steps) if fits else 0)).max(initial=0)
     total = DType.INT64 if kind.size > 1 and bound >= 2**31 else DType.INT32
     least, most = total.limits if total is DType.INT32 else (-(2.0**62), 2.0**62)
-    folded = np.clip(steps - zero_point * wide.sum(axis=1), least, most).astype(total.numpy)
+    folded = (0 if apart else steps) - zero_point * wide.sum(axis=1)
+    folded = np.clip(folded, least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
     real = call("cast", acc(total), dtype=DType.FLOAT32)
     if np.unique(scale).size == 1:
@@ -214,7 +226,13 @@ def epilogue_of(
     else:
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
         factor = load(3, DType.FLOAT32, (axis(axis_number),))
-    return call("mul", real, factor), inputs, {"pad_value": zero_point, "acc_bound": int(bound)}
+    made = call("mul", real, factor)
+    attrs: dict[str, object] = {"pad_value": zero_point, "acc_bound": int(bound)}
+    if apart:
+        inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
+        made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
+        attrs["float_bias"] = fits
+    return made, inputs, attrs
 
 
 def _reach(wide: Array, low: int, high: int) -> Array:

@@ -4,9 +4,8 @@ import math
 import re
 
 from mtool.ir import Expr, Graph, Node
-from mtool.ir.expr import Reduction, axis
+from mtool.ir.expr import Reduction, axis, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
-from mtool.ir.types import DType
 from mtool.ops.ctext import element, is_identity, needs_math, operand_arguments, operand_names
 from mtool.ops.schedule import Argument, BaseSchedule, Kernel, Target, identity_loads
 
@@ -45,7 +44,8 @@ class LoopNest(BaseSchedule):
         names = operand_names(node, graph, expr)
         arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
         loads = [part for part in expr.walk() if part.op == "load"]
-        free = any(part.op in ("axis", "reduce") for part in expr.walk(indices=False))
+        free = any(part.op == "axis" for part in expr.walk(indices=False))
+        free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
         flat = not free and all(
             is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
             or graph.types[node.inputs[load.value]].count == 1
@@ -161,19 +161,10 @@ def element_offset(shape: tuple[int, ...]) -> str:
     return text or "0"
 
 
-_START = {"add": 0, "multiply": 1}
-
-
 def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
     how: Reduction = part.value
     dtype = part.dtype
-    if how.kind in _START:
-        start = literal(_START[how.kind], dtype)
-    elif dtype.is_float:
-        start = literal(float("-inf") if how.kind == "maximum" else float("inf"), dtype)
-    else:
-        low, high = dtype.limits if dtype is not DType.BOOL else (0, 1)
-        start = literal(low if how.kind == "maximum" else high, dtype)
+    start = literal(first_of(how.kind, dtype), dtype)
     lines = [f"{INDENT * depth}{dtype.computed} {name} = {start.c};"]
     level = depth
     for number, size in how.axes:

@@ -43,14 +43,15 @@ def _lower(ctx: Lowering, node: Node) -> None:
         inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
     perm = tuple(place for place in range(rank) if place != axis) + ((axis,) if rank else ())
     back = tuple(perm.index(place) for place in range(rank))
-    moved = source if perm == tuple(range(rank)) else ctx.transpose(node, source, perm)
+    is_last = perm == tuple(range(rank))
+    moved = source if is_last else ctx.transpose(node, source, perm)
     length = kind.shape[axis] if rank else 1
     flat = (math.prod(kind.shape) // max(length, 1), length)
     moved_shape = ctx.types[moved].shape
     moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
     made = ctx.value(f"{output}.rows", kind.dtype, flat)
     ctx.node("softmax", [moved, *inputs], [made], {"log": log, "epilogue": acc(DType.FLOAT32)}, like=node)
-    if moved_shape == kind.shape:
+    if is_last:
         ctx.view(node, made, (), output)
     else:
         shaped = ctx.view(node, made, moved_shape)

@@ -13,12 +13,14 @@
 #define SHOWN 16 /* elements of an output that are printed */
 {% if external %}
 
-{% for tensor in cookiecutter.manifest.inputs + cookiecutter.manifest.outputs %}
-static uint32_t {{ tensor.c_name }}[{{ (tensor.bytes + 3) // 4 }}];
+{% for role in ["inputs", "outputs"] %}
+{% for tensor in cookiecutter.manifest[role] %}
+static uint32_t {{ role[:-1] }}_{{ tensor.c_name }}[{{ (tensor.bytes + 3) // 4 }}];
+{% endfor %}
 {% endfor %}
 {% for role in ["inputs", "outputs"] %}
 static const struct {{ name }}_{{ role }} {{ role }} = {
-{%- for tensor in cookiecutter.manifest[role] %}{{ ", " if not loop.first }}({{ {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") }} *){{ tensor.c_name }}{% endfor %}};
+{%- for tensor in cookiecutter.manifest[role] %}{{ ", " if not loop.first }}({{ {"float32": "float", "float64": "double", "bool": "uint8_t"}.get(tensor.dtype, tensor.dtype ~ "_t") }} *){{ role[:-1] }}_{{ tensor.c_name }}{% endfor %}};
 {% endfor %}
 {% endif %}
 

@@ -6,6 +6,7 @@
 #define CPACR (*(volatile uint32_t *)0xE000ED88u) /* coprocessor access; Armv7-M ARM, B3.2.20 */
 
 extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[], mt_stack_top[];
+extern uint32_t mt_arena_start[], mt_arena_end[]; /* apart from .bss: the board may have another memory for it */
 
 int main(void);
 int *__errno(void);
@@ -50,6 +51,9 @@ void mt_reset(void)
         *word = *load++;
     }
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
+        *word = 0;
+    }
+    for (volatile uint32_t *word = mt_arena_start; word < mt_arena_end; ++word) {
         *word = 0;
     }
     platform_exit(main());

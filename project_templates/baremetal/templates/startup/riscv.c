@@ -7,6 +7,7 @@
 __asm__(".option arch, +zicsr");
 
 extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[];
+extern uint32_t mt_arena_start[], mt_arena_end[]; /* apart from .bss: the board may have another memory for it */
 
 int main(void);
 void mt_reset(void);
@@ -59,6 +60,9 @@ void mt_start(void)
         *word = *load++;
     }
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
+        *word = 0;
+    }
+    for (volatile uint32_t *word = mt_arena_start; word < mt_arena_end; ++word) {
         *word = 0;
     }
     platform_exit(main());

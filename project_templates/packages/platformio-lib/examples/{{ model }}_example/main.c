@@ -2,13 +2,15 @@
 #include <{{ model }}.h>
 
 {% if manifest.io == "external" %}
-{% for tensor in manifest.inputs + manifest.outputs %}
-static {{ c_type(tensor.dtype) }} {{ tensor.c_name }}[{{ model | upper }}_{{ tensor.c_name | upper }}_COUNT];
+{% for role in ["inputs", "outputs"] %}
+{% for tensor in manifest[role] %}
+static {{ c_type(tensor.dtype) }} {{ role[:-1] }}_{{ tensor.c_name }}[{{ model | upper }}_{{ tensor.c_name | upper }}_COUNT];
+{% endfor %}
 {% endfor %}
 static const struct {{ model }}_inputs inputs = {
-{%- for tensor in manifest.inputs %}{{ ", " if not loop.first }}{{ tensor.c_name }}{% endfor %}};
+{%- for tensor in manifest.inputs %}{{ ", " if not loop.first }}input_{{ tensor.c_name }}{% endfor %}};
 static const struct {{ model }}_outputs outputs = {
-{%- for tensor in manifest.outputs %}{{ ", " if not loop.first }}{{ tensor.c_name }}{% endfor %}};
+{%- for tensor in manifest.outputs %}{{ ", " if not loop.first }}output_{{ tensor.c_name }}{% endfor %}};
 {% endif %}
 
 {% set name, described, external = model, manifest, manifest.io == "external" %}

@@ -1,0 +1,123 @@
+"""Write one file: whole or not at all, with the rights that the umask gives. Nothing else in mtool writes one."""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mtool.errors import UsageError, of_os_error
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RIGHTS = 0o666  # less the umask
+
+
+def write(path: Path, data: bytes, *, follow: bool = False) -> None:
+    """Write a file aside and rename it into place; its folder is created if missing.
+
+    Args:
+        path: the file.
+        data: all of it.
+        follow: a person named the file: where it is a link, the file that it leads to is written, and where it is
+            no plain file ("/dev/stdout"), it is written to as it is. Otherwise whatever stands there is replaced.
+
+    Raises:
+        UsageError: it can't be written; what stood there is untouched.
+    """
+    with _refusing(path):
+        if follow and _is_special(path):
+            path.write_bytes(data)
+            return
+        target = path.resolve() if follow else path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, data)
+
+
+def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
+    """Say now that a file which a person named, and which is written after much work, can't be; nothing is left behind.
+
+    Args:
+        path: the file.
+        read: what the work reads, and must not overwrite.
+
+    Raises:
+        UsageError: its folder is not there or can't be written, it is a folder, or it is one of `read`.
+    """
+    for source in read:
+        with contextlib.suppress(OSError):
+            if source is not None and path.is_file() and path.samefile(source):
+                raise UsageError(f"{path} would be overwritten, and is read: {source}", hint="give another name")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} can't be written", details=[f"there is no folder {path.parent}"])
+    with _refusing(path):
+        if not _is_special(path):
+            target = path.resolve()
+            _check_replaceable(target)
+            probe = _beside(target)
+            os.close(os.open(probe, _NEW, _RIGHTS))
+            probe.unlink()
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError) as failed:  # links in a circle are a RuntimeError of pathlib's
+        refused = failed if isinstance(failed, OSError) else OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        error = of_os_error(refused, f"{path} can't be written")
+        details = [*error.details]
+        with contextlib.suppress(OSError):  # it is no link
+            details.append(f"it is a link to {path.readlink()}")
+        raise UsageError(error.what, details=details, hint=error.hint) from None
+
+
+def create(name: str, data: bytes, folder: int) -> None:
+    """Create a new file in an open folder and write all of it.
+
+    Raises:
+        OSError: it is there already, or it can't be written; then there is no file.
+    """
+    handle = os.open(name, _NEW, _RIGHTS, dir_fd=folder)
+    try:
+        with open(handle, "wb") as file:  # noqa: PTH123
+            file.write(data)
+    except BaseException:
+        os.unlink(name, dir_fd=folder)
+        raise
+
+
+def _replace(target: Path, data: bytes) -> None:
+    _check_replaceable(target)
+    aside = _beside(target)
+    try:
+        handle = os.open(aside, _NEW, _RIGHTS)
+        with open(handle, "wb") as file:  # noqa: PTH123
+            file.write(data)
+        if target.is_file():
+            aside.chmod(stat.S_IMODE(target.stat().st_mode))
+        aside.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def _check_replaceable(target: Path) -> None:
+    """Refuse what a rename would replace without asking: a folder, and a file that is protected against writing."""
+    if target.is_dir() and not target.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if target.is_file() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _beside(target: Path) -> Path:
+    """Return a new name in the same folder, which is short even where the file's own is as long as names may be."""
+    return target.with_name(f".mtool-{secrets.token_hex(6)}")
+
+
+def _is_special(target: Path) -> bool:
+    """Return whether there is a device or a pipe."""
+    return target.exists() and not target.is_file() and not target.is_dir()

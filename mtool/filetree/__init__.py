@@ -1,0 +1,7 @@
+"""Sets of files as pure data, and the folders that they are written to."""
+
+from mtool.filetree.record import FOLDER, interrupted
+from mtool.filetree.tree import FileTree, digest_of, from_folder, is_plain
+from mtool.filetree.writing import Edits, write
+
+__all__ = ["FOLDER", "Edits", "FileTree", "digest_of", "from_folder", "interrupted", "is_plain", "write"]

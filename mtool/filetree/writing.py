@@ -1,0 +1,209 @@
+"""Write a tree into a folder in which a person works too: what is theirs is never touched.
+
+What mtool wrote is in the folder's record (record.py). A file that is there and is not as mtool wrote it is the
+person's: it is overwritten or removed only on their word. All files are first written aside, below `.mtool/new`, and
+then moved into place, so that a disk that is full, or a file that may not be written, leaves the folder as it was.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mtool import locks
+from mtool.errors import UsageError, of_os_error
+from mtool.filetree import record
+from mtool.filetree.place import Found, Place, opened
+from mtool.filetree.record import FILE, FOLDER, Record
+from mtool.filetree.tree import FileTree
+
+Edits = Literal["stop", "force", "keep"]
+"""What to do about a person's files where mtool would write or remove its own: stop, overwrite them, leave them."""
+
+_NEW = f"{FOLDER}/new"
+_LIST = f"{FOLDER}/{FILE}"
+_LINK = "a link"
+
+log = logging.getLogger(__name__)
+
+
+def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
+    """Write a tree into a folder, and remove what an earlier tree had there; nothing else in it is touched.
+
+    Files whose content is already right are kept with their times, so that build systems see only what changed.
+
+    Args:
+        tree: what to write.
+        folder: where; created with its parents if missing.
+        edits: what to do about files that are there and are not as mtool wrote them. "keep" leaves them as they are,
+            and so the folder without what they stand in place of.
+
+    Returns:
+        Whether anything changed.
+
+    Raises:
+        UsageError: files that are not mtool's are in the way (all are named), another process does not let go of the
+            folder, or the operating system refuses; the folder is as it was, or the message says that it is not.
+    """
+    with locks.folder(folder), _os_errors(folder), _created(folder), opened(folder) as place:
+        known = record.load(folder)
+        if known is None and edits == "stop" and not {*place.names()} <= {FOLDER}:
+            raise UsageError(
+                f"{folder} is not empty and was not made by mtool",
+                details=[f"it has no {_LIST}"],
+                hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
+            )
+        plan = _planned(tree, place, known or Record(), edits)
+        if not plan.write and not plan.remove and plan.after == known:
+            return False
+        _carry_out(plan, tree, place, known)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is written, what is removed, and the record until that is done and afterwards."""
+
+    write: Sequence[str]
+    remove: Sequence[str]
+    until: Record
+    after: Record
+
+
+def _planned(tree: FileTree, place: Place, known: Record, edits: Edits) -> _Plan:
+    """Compare what is there with what mtool wrote and with what it would write.
+
+    Raises:
+        UsageError: a person's files are in the way, and `edits` does not say what to do about them.
+    """
+    made = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
+    found = {path: place.look(path) for path in {*made, *known.files, *known.writing}}
+    theirs = {
+        path: _whose(path, there, known, is_made=path in made)
+        for path, there in sorted(found.items())
+        if not (there.missing or known.wrote(path, there.digest) or there.digest == made.get(path))
+    }
+    if edits == "stop" and theirs:
+        raise UsageError(
+            f"{place.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
+            details=[f"{path}   {why}" for path, why in theirs.items()],
+            hint="--keep leaves what is listed as it is, --force overwrites or removes it",
+        )
+    blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
+    if edits == "force" and blocked:
+        raise UsageError(
+            f"{place.path} has {_counted(len(blocked))} that can't be overwritten",
+            details=[f"{path}   {theirs[path]}" for path in blocked],
+            hint="move away what is listed",
+        )
+    left = {*theirs} if edits == "keep" else set()
+    for path in sorted(left):
+        log.warning("%s is left as it is: %s", place.path / path, theirs[path])
+    write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
+    gone = [path for path in sorted(found) if path not in made and path not in left]
+    edited = {path: known.files[path] for path in left if path in made and path in known.files}
+    after = {path: digest for path, digest in made.items() if path not in left} | edited
+    there = {path: found[path].digest for path in found if found[path].digest and path not in left}
+    return _Plan(
+        write=write,
+        remove=[path for path in gone if not found[path].missing],
+        until=Record({**after, **there, **edited}, {path: made[path] for path in write}),
+        after=Record(after),
+    )
+
+
+def _whose(path: str, there: Found, known: Record, *, is_made: bool) -> str:
+    if there.other:
+        return f"it is {there.other}"
+    if path not in known.files:
+        return "mtool did not write it"
+    return "edited" + ("" if is_made else "; mtool makes it no longer")
+
+
+def _counted(number: int) -> str:
+    return "a file" if number == 1 else f"{number} files"
+
+
+def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) -> None:
+    """Write everything aside, then move it into place: the deepest first, `mtool.json` at the top among the last."""
+    order = sorted(plan.write, key=lambda path: (-path.count("/"), path))
+    try:
+        _sweep(place)
+        if known is None:
+            _save(place, Record())  # the folder is mtool's from here on, whatever happens
+        for number, path in enumerate(order):
+            with _as_of(place.path / path):
+                place.create(f"{_NEW}/{number}", tree[path])
+        _save(place, plan.until)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _sweep(place)
+            if known is None:
+                place.remove(_LIST)
+        raise
+    try:
+        for path in plan.remove:
+            place.remove(path)
+        for number, path in enumerate(order):
+            place.move(f"{_NEW}/{number}", path)
+        _save(place, plan.after)
+    except OSError as failed:
+        error = of_os_error(failed, f"{place.path} is half-written")
+        raise UsageError(
+            error.what,
+            details=[f"{failed.filename}: {failed.strerror}"],
+            hint="once that is mended, the same command completes it",
+        ) from None
+    with contextlib.suppress(OSError):
+        _sweep(place)
+
+
+@contextmanager
+def _as_of(path: Path) -> Iterator[None]:
+    """Tell an error as that of the file which is meant, not of where it is written first."""
+    try:
+        yield
+    except OSError as failed:
+        raise OSError(failed.errno, failed.strerror, str(path)) from None
+
+
+def _save(place: Place, what: Record) -> None:
+    place.create(f"{_NEW}/list", what.to_json())
+    place.move(f"{_NEW}/list", _LIST)
+
+
+def _sweep(place: Place) -> None:
+    """Remove what was written aside: by this process, or by one that was killed."""
+    for name in place.names(_NEW):
+        place.remove(f"{_NEW}/{name}")
+    place.prune(f"{_NEW}/name")
+
+
+@contextmanager
+def _created(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it; remove what was made if the block fails."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _os_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as failed:
+        raise of_os_error(failed, f"{failed.filename or folder} can't be written") from None

@@ -1,0 +1,208 @@
+"""What each node is imported by: by its domain, its operator, and whether it has only constant inputs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool import ops
+from mtool.frontend import functions, tensors
+from mtool.frontend.bounds import COUNTING, limited
+from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.canonical.movement import MOVEMENT
+from mtool.frontend.classical import CLASSICAL
+from mtool.frontend.classical.writing import Writer as ClassicalWriter
+from mtool.frontend.contrib import CONTRIB
+from mtool.frontend.control import CONTROL
+from mtool.frontend.folding import fold
+from mtool.frontend.inference import infer
+from mtool.frontend.operands import check_operands
+from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded
+from mtool.frontend.qoperators import EXPANSIONS
+from mtool.frontend.scope import Bodies
+from mtool.frontend.sequences import SEQUENCES
+from mtool.frontend.validation import check_axis, check_lengths, check_node, check_values
+from mtool.frontend.words import check_words
+from mtool.frontend.writing import Writer
+from mtool.ir import DType, TensorType
+from mtool.ir.types import Array
+from mtool.text import argument
+
+if TYPE_CHECKING:
+    from mtool.frontend.importer import Importer
+
+NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
+OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
+UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
+
+
+def import_node(
+    state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies
+) -> None:
+    """Import one node by what knows its operator.
+
+    Raises:
+        Unsupported: it can't be compiled.
+        ModelError: it exceeds the budget.
+    """
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    version = opsets.get(domain, NEWEST_OPSET)
+    function = state.functions.get(functions.key_of(proto))
+    if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
+        _write_out(state, proto, origin, version, opsets, bodies)
+        return
+    qoperator = EXPANSIONS.get((domain, proto.op_type))
+    if qoperator is not None:
+        if not domain:
+            check_node(proto, onnx.defs.get_schema(proto.op_type, version, domain), bodies)
+        for part in qoperator(state, proto, origin):
+            state.run(part, {"": NEWEST_OPSET})
+        return
+    if domain == OWN:
+        _run_own(state, proto, origin)
+        return
+    if domain == REFUSED:
+        raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
+    if (domain, proto.op_type) in CONTRIB:
+        CONTRIB[domain, proto.op_type](Writer(state, proto, origin, _attributes(proto)))
+        return
+    if not onnx.defs.has(proto.op_type, domain):
+        raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
+    schema = onnx.defs.get_schema(proto.op_type, version, domain)
+    check_node(proto, schema, bodies)
+    attrs = _attributes(proto)
+    if proto.op_type == "Constant" and not domain:
+        state.add_constant(proto.output[0], _constant_value(state, proto, origin))
+        return
+    if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
+        CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
+        return
+    check_axis(proto, attrs, state.types)
+    check_words(proto.op_type, attrs)
+    check_values(proto, attrs, state.types)
+    check_lengths(proto, attrs, state.types, state.constants)
+    constants = _known_values(state, proto)
+    known = all(name in constants or not name for name in proto.input) and not bodies
+    if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
+        raise Unsupported("the shape that it asks for is known only when it runs")
+    is_limited = not known and not domain and limited(state, proto, attrs)
+    try:
+        if not is_limited and _told(state, proto, domain, version, constants if known else None):
+            return
+    except Unsupported as problem:
+        if schema.has_type_and_shape_inference_function or isinstance(problem, TooLarge | ValueNeeded):
+            raise
+        if not functions.expand(state, proto, domain, version, origin, opsets, bodies):
+            raise
+        return
+    check_operands(proto, attrs, state.types, version)
+    if known and proto.op_type == "DequantizeLinear":
+        state.dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
+    if proto.op_type in CANONICAL:
+        CANONICAL[proto.op_type](state, proto, origin, attrs, version)
+    elif proto.op_type in ops.LOWERINGS:
+        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+    elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
+        raise Unsupported("not supported")
+
+
+def _write_out(
+    state: "Importer", proto: onnx.NodeProto, origin: str, version: int, opsets: Mapping[str, int], bodies: Bodies
+) -> None:
+    """Import what becomes more nodes than the file has: their number is bounded."""
+    function = state.functions.get(functions.key_of(proto))
+    state.writing_out += 1
+    try:
+        if function is not None:
+            functions.call(state, function, proto, origin, bodies)
+            return
+        check_node(proto, onnx.defs.get_schema(proto.op_type, version, ""), bodies)
+        if proto.op_type in CONTROL:
+            CONTROL[proto.op_type](state, proto, origin, opsets, bodies)
+        else:
+            SEQUENCES[proto.op_type](state, proto, origin, opsets)
+    finally:
+        state.writing_out -= 1
+
+
+def _constant_value(state: "Importer", proto: onnx.NodeProto, origin: str) -> Array:
+    if len(proto.attribute) != 1:
+        raise Unsupported(f"it has {len(proto.attribute)} values; expected 1")
+    attr = proto.attribute[0]
+    if attr.name == "value":
+        return tensors.array_of(attr.t, state.budget, f"Constant {origin}")
+    if attr.name == "sparse_value":
+        return tensors.dense(attr.sparse_tensor, state.budget, f"Constant {origin}")
+    if attr.name not in ("value_float", "value_floats", "value_int", "value_ints"):
+        raise Unsupported("strings are not supported")
+    dtype = np.float32 if attr.name.startswith("value_float") else np.int64
+    return np.asarray(helper.get_attribute_value(attr), dtype)
+
+
+def _run_own(state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
+    attrs = _attributes(proto)
+    dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
+    state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+
+
+def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Array]:
+    """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
+
+    What moves weights shall move their integers.
+    """
+    names = set(filter(None, proto.input))
+    found = {name: state.constants[name] for name in names if name in state.constants}
+    dequantised = names & set(state.dequantised)
+    if proto.op_type in MOVEMENT or names - set(found) - dequantised:
+        return found
+    for name in sorted(dequantised):
+        source, version = state.dequantised[name]
+        found |= fold(source, "", version, state.constants, {name: state.types[name]}, state.budget)
+    return found
+
+
+def _told(
+    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
+) -> bool:
+    """Infer the types of a node's outputs; return whether their values are told as well.
+
+    `constants` has the values of its inputs; None: not all are known.
+    """
+    kinds: dict[str, TensorType] = {}
+    try:
+        kinds = infer(proto, domain, version, state.types, state.constants, state.declared)
+    except Unsupported as problem:
+        if proto.op_type in COUNTING and constants is None:
+            told = f"{problem}, or" if isinstance(problem, ValueNeeded) else "its output shape depends on data;"
+            problem.args = (f"{told} give --max {argument(proto.output[0])}=N, the most that there may be",)
+        if constants is None or proto.op_type in UNFOLDED or isinstance(problem, TooLarge):
+            raise  # of constants, the values say what types there are
+    state.types |= kinds
+    outputs = [name for name in proto.output if name]
+    if outputs and all(name in kinds and not kinds[name].count for name in outputs):
+        for name in outputs:
+            state.add_constant(name, np.zeros(kinds[name].shape, kinds[name].dtype.numpy))
+        return True
+    empty = any(not state.types[name].count for name in proto.input if name)
+    unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
+    if constants is not None and not unfolded:
+        for name, data in fold(proto, domain, version, constants, kinds, state.budget).items():
+            state.add_constant(name, data)
+        return True
+    return False
+
+
+def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes, but for graphs."""
+    kept = [attr for attr in proto.attribute if attr.type != onnx.AttributeProto.GRAPH]
+    try:
+        return {attr.name: _plain(helper.get_attribute_value(attr)) for attr in kept}
+    except UnicodeDecodeError:
+        raise Unsupported("one of its attributes is no text") from None
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else tuple(value) if isinstance(value, list) else value

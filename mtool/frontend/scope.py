@@ -1,0 +1,92 @@
+"""What names mean in a graph inside the model: a branch, a loop's body, a function.
+
+A body is never copied to be imported: its nodes are bound to the model's values one at a time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+Opsets = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph that is an attribute, and the scope that it stands in."""
+
+    graph: onnx.GraphProto
+    scope: "Scope"
+
+
+Bodies = Mapping[str, Body]
+"""The graphs of a node, by the names of their attributes."""
+
+NO_BODIES: Bodies = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the names of one graph or function mean.
+
+    opsets: of its nodes.
+    names: its values, by the names that they have inside.
+    outer: where names that it does not have are looked up; None: they mean themselves, or if it is closed, nothing.
+    origin: the name of nodes that have none.
+    depth: how many scopes it is in.
+    attributes, bodies: what a function is called with.
+    calls: the functions that it is in.
+    """
+
+    opsets: Opsets
+    names: Mapping[str, str] = field(default_factory=dict)
+    outer: "Scope | None" = None
+    origin: str = ""
+    depth: int = 0
+    attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
+    bodies: Bodies = field(default_factory=dict)
+    calls: tuple[tuple[str, str, str], ...] = ()
+    closed: bool = False
+
+    def name(self, inner: str) -> str:
+        """Return the model's name of a value; "" stays that."""
+        scope: Scope | None = self
+        while scope is not None:
+            if inner in scope.names:
+                return scope.names[inner]
+            if scope.closed and inner:
+                return f"{scope.origin}/{inner}"
+            scope = scope.outer
+        return inner
+
+    def inside(self, names: Mapping[str, str], origin: str) -> "Scope":
+        """Return the scope of a graph that is an attribute of a node of this one."""
+        return Scope(self.opsets, names, self, origin, self.depth + 1, self.attributes, self.bodies, self.calls)
+
+    def bound(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, Bodies]:
+        """Return a node with the model's names and the function's attributes; its graphs apart, as they are."""
+        made = onnx.NodeProto(
+            op_type=node.op_type, domain=node.domain, overload=node.overload, name=node.name or self.origin
+        )
+        made.input.extend(self.name(value) for value in node.input)
+        made.output.extend(self.name(value) for value in node.output)
+        found = {}
+        for attr in node.attribute:
+            if attr.ref_attr_name in self.bodies:
+                found[attr.name] = self.bodies[attr.ref_attr_name]
+                continue
+            source = self.attributes.get(attr.ref_attr_name) if attr.ref_attr_name else attr
+            if source is None:
+                continue
+            if source.type == onnx.AttributeProto.GRAPH:
+                found[attr.name] = Body(source.g, self)
+                continue
+            copy = made.attribute.add()
+            copy.CopyFrom(source)
+            copy.name = attr.name
+        return made, found
+
+
+def bodies_of(node: onnx.NodeProto, scope: Scope) -> Bodies:
+    """Return the graphs of a node of the model's own graph."""
+    return {attr.name: Body(attr.g, scope) for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH}

@@ -1,0 +1,144 @@
+"""A node held against its operator's schema, before anything reads its inputs and attributes.
+
+onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+from onnx.defs import OpSchema
+
+from mtool.frontend.inference import SHAPING
+from mtool.frontend.problems import Unsupported
+from mtool.ir import TensorType
+from mtool.ir.types import Array
+
+_CONTROL = ("If", "Loop", "Scan")
+
+_AXIS_BEHIND = ("OneHot", "Flatten", "Softmax", "LogSoftmax", "Hardmax")
+"""Operators whose axis may be the input's rank too: that of the output, or where it is flattened."""
+
+_OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT")
+"""Operators whose axis is not always used, or not of the first input; inference looks at it."""
+
+_MOST_SIZES = 1024  # elements of an input that says what shape the output has
+
+_SIZES = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape", "blocksize", "size")
+_MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
+
+_TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
+
+
+def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any]) -> None:
+    """Hold the numbers of inputs and outputs and the attributes of a node against the operator's schema.
+
+    Args:
+        proto: the node.
+        schema: its operator, in its version.
+        graphs: the graphs among its attributes.
+
+    Raises:
+        Unsupported: there are too many or too few, one is missing that must be there, or is of another type.
+    """
+    for role, names, formal, least, most in (
+        ("input", proto.input, schema.inputs, schema.min_input, schema.max_input),
+        ("output", proto.output, schema.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            expected = f"{least}" if least == most else f"{least} or more" if most > 1 << 20 else f"{least} to {most}"
+            raise Unsupported(f"it has {len(names)} {role}s; expected {expected}")
+        for place, name in enumerate(names):
+            kind = formal[min(place, len(formal) - 1)]
+            if not name and kind.option != OpSchema.FormalParameterOption.Optional and proto.op_type not in _CONTROL:
+                raise Unsupported(f"its {role} {kind.name!r} is not given")
+    for attr in proto.attribute:
+        known = schema.attributes.get(attr.name)
+        if known is not None and int(known.type.value) != attr.type:
+            found = onnx.AttributeProto.AttributeType.Name(attr.type)
+            raise Unsupported(f"its attribute {attr.name!r} is of type {found}; expected {known.type.name}")
+    there = {attr.name for attr in proto.attribute} | {*graphs}
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in there:
+            raise Unsupported(f"its attribute {name!r} is not given")
+
+
+def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
+    """Hold an attribute `axis` against the dimensions of the first input.
+
+    Raises:
+        Unsupported: there is no such axis.
+    """
+    axis = attrs.get("axis")
+    if not isinstance(axis, int) or proto.op_type in _OTHER_AXIS or not proto.input or proto.input[0] not in types:
+        return
+    rank = len(types[proto.input[0]].shape)
+    most = rank if proto.op_type in _AXIS_BEHIND else max(rank - 1, 0)
+    least = -rank - 1 if proto.op_type == "OneHot" else -max(rank, 1)
+    if not least <= axis <= most:
+        raise Unsupported(f"its axis is {axis}; its input has {rank} dimensions")
+
+
+def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
+    """Hold what only some operators have against the shapes of the inputs.
+
+    Raises:
+        Unsupported: an attribute or the size of an input is out of range.
+    """
+    shapes = [types[name].shape if name in types else () for name in proto.input]
+    for place in SHAPING.get(proto.op_type, ()):
+        if place < len(shapes) and proto.input[place] in types:
+            count = types[proto.input[place]].count
+            if count > max(_MOST_SIZES, len(proto.output)):
+                raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
+    for key in _SIZES:
+        numbers = attrs.get(key, ())
+        if any(abs(number) > _MOST for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
+            raise Unsupported(f"its {key} is {numbers}; at most {_MOST:,} is supported")
+    if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
+        raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
+    if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
+        raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
+    if proto.op_type == "Einsum":
+        _check_equation(attrs["equation"].replace(" ", ""), shapes)
+
+
+def check_lengths(
+    proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], constants: Mapping[str, Array]
+) -> None:
+    """Hold constant lengths of sequences against the axis that they are of.
+
+    Raises:
+        Unsupported: one is out of range.
+    """
+    if proto.op_type != "ReverseSequence" or proto.input[1] not in constants or proto.input[0] not in types:
+        return
+    shape, axis = types[proto.input[0]].shape, attrs.get("time_axis", 0)
+    lengths = constants[proto.input[1]]
+    if 0 <= axis < len(shape) and lengths.size and not 0 <= lengths.min() <= lengths.max() <= shape[axis]:
+        raise Unsupported(f"its sequence_lens are {lengths.tolist()}, of {shape[axis]} steps")
+
+
+def _check_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(shapes) or not all(_TERM.fullmatch(term) for term in (*terms, right)):
+        raise Unsupported(f"its equation {equation!r} is not one of {len(shapes)} inputs")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        letters = term.replace("...", "")
+        if len(letters) != len(shape) and not ("..." in term and len(letters) < len(shape)):
+            raise Unsupported(f"its equation {equation!r} has {term!r} for an input of {len(shape)} dimensions")
+        before = len(term.partition("...")[0])
+        axes = [*range(before), *range(before - len(letters), 0)]
+        for letter, axis in zip(letters, axes, strict=True):
+            known = sizes.setdefault(letter, shape[axis])
+            if 1 not in (known, shape[axis]) and known != shape[axis]:
+                raise Unsupported(
+                    f"its equation {equation!r} has {letter!r} for dimensions of {known} and {shape[axis]}"
+                )
+            sizes[letter] = max(known, shape[axis])
+    made = right.replace("...", "")
+    if arrow and (len(set(made)) != len(made) or not set(made) <= set(sizes)):
+        raise Unsupported(f"its equation {equation!r} makes {right!r}")

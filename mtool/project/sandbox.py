@@ -1,0 +1,147 @@
+"""The Jinja of templates: cookiecutter's, without access to Python unless the user trusts the template.
+
+A template of a user's own may come from anywhere. Rendering it runs Jinja and nothing else: no extension is loaded, no
+attribute that leads to Python's internals can be read, no hook is run, and nothing outside its folder is included. What
+it renders is code all the same, which a build compiles and runs: SECURITY.md.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from cookiecutter.environment import ExtensionLoaderMixin, StrictEnvironment
+from cookiecutter.exceptions import NonTemplatedInputDirException, UnknownExtension
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import SandboxedEnvironment
+
+from mtool.errors import MtoolError, UsageError
+
+DEFAULTS = "cookiecutter.json"
+_TRUST = "if you trust its author, with your account: --trust-template"
+
+# What cookiecutter.json may set of Jinja: how a text is read, nothing that is called.
+_SETTINGS = frozenset(
+    f"{kind}_{end}_string" for kind in ("block", "variable", "comment") for end in ("start", "end")
+) | {"line_statement_prefix", "line_comment_prefix", "trim_blocks", "lstrip_blocks", "newline_sequence"}
+
+
+class _Sandbox(ExtensionLoaderMixin, SandboxedEnvironment):  # type: ignore[misc]  # the mixin has no types
+    """cookiecutter's environment, with Jinja's sandbox below it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(undefined=jinja2.StrictUndefined, **settings)
+
+
+def defaults(folder: Path) -> dict[str, Any]:
+    """Return what cookiecutter.json of a template says; nothing if there is none.
+
+    Raises:
+        UsageError: it is no JSON object.
+    """
+    path = folder / DEFAULTS
+    if not path.is_file():
+        return {}
+    try:
+        read = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as wrong:
+        raise UsageError(f"{path} is not JSON", details=[str(wrong)]) from None
+    if not isinstance(read, dict):
+        raise UsageError(f"{path} is not a JSON object")
+    return read
+
+
+def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> jinja2.Environment:
+    """Return what renders a template's texts.
+
+    Args:
+        variables: what a text can use; `cookiecutter` in it has Jinja's settings too.
+        folder: the template's, for messages.
+        trust: its extensions may be loaded, and its texts may use all of Python.
+
+    Raises:
+        UsageError: it wants what it is not trusted with, or its settings are none of Jinja's.
+    """
+    own = variables["cookiecutter"]
+    settings, extensions = own.get("_jinja2_env_vars", {}), own.get("_extensions", [])
+    if extensions and not trust:
+        raise UsageError(
+            f"{folder / DEFAULTS} loads Python code into Jinja",
+            details=[f"_extensions: {json.dumps(extensions)}"],
+            hint=_TRUST,
+        )
+    wrong = [name for name in settings if name not in _SETTINGS] if isinstance(settings, dict) else ["not an object"]
+    if wrong:
+        raise UsageError(
+            f"{folder / DEFAULTS} sets what a template may not set",
+            details=[f"_jinja2_env_vars: {', '.join(wrong)}", f"known: {', '.join(sorted(_SETTINGS))}"],
+        )
+    kind = StrictEnvironment if trust else _Sandbox
+    try:
+        env: jinja2.Environment = kind(context=variables, keep_trailing_newline=True, **settings)
+    except (UnknownExtension, AssertionError, TypeError) as refused:
+        raise UsageError(f"{folder / DEFAULTS} can't be used", details=[str(refused)]) from None
+    return env
+
+
+def check_links(folder: Path) -> None:
+    """Refuse links that lead out of a template: a project would get the content of other files.
+
+    Raises:
+        UsageError: there is one.
+    """
+    inside = folder.resolve()
+    for root, folders, names in os.walk(folder):
+        for path in (Path(root, name) for name in [*folders, *names]):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
+                raise UsageError(
+                    f"{path} is a link that leads out of the template", details=[f"to {path.readlink()}"], hint=_TRUST
+                )
+
+
+@contextmanager
+def told(name: str, folder: Path, text: str) -> Iterator[None]:
+    """Tell what is wrong with a text of a template while it is rendered.
+
+    Args:
+        name: the template's.
+        folder: the template's.
+        text: which text: its path, or "firmware" in template.yaml.
+
+    Raises:
+        UsageError: it can't be rendered.
+    """
+    try:
+        yield
+    except (MtoolError, KeyboardInterrupt):
+        raise
+    except NonTemplatedInputDirException:
+        raise UsageError(
+            f"the template {folder} has no folder to render",
+            details=["expected: a folder named {{cookiecutter.folder}}"],
+        ) from None
+    except jinja2.TemplateNotFound as missing:
+        found = sorted(path.relative_to(folder).as_posix() for path in folder.glob("templates/*/*"))
+        raise UsageError(
+            f"the template {name} has no {missing.name}, which the board asks for", details=found
+        ) from None
+    except SecurityError as refused:
+        raise UsageError(
+            f"the template {name} reaches for Python's internals", details=[f"{text}: {refused.message}"], hint=_TRUST
+        ) from None
+    except jinja2.UndefinedError as undefined:
+        raise UsageError(
+            f"the template {name} needs something that the board does not say",
+            details=[f"{undefined.message}"],
+            hint="see the board's entry in boards.yaml",
+        ) from None
+    except jinja2.TemplateSyntaxError as wrong:
+        where = f"{wrong.name or text}:{wrong.lineno}"
+        raise UsageError(f"the template {name} can't be rendered", details=[f"{where}: {wrong.message}"]) from None
+    except Exception as wrong:  # whatever a template's expressions can raise: division by zero, memory, other types
+        raise UsageError(
+            f"the template {name} can't be rendered", details=[f"{text}: {type(wrong).__name__}: {wrong}"]
+        ) from wrong

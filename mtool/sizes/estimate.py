@@ -1,0 +1,173 @@
+"""What a firmware needs of each memory of a board, before it is built.
+
+The model's constants, its arena, the buffers and the stack are known. Code is estimated at the upper end: a function's
+bytes are its tokens times the largest ratio that its schedule has in a corpus (`sizes.json`, by scripts/sizes.py), and
+a library's functions are those that the text names. What a template takes besides is measured with a model of one
+operator, where its framework could be built; elsewhere it is assumed, generously.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool.boards import Board
+from mtool.build.fit import Need, Part
+from mtool.build.overflow import ARRAY_BYTES_AVR
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest
+from mtool.project.template import Template
+from mtool.sizes.cores import core_of
+from mtool.sizes.text import Text, read, sources
+
+TABLE = Path(__file__).with_name("sizes.json")
+LEAST_TOKENS = 20
+"""Tokens that count for a function's call, frame and return."""
+WIDE = ":wide"
+"""What marks the ratio of functions that compute with 64 bits."""
+
+MARGIN = 1.1  # for code that is like none in the corpus
+_MARGIN_RUNTIME = 1.03  # for another release of the compiler
+_TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any in the corpus
+_ALIGNMENT = 16
+_OBJECT_ALIGNMENT = 4
+_KIB = 1024
+_OWN = {"cmake": "baremetal", "west": "zephyr", "arduino": "arduino", "host": "host"}  # mtool's template, by builder
+_ASSUMED = {  # of a framework that could not be built where sizes.json was made
+    "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
+    "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
+    "baremetal": {"code": 12 * _KIB, "data": 1 * _KIB},
+    "host": {"code": 0, "data": 0},
+}
+_ARRAY = re.compile(r"^extern const .*?\b(?:u?int(\d+)_t|float|double|\w+) (\w+)\[(\d+)\];$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is needed of each memory, and what the board's compiler does not take at all."""
+
+    needs: tuple[Need, ...]
+    refused: tuple[str, ...] = ()
+
+
+def estimate(
+    files: FileTree, manifest: Manifest, board: Board, template: Template, options: Mapping[str, str | int | bool]
+) -> Estimate:
+    """Return what the firmware of a compiled model needs of a board: of each kind that the template has, the most.
+
+    Args:
+        files: the model's C.
+        manifest: what the compile half says of it.
+        board: the board, as the template places things (`Board.placed_by`).
+        template: the template.
+        options: the value of each of its options.
+    """
+    text = _read(tuple(files[name] for name in sources(files)))
+    kinds = [_of_kind(kind, text, manifest, board, template, options) for kind in template.firmware]
+    needs = []
+    for name, memory in board.memories.items():
+        shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
+        most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
+        needs.append(Need(name, memory.size, most))
+    refused = _too_large(files, manifest) if core_of(board)[0] == "avr" else ()
+    return Estimate(tuple(needs), refused)
+
+
+@functools.lru_cache(maxsize=16)
+def _read(texts: tuple[bytes, ...]) -> Text:
+    return read(text.decode() for text in texts)
+
+
+def _of_kind(
+    kind: str,
+    text: Text,
+    manifest: Manifest,
+    board: Board,
+    template: Template,
+    options: Mapping[str, str | int | bool],
+) -> list[tuple[str, Part]]:
+    """Return the shares of a firmware kind: the role of the memory that each lies in, and the share."""
+    core, factor = core_of(board)
+    entry = table()["cores"][core]
+    factor *= float(entry["optimise"].get(str(options.get("opt", "")), 1.0))
+    runtime = runtime_of(kind, board, template)
+    served = kind != "standalone"
+    outside = sum(tensor.bytes + 8 for tensor in (*manifest.inputs, *manifest.outputs) if tensor.arena_offset is None)
+    buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
+    parts = [
+        ("weights", Part("weights", manifest.constant_bytes + _OBJECT_ALIGNMENT * len(manifest.constants))),
+        ("code", Part("the model's code", round(MARGIN * factor * code_of(text, manifest, entry)), estimated=True)),
+        ("code", Part("libraries", round(MARGIN * factor * libraries_of(text, entry)), estimated=True)),
+        ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
+        ("code", Part("tables", text.table_bytes, estimated=True)),
+        ("arena", Part("arena", _aligned(manifest.arena_bytes))),
+        ("data", Part("tensors of the caller", outside)),
+        ("data", Part("server's buffers", buffers)),
+        ("data", Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + text.data_bytes + _ALIGNMENT, estimated=True)),
+        ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
+    ]
+    if core == "avr":  # which reads flash in a way of its own, and that is for weights
+        parts.append(("data", Part("tables", text.table_bytes, estimated=True)))
+    return [(role, part) for role, part in parts if part.bytes]
+
+
+def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]:
+    """Return what a template's firmware takes besides the model: bytes of code and of data."""
+    own = template.name if template.name in _ASSUMED else _OWN[template.builder]
+    if template.name in board.takes:
+        return board.takes[template.name].model_dump()
+    measured = table()["templates"].get(own, {})
+    by_kind = measured.get(board.cpu) or measured.get(core_of(board)[0]) or {}
+    found: Mapping[str, int] = by_kind.get(kind) or _ASSUMED[own]
+    return found
+
+
+def code_of(text: Text, manifest: Manifest, entry: Mapping[str, Any]) -> float:
+    """Return the bytes of the model's functions on a core, at most about."""
+    ratios: Mapping[str, float] = entry["bytes_per_token"]
+    largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
+    schedules = {operator.function: operator.schedule for operator in manifest.operators}
+    total = 0.0
+    for name, function in text.functions.items():
+        schedule, _, knobs = schedules.get(name, "calls").partition(":")
+        key = schedule + (WIDE if function.is_wide else "")
+        ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
+        total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if knobs else 1)
+    shared: Mapping[str, int] = entry["functions"]
+    executors: Mapping[str, int] = entry["executors"]
+    called = sum(shared.get(name, 0) for name in text.called)
+    return total + called + sum(executors[name] for name in text.included if name in executors)
+
+
+def libraries_of(text: Text, entry: Mapping[str, Any]) -> int:
+    """Return the bytes of what a model needs of the C library and of the compiler's own, at most about."""
+    kind = "wide" if text.is_wide else "float" if text.has_float else "integer"
+    library: Mapping[str, int] = entry["library"]
+    named = sum(
+        library.get(name, library.get(name.removesuffix("f"), 0)) for name in text.called
+    )  # an AVR's expf is exp
+    return min(named + int(entry["arithmetic"][kind]), int(entry["library_most"]))
+
+
+@functools.cache
+def table() -> Mapping[str, Any]:
+    """Read sizes.json."""
+    read_table: Mapping[str, Any] = json.loads(TABLE.read_text())
+    return read_table
+
+
+def _too_large(files: FileTree, manifest: Manifest) -> tuple[str, ...]:
+    """Return which constants are larger than the compiler of an AVR takes."""
+    found = []
+    for bits, name, count in _ARRAY.findall(files.text(f"{manifest.model}_weights.h")):
+        size = int(count) * (int(bits) // 8 if bits else 4)
+        if size > ARRAY_BYTES_AVR:
+            found.append(f"{name} is one array of {size:,} B, of which the compiler takes {ARRAY_BYTES_AVR:,}")
+    return tuple(found)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // _ALIGNMENT) * _ALIGNMENT + (_ALIGNMENT - 1 if count else 0)

@@ -1,0 +1,106 @@
+"""The first run of a new build is compared with the reference, if that is installed: it costs next to nothing.
+
+One sample is compared. What was compared is remembered beside the build, by its hash, so that later runs of the same
+build are not slowed; a build whose outputs differ is compared, and told, each time.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool import files
+from mtool.build.build import BUILD_FOLDER
+from mtool.errors import MtoolError, UsageError
+from mtool.session.verify import Report, Tolerance
+from mtool.workflow import reference
+from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.place import Place
+from mtool.workflow.samples import Sample
+from mtool.workflow.stages import Model, Prepared
+from mtool.workflow.verification import judge
+
+log = logging.getLogger(__name__)
+
+MOST_MACS = 2_000_000_000  # of an inference: a few seconds on the host
+_STAMP = "compared.key"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """How the first run of a build compares with the reference."""
+
+    report: Report
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values, as `mtool verify` gives it."""
+        return {"ok": self.report.ok, **asdict(self.report)}
+
+    def describe(self) -> str:
+        """Return in a line what differs."""
+        wrong = [output for output in self.report.outputs if not output.within]
+        parts = [f"{one.name}: {one.differing:,} of {one.elements:,} elements, {_most(one)}" for one in wrong]
+        return f"the outputs differ from {self.report.reference}'s ({'; '.join(parts)}): mtool verify tells more"
+
+
+def is_first(model: Model, prepared: Prepared) -> bool:
+    """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
+    if not reference.is_installed(model.path) or model.manifest.macs > MOST_MACS:
+        return False
+    with contextlib.suppress(OSError):
+        return not prepared.built.up_to_date or _stamp(prepared).read_text() != _identity(prepared)
+    return True
+
+
+def compare_first_run(
+    model: Model, prepared: Prepared, place: Place, sample: Sample, run: Callable[[], Sample]
+) -> FirstRun | None:
+    """Compare the outputs of one sample with the reference's if the build is new, and tell a difference in a line.
+
+    Args:
+        model: the compiled model.
+        prepared: its build.
+        place: which device runs it.
+        sample: the inputs.
+        run: returns the device's outputs, those of the first inference of a session.
+
+    Returns:
+        How they compare; None: the build is not new, or the reference can't run the model.
+    """
+    if not is_first(model, prepared):
+        return None
+
+    def layers(allowed: Tolerance) -> Layers:
+        with place.open(prepared.folder) as device:
+            return compare_layers(device, model, [sample], allowed)
+
+    try:
+        expected = reference.outputs(model.path, [sample], options=model.options)
+        found = FirstRun(judge(model, [sample], expected, [run()], layers=layers))
+    except MtoolError as refused:
+        log.debug("the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
+        return None
+    if found.report.ok:
+        with contextlib.suppress(UsageError):  # it is compared again then
+            files.write(_stamp(prepared), _identity(prepared).encode())
+    else:
+        log.warning("%s", found.describe())
+    return found
+
+
+def _most(difference: Any) -> str:
+    if difference.max_lsb is not None:
+        return f"by {difference.max_lsb} LSB at most"
+    return "not finite" if difference.max_abs is None else f"by {difference.max_abs:.3g} at most"
+
+
+def _stamp(prepared: Prepared) -> Path:
+    return prepared.folder / BUILD_FOLDER / _STAMP
+
+
+def _identity(prepared: Prepared) -> str:
+    """Return the hash over every file that goes into the firmware."""
+    project = prepared.manifest.project
+    return project.build_hash if project is not None else ""

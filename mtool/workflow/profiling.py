@@ -1,0 +1,42 @@
+"""Profile every operator of a model."""
+
+from pathlib import Path
+
+from mtool import locks
+from mtool.boards import Board
+from mtool.session.layers import Profile
+from mtool.workflow.first_run import compare_first_run
+from mtool.workflow.inference import run_samples
+from mtool.workflow.place import ANYWHERE, Place
+from mtool.workflow.samples import seeded
+from mtool.workflow.stages import Options, build_model, compile
+
+
+@locks.keeping()
+def bench_layers(
+    path: str | Path,
+    *,
+    board: str | Board,
+    repeat: int = 3,
+    options: Options | None = None,
+    place: Place = ANYWHERE,
+) -> Profile:
+    """Compile, build and run a model, and time each operator on the device.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        repeat: inferences, over which each operator's median is taken.
+        options: how to compile and which template to use.
+        place: where the project lies, and which device runs it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = compile(path, board=board, options=options)
+    prepared = build_model(model, place.folder)
+    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+    with place.open(prepared.folder) as device:
+        profile = device.profile(inputs, repeat=repeat)
+    compare_first_run(model, prepared, place, inputs, lambda: run_samples(prepared, [inputs], place)[0])
+    return profile

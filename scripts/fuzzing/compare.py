@@ -1,0 +1,188 @@
+"""Compile networks, run them together in one place, and compare what comes out with onnxruntime."""
+
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from mtool.errors import MtoolError
+from mtool.onnx_backend.batch import CModel, to_c
+from scripts.fuzzing import exact, forks, places
+from scripts.fuzzing.networks import Array, feeds
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network, its inputs, and onnxruntime's outputs."""
+
+    number: int
+    model: onnx.ModelProto
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
+@dataclass(slots=True)
+class Report:
+    """Figures, the ties, and what was found: number, kind, words."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    ties: list[str] = field(default_factory=list)
+    finds: list[tuple[int, str, str]] = field(default_factory=list)
+
+
+def prepared(number: int, model: onnx.ModelProto, inputs: Mapping[str, Array] | None = None) -> Network:
+    """Return a network with inputs and onnxruntime's outputs.
+
+    Raises:
+        ValueError: onnxruntime refuses it, or gives an output another shape than ONNX does (means of nothing).
+    """
+    given = dict(inputs or feeds(model, number))
+    outputs = by_onnxruntime(model, given)
+    for value in model.graph.output:
+        shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        if outputs[value.name].shape != shape:
+            raise ValueError(f"onnxruntime gives {value.name} the shape {outputs[value.name].shape} for {shape}")
+    return Network(number, model, given, outputs)
+
+
+def by_onnxruntime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return onnxruntime's outputs by name, with no graph optimisation.
+
+    Raises:
+        ValueError: it refuses the model.
+    """
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    names = [value.name for value in model.graph.output]
+    try:
+        onnx.checker.check_model(model)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return dict(zip(names, map(np.asarray, session.run(names, dict(inputs))), strict=True))
+    except Exception as refused:  # onnxruntime's errors share no base
+        raise ValueError(str(refused)) from None
+
+
+def run(networks: Sequence[Network], place: places.Place) -> Report:
+    """Run networks in one firmware and judge each."""
+    report = Report()
+    models, kept = [], []
+    for network in networks:
+        report.counts["networks"] += 1
+        try:
+            models.append(to_c(network.model, f"m{network.number}", target=place.target))
+            kept.append(network)
+        except MtoolError as refused:
+            report.finds.append((network.number, "refused", str(refused)))
+        except Exception:
+            words = traceback.format_exc()
+            report.finds.append((network.number, f"traceback {forks.cause(words)}", words))
+    for network, outputs in zip(kept, _outputs(models, kept, place), strict=True):
+        if isinstance(outputs, str):
+            report.finds.append((network.number, "C error" if "compiler" in outputs else "fault", outputs))
+        else:
+            _judge(network, outputs, place, report)
+    for _, kind, _ in report.finds:
+        report.counts[kind.split()[0]] += 1
+    return report
+
+
+def _outputs(
+    models: Sequence[CModel], networks: Sequence[Network], place: places.Place
+) -> list[dict[str, Array] | str]:
+    """Return the outputs of each, or why it has none."""
+    if not models:
+        return []
+    with tempfile.TemporaryDirectory(prefix="networks-") as folder:
+        try:
+            running = place.build(models, Path(folder))
+        except MtoolError as failed:
+            if len(models) == 1:
+                return [f"the compiler or linker fails: {failed}"]
+            half = len(models) // 2
+            return _outputs(models[:half], networks[:half], place) + _outputs(models[half:], networks[half:], place)
+        found: list[dict[str, Array] | str] = []
+        for number, (model, network) in enumerate(zip(models, networks, strict=True)):
+            try:
+                inputs = list(network.inputs.values())
+                found.append(places.named(running.run(number, inputs), model))
+            except MtoolError as failed:
+                found.append(str(failed))
+        running.close()
+        return found
+
+
+def _judge(network: Network, outputs: Mapping[str, Array], place: places.Place, report: Report) -> None:
+    """Compare a network's outputs; where they differ, look for the ties that explain it."""
+    words = differences(network.outputs, outputs)
+    if not words:
+        report.counts["equal"] += 1
+        return
+    try:
+        findings = _explained(network, outputs, place)
+    except Exception as failed:  # the reference can't compute some of its own operators in float64
+        findings = exact.Findings([], [f"no exact reference: {failed!r}"])
+    if findings.wrong:
+        report.finds.append((network.number, "wrong", "; ".join([words, *findings.wrong[:5]])))
+    elif findings.ties:
+        report.counts["equal but for ties"] += 1
+        report.counts["ties"] += len(findings.ties)
+        report.ties += [f"{network.number}: {tie}" for tie in findings.ties]
+    else:
+        report.counts["within float32's error"] += 1
+
+
+def _explained(network: Network, outputs: Mapping[str, Array], place: places.Place) -> exact.Findings:
+    """Check all integers and outputs of a network, and those of onnxruntime, against exact arithmetic.
+
+    The network is run again with the integers between as outputs, which must leave its own as they are.
+    """
+    names = exact.rounded_tensors(network.model)
+    wider = exact.with_outputs(network.model, names)
+    theirs = by_onnxruntime(wider, network.inputs)
+    findings = exact.check(network.model, network.inputs, theirs)
+    if findings.wrong:
+        return exact.Findings([], ["onnxruntime's own are not exact", *findings.wrong])
+    mine = dict(outputs)
+    if any(name not in mine for name in names):
+        model = to_c(wider, f"m{network.number}", target=place.target)
+        found = _outputs([model], [network], place)[0]
+        if isinstance(found, str):
+            return exact.Findings([], [f"with more outputs: {found}"])
+        for name, data in outputs.items():
+            if not np.array_equal(found[name], data, equal_nan=data.dtype.kind == "f"):
+                findings.wrong.append(f"{name} is another where integers between are outputs")
+        mine = found
+    own = exact.check(network.model, network.inputs, mine)
+    return exact.Findings(findings.ties + own.ties, own.wrong if not own.wrong else findings.wrong + own.wrong)
+
+
+def differences(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> str:
+    """Return how outputs differ, "" if they don't: integers at all, floats by more than 1e-5 of the largest."""
+    found = []
+    for name, right in wanted.items():
+        mine = got.get(name)
+        if mine is None or mine.shape != right.shape or mine.dtype != right.dtype:
+            found.append(f"{name}: {None if mine is None else (mine.dtype, mine.shape)} for {right.dtype, right.shape}")
+        elif right.dtype.kind != "f":
+            count = int((mine != right).sum())
+            if count:
+                off = np.abs(mine.astype(np.float64) - right.astype(np.float64)).max()
+                found.append(f"{name}: {count} of {right.size} by up to {off:g}")
+        else:
+            finite = np.isfinite(right)
+            top = np.abs(right[finite]).max(initial=0)
+            with np.errstate(all="ignore"):
+                near = np.abs(mine - right) <= 1e-5 * np.maximum(np.abs(right), 0.1 * top)
+            same = np.where(finite, near, (mine == right) | (np.isnan(mine) & np.isnan(right)))
+            if not same.all():
+                found.append(
+                    f"{name}: {int((~same).sum())} of {right.size} by up to {np.nanmax(np.abs(mine - right)):.3g}"
+                )
+    return "; ".join(found)

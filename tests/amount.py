@@ -1,0 +1,11 @@
+"""How much runs: a part of what is large, or all of it (`make test-all`, which sets MTOOL_TESTS=all)."""
+
+import os
+
+IS_ALL = os.environ.get("MTOOL_TESTS") == "all"
+PART = 4  # one of so many combinations of a product's parameters
+
+
+def of(everything: int, part: int) -> int:
+    """Return how many random cases to try."""
+    return everything if IS_ALL else part

@@ -1,0 +1,55 @@
+"""Nothing in mtool writes or removes a file but the few places that know whose it is."""
+
+import ast
+from pathlib import Path
+
+from mtool import resources
+
+# Attributes that change a file system, whatever they are called on.
+CHANGES = {
+    "write_text", "write_bytes", "mkdir", "makedirs", "unlink", "remove", "rmdir", "rmtree", "rename", "replace",
+    "symlink_to", "hardlink_to", "touch", "chmod", "copy", "copy2", "copyfile", "copytree", "move",
+    "mkstemp", "mkdtemp",
+}  # fmt: skip
+# Of other things than files: strings, dataclasses, lists, sets.
+OTHERS = {"replace", "remove", "copy", "rename"}
+
+ALLOWED = {
+    "files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
+    "locks.py": {"mkdir", "unlink"},
+    "filetree/place.py": {"mkdir", "unlink", "rmdir", "replace"},
+    "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of a Place; and the folder itself
+    "build/build.py": {"unlink"},  # the stamp of a build
+    "build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
+    "build/host.py": {"mkdir"},
+}
+
+
+def changes(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            on = ast.unparse(node.func.value)
+            if node.func.attr not in OTHERS or on in ("os", "shutil", "aside", "path", "target", "place"):
+                found.add(node.func.attr)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "open":
+            modes = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            found |= {"open to write" for mode in modes if mode in ("w", "wb", "a", "ab", "x", "xb", "r+b", "w+b")}
+    return found
+
+
+def test_files_are_written_in_one_place() -> None:
+    root = resources.path("mtool")
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        more = {"open to write"} if name in ("files.py", "workflow/litert.py", "cli/__init__.py") else set()
+        assert changes(path) <= ALLOWED.get(name, set()) | more, name
+
+
+def test_no_array_is_loaded_with_pickle() -> None:
+    for path in sorted(resources.path("mtool").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+                given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                assert given.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+            assert not isinstance(node, ast.Import) or "pickle" not in [alias.name for alias in node.names], path
