@@ -4,6 +4,8 @@ from graphs import model
 from onnx import helper
 from stages import assert_same, pairs
 
+from mtool.ir import DType, Expr, Graph, Node, TensorType
+from mtool.ir.expr import call, identity, load
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.lower import lower
 
@@ -17,26 +19,44 @@ def test_random_networks_stay_the_same() -> None:
                 assert not movable or not all(value in after.constants for value in node.inputs)
 
 
+def graph_of(*nodes: Node, shapes: dict[str, tuple[int, ...]], **constants: np.ndarray) -> Graph:  # type: ignore[type-arg]
+    """Return a graph of float nodes whose last value is the output."""
+    types = {value: TensorType(DType.FLOAT32, data.shape) for value, data in constants.items()}
+    types |= {value: TensorType(DType.FLOAT32, shape) for value, shape in shapes.items()}
+    return Graph("test", ("x",), (nodes[-1].outputs[0],), nodes, types, constants)
+
+
+def element(number: int, rank: int) -> Expr:
+    return load(number, DType.FLOAT32, identity(rank))
+
+
 def test_every_kind_of_node_is_folded() -> None:
+    """The frontend folds what the model has; this is what lowering adds."""
     rng = np.random.default_rng(0)
-    constants = {
-        "a": rng.uniform(-1, 1, (2, 3, 4)).astype(np.float32),
-        "b": rng.uniform(-1, 1, (2, 3, 4)).astype(np.float32),
-        "shape": np.array([12, 4]),
-    }
-    nodes = [
-        helper.make_node("Exp", ["a"], ["e"]),
-        helper.make_node("Concat", ["e", "b"], ["c"], axis=1),
-        helper.make_node("Transpose", ["c"], ["t"], perm=[1, 0, 2]),
-        helper.make_node("Reshape", ["t", "shape"], ["r"]),
-        helper.make_node("Add", ["x", "r"], ["y"]),
-    ]
-    lowered = lower(networks.imported(model(nodes, {"x": (np.float32, (12, 4))}, ["y"], constants)))
-    folded = fold_constants(lowered)
-    assert len(folded.nodes) == 1
-    (value,) = folded.constants
-    joined = np.concatenate([np.exp(constants["a"]), constants["b"]], axis=1)
-    np.testing.assert_allclose(folded.constants[value], joined.transpose(1, 0, 2).reshape(12, 4), rtol=1e-6)
+    a, b = (rng.uniform(-1, 1, (2, 3, 4)).astype(np.float32) for _ in range(2))
+    graph = graph_of(
+        Node("loop", "exp", ("a",), ("e",), {"expr": call("exp", element(0, 3))}),
+        Node("concat", "join", ("e", "b"), ("c",), {"axis": 1}),
+        Node("transpose", "turn", ("c",), ("t",), {"perm": (2, 0, 1)}),
+        Node("view", "flat", ("t",), ("r",)),
+        Node("loop", "sum", ("x", "r"), ("y",), {"expr": call("add", element(0, 2), element(1, 2))}),
+        shapes={"x": (8, 6), "e": (2, 3, 4), "c": (2, 6, 4), "t": (4, 2, 6), "r": (8, 6), "y": (8, 6)}, a=a, b=b,
+    )  # fmt: skip
+    folded = fold_constants(graph)
+    assert [node.name for node in folded.nodes] == ["sum"] and {*folded.constants} == {"r"}
+    joined = np.concatenate([np.exp(a), b], axis=1)
+    np.testing.assert_allclose(folded.constants["r"], joined.transpose(2, 0, 1).reshape(8, 6), rtol=1e-6)
+    assert_same(graph, folded)
+
+
+def test_kernels_of_constants_and_what_the_run_gives_stay() -> None:
+    attrs = {"log": False, "epilogue": Expr("acc", DType.FLOAT32)}
+    graph = graph_of(
+        Node("softmax", "s", ("a",), ("m",), attrs),
+        Node("loop", "sum", ("x", "m"), ("y",), {"expr": call("add", element(0, 2), element(1, 2))}),
+        shapes={"x": (2, 3), "m": (2, 3), "y": (2, 3)}, a=np.ones((2, 3), np.float32),
+    )  # fmt: skip
+    assert fold_constants(graph).nodes == graph.nodes
 
 
 def test_a_constant_output_is_folded_and_stays() -> None:

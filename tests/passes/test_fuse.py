@@ -115,3 +115,24 @@ def test_a_reduction_is_fused_element_by_element_only(op: str) -> None:
     ]
     _, after = fused(nodes, {"x": (F32, (3, 4))}, ["y"])
     assert len(after.nodes) == 2
+
+
+def test_what_a_reduction_reads_often_is_computed_once() -> None:
+    """Each element of a product's operand is read for every row of the other."""
+    nodes = [helper.make_node("Tanh", ["a"], ["t"]), helper.make_node("MatMul", ["t", "b"], ["y"])]
+    before, after = fused(nodes, {"a": (F32, (3, 4)), "b": (F32, (4, 5))}, ["y"])
+    assert len(after.nodes) == len(before.nodes) == 2
+
+
+def test_a_quantisation_stays_with_what_makes_its_floats() -> None:
+    """Integers are stored, also where one of its operands is of integers."""
+    grid = {"s": F32(0.05), "z": np.int8(2)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["f"]),
+        helper.make_node("Sub", ["x", "f"], ["d"]),
+        helper.make_node("QuantizeLinear", ["d", "s", "z"], ["i"]),
+        helper.make_node("Sub", ["i", "w"], ["y"]),
+    ]
+    grid["w"] = np.int8([3, -4, 5])
+    _, after = fused(nodes, {"x": (F32, (4, 3)), "q": (np.int8, (4, 3))}, ["y"], grid)
+    assert [after.types[node.outputs[0]].dtype.label for node in after.nodes] == ["int8", "int8"]
