@@ -6,7 +6,9 @@
 #define CPACR (*(volatile uint32_t *)0xE000ED88u) /* coprocessor access; Armv7-M ARM, B3.2.20 */
 
 extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[], mt_stack_top[];
-extern uint32_t mt_arena_start[], mt_arena_end[]; /* apart from .bss: the board may have another memory for it */
+{% if cookiecutter.regions.arena != cookiecutter.regions.data %}
+extern uint32_t mt_arena_start[], mt_arena_end[]; /* in another memory than .bss */
+{% endif %}
 
 int main(void);
 int *__errno(void);
@@ -53,9 +55,11 @@ void mt_reset(void)
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
         *word = 0;
     }
+{% if cookiecutter.regions.arena != cookiecutter.regions.data %}
     for (volatile uint32_t *word = mt_arena_start; word < mt_arena_end; ++word) {
         *word = 0;
     }
+{% endif %}
     platform_exit(main());
 }
 

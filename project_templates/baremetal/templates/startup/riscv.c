@@ -7,7 +7,9 @@
 __asm__(".option arch, +zicsr");
 
 extern uint32_t mt_data_load[], mt_data_start[], mt_data_end[], mt_bss_start[], mt_bss_end[];
-extern uint32_t mt_arena_start[], mt_arena_end[]; /* apart from .bss: the board may have another memory for it */
+{% if cookiecutter.regions.arena != cookiecutter.regions.data %}
+extern uint32_t mt_arena_start[], mt_arena_end[]; /* in another memory than .bss */
+{% endif %}
 
 int main(void);
 void mt_reset(void);
@@ -62,8 +64,10 @@ void mt_start(void)
     for (volatile uint32_t *word = mt_bss_start; word < mt_bss_end; ++word) {
         *word = 0;
     }
+{% if cookiecutter.regions.arena != cookiecutter.regions.data %}
     for (volatile uint32_t *word = mt_arena_start; word < mt_arena_end; ++word) {
         *word = 0;
     }
+{% endif %}
     platform_exit(main());
 }
