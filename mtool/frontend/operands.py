@@ -223,7 +223,6 @@ def _spatial(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bo
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(_SPATIAL, _spatial),
-    **dict.fromkeys(["Reshape", "Flatten", "Squeeze", "Unsqueeze"], _same_count),
     "Expand": _expand,
     "Tile": _tile,
     "TopK": _top,
