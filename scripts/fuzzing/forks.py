@@ -43,7 +43,7 @@ class Result:
 
 def call(function: Callable[[], Any], limits: Limits) -> Result:
     """Run a function in a fork and return its result, which must pickle."""
-    before = _mapped_bytes()
+    before, resident = _own_bytes()
     read, write = os.pipe()
     with tempfile.TemporaryFile() as said:
         child = os.fork()
@@ -65,7 +65,7 @@ def call(function: Callable[[], Any], limits: Limits) -> Result:
     ending, value = pickle.loads(data)
     if ending != "done":
         return Result(ending, None, value, cpu_s, peak)
-    big = limits.memory_bytes is not None and peak > limits.memory_bytes
+    big = limits.memory_bytes is not None and peak > resident + limits.memory_bytes  # beside what was there at the fork
     return Result("big" if big else "done", value, words, cpu_s, peak)
 
 
@@ -110,8 +110,10 @@ def _read_all(pipe: int, seconds: float) -> tuple[bytes, bool]:
         parts.append(part)
 
 
-def _mapped_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+def _own_bytes() -> tuple[int, int]:
+    """Return how many bytes this process has mapped, and how many of them are in memory."""
+    mapped, resident = Path("/proc/self/statm").read_text().split()[:2]
+    return int(mapped) * os.sysconf("SC_PAGE_SIZE"), int(resident) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cause(words: str) -> str:
