@@ -34,8 +34,8 @@ What the suite leaves to the run and a microcontroller's C has to know:
 - *Symbolic dimensions* are bound, as with `--dim`.
 - *Classical models* (ai.onnx.ml) give tensors only: of a ZipMap, the tensor of its values in the order of the labels.
 - *Declared shapes* count where a shape depends on an input that is known only when it runs (Reshape, Tile): the C has
-  the declared shape, whatever that input says then. Elsewhere what the operators' own rules say counts, and a model whose
-  nodes contradict them is refused.
+  the declared shape, whatever that input says then. Elsewhere what the operators' own rules say counts, and a model
+  whose nodes contradict them is refused.
 - *Loops* are written out, up to 256 rounds. Where their number depends on data, `--max NAME=N` states the most, by the
   name of an output of the loop.
 
