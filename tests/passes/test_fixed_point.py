@@ -15,11 +15,11 @@ def test_random_networks_are_within_one_step() -> None:
     """A multiplier of 32 bits and a float32 scale differ near ties only."""
     rewritten = 0
     for kind in ("int8", "dead"):
-        for before, after in pairs("use_fixed_point", kind, 16, M3):
+        for before, after in pairs("use_fixed_point", kind, 10, M3):
             rewritten += parts(after).count("requantise_fixed")
             assert "requantise" not in parts(after) or "requantise" in parts(before)
             assert_same(before, after, steps=2)  # one of each layer may come through
-    assert rewritten > 40
+    assert rewritten > 30
 
 
 def test_with_an_fpu_nothing_changes() -> None:
@@ -28,7 +28,7 @@ def test_with_an_fpu_nothing_changes() -> None:
 
 
 def test_nothing_leaves_its_bits() -> None:
-    for _, after in pairs("use_fixed_point", "int8", 25, M3):
+    for _, after in pairs("use_fixed_point", "int8", 12, M3):
         for node in after.nodes:
             for part in node.attrs[node.expression_key].walk() if node.expression_key else ():
                 if part.op != "requantise_fixed":

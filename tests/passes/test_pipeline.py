@@ -17,7 +17,7 @@ from mtool.passes import pipeline
 from mtool.plan import make_plan
 
 F32 = np.float32
-MANY = 1200  # more than Python may recurse
+MANY = 1050  # more than Python may recurse
 X = {"x": (F32, (1, 4))}
 
 
