@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import toy
 
-from mtool import boards, filetree, manifest, project
+from mtool import boards, project
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 
-TOY = Path(__file__).parent / "toy"
-MODEL = filetree.from_folder(TOY, skip=("mtool.json",))
-MANIFEST = manifest.load(TOY)
+MODEL, MANIFEST = toy.compiled()
 ENTRY = "description: d\nbuilder: host\ntransport: process\nfirmware: {standalone: build/app}\n"
 ROOT = "{{cookiecutter.folder}}"
 
