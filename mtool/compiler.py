@@ -14,8 +14,8 @@ from mtool.filetree import FileTree
 from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
+from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.ops.schedule import Target
 from mtool.plan import Choices, Io, Partial, Plan, make_plan
 
 log = logging.getLogger(__name__)

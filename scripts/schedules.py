@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mtool import ops
-from mtool.ops.schedule import Schedule
+from mtool.kernels.schedule import Schedule
 
 RESULT = Path(__file__).parents[1] / "docs" / "schedules.md"
 INSTRUCTIONS = {  # by what a schedule's name begins with
@@ -68,6 +68,8 @@ def _described(schedule: Schedule) -> str:
         f"### `{schedule.name}` ({instructions(schedule)})",
         "",
         f"Takes: {(inspect.getdoc(schedule.supports) or '').splitlines()[0]}",
+        "",
+        f"File: `{type(schedule).__module__.replace('.', '/')}.py`",
         "",
         inspect.getdoc(type(schedule)) or "",
         "",

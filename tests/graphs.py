@@ -14,7 +14,7 @@ from mtool import codegen, passes, resources
 from mtool.errors import MtoolError
 from mtool.frontend.importer import import_graph
 from mtool.ir import Graph
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan import Plan, make_plan
 from mtool.workflow import products
 

@@ -12,7 +12,7 @@ from graphs import HOST, NO_FPU
 
 from mtool.ir import Graph
 from mtool.ir.graph import verify
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.passes.lower import lower
 from mtool.passes.pipeline import sequence
 

@@ -9,8 +9,8 @@ from tflite_models import Array, Op, T, model
 
 from mtool import codegen, frontend, passes
 from mtool.frontend import Given, Rounding
+from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import CModel, build
-from mtool.ops.schedule import Target
 from mtool.plan import make_plan
 
 R = np.random.default_rng(7)

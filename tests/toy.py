@@ -17,8 +17,8 @@ from mtool.boards import Board
 from mtool.compiler import compile_model, target_of
 from mtool.filetree import FileTree
 from mtool.frontend import Given
+from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.ops.schedule import Target
 
 INPUT = np.array([[0.5, -1.0, 0.25, 2.0]], np.float32)
 RAN_WELL = 42

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from mtool.ir.types import Array
-from mtool.ops.schedule import Argument, Kernel
+from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan
 
 

@@ -19,8 +19,8 @@ from mtool.codegen.source import source
 from mtool.codegen.states import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
+from mtool.kernels.schedule import described
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
-from mtool.ops.schedule import described
 from mtool.plan import Plan
 from mtool.text import comment, encodable, short_name
 

@@ -9,7 +9,7 @@ from mtool.codegen.functions import Function, Functions
 from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
-from mtool.ops.schedule import described
+from mtool.kernels.schedule import described
 from mtool.plan import Plan
 from mtool.plan.memory import places
 from mtool.text import comment, short_name

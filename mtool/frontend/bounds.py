@@ -16,7 +16,7 @@ import onnx
 from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported
 from mtool.ir import DType, TensorType
-from mtool.ops.elementwise import LOWERINGS as ELEMENTWISE
+from mtool.lowerings.elementwise import LOWERINGS as ELEMENTWISE
 
 if TYPE_CHECKING:
     from mtool.frontend.importer import Importer

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from mtool import ops
+from mtool import lowerings
 from mtool.frontend import functions, tensors
 from mtool.frontend.bounds import COUNTING, limited
 from mtool.frontend.canonical import CANONICAL
@@ -102,7 +102,7 @@ def import_node(
         state.dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
     if proto.op_type in CANONICAL:
         CANONICAL[proto.op_type](state, proto, origin, attrs, version)
-    elif proto.op_type in ops.LOWERINGS:
+    elif proto.op_type in lowerings.LOWERINGS:
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
         raise Unsupported("not supported")

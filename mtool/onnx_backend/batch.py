@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from mtool import codegen, files, frontend, passes, proc, resources
 from mtool.errors import BuildError, DeviceError
 from mtool.filetree import FileTree
+from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.ops.schedule import Target
 from mtool.plan import make_plan
 
 Array = NDArray[Any]

@@ -1,58 +1,21 @@
-"""The operators: what each ONNX operator becomes, and how each internal operator becomes C.
+"""The internal operators: how each becomes C.
 
-An operator is a file or a small package of this folder; it stands in one of the two lists below.
+Each is a package, laid out by instruction set: c99 (portable, the reference), integer (register tiles of 8-bit products
+for cores without SIMD), f32 (float tiles for a Cortex-M's FPU), dsp (SIMD32), mve (Helium). No operator imports
+another's package; what they share lies in mtool.kernels.
 """
 
-from mtool.ops import (
-    classical,
-    concat,
-    conv2d,
-    conv_transpose,
-    creation,
-    dense,
-    detection,
-    direct,
-    einsum,
-    elementwise,
-    fourier,
-    indexing,
-    loop,
-    matmul,
-    movement,
-    normalise,
-    ordering,
-    pool2d,
-    quantise,
-    recurrent,
-    reduce,
-    rescale,
-    resize,
-    sampling,
-    scatter,
-    softmax,
-    standardise,
-    window,
-)
-from mtool.ops.lowering import Lower
-from mtool.ops.schedule import KernelOp
-
-_MODULES = (
-    classical, conv2d, conv_transpose, creation, dense, detection, einsum, elementwise, fourier, indexing, movement,
-    normalise, ordering, pool2d, quantise, recurrent, reduce, rescale, resize, sampling, scatter, softmax,
-    standardise, window,
-)  # fmt: skip
-
-LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}
-"""Canonical ONNX operators, by name."""
+from mtool.kernels.schedule import KernelOp
+from mtool.ops import concat, conv2d, dense, loop, matmul, pool2d, softmax, template
 
 KERNELS: dict[str, KernelOp] = {
     "concat": concat.KERNEL,
     "conv2d": conv2d.KERNEL,
     "dense": dense.KERNEL,
-    "direct": direct.KERNEL,
     "loop": loop.KERNEL,
     "matmul": matmul.KERNEL,
     "pool2d": pool2d.KERNEL,
     "softmax": softmax.KERNEL,
+    "template": template.KERNEL,
 }
 """Internal operators, by name."""

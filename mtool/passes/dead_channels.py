@@ -16,8 +16,8 @@ from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ir.scalar import evaluate
 from mtool.ir.types import Array, TensorType
-from mtool.ops.conv2d.schedules import Conv
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
 
 MOST = 2**22  # products of weights that are looked at to find the constant channels of an operator
 Constants = dict[int, int]  # channel -> its value at every pixel

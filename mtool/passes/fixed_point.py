@@ -10,7 +10,7 @@ from mtool.ir.expr import const
 from mtool.ir.graph import Rewriter
 from mtool.ir.scalar import FixedRequantise, Requantise
 from mtool.ir.types import Array
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:

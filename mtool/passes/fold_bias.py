@@ -12,7 +12,7 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
-from mtool.ops.scaling import are_whole
+from mtool.kernels.scaling import are_whole
 
 
 def fold_bias(graph: Graph) -> Graph:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.scalar import FUNCTIONS
-from mtool.ops.ctext import LIBM
+from mtool.kernels.operands import LIBM
 
 CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
 LARGEST = 512  # parts of an expression that loops are fused into,

@@ -23,7 +23,7 @@ from mtool.ir.expr import call, const, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.scalar import Requantise, evaluate
 from mtool.ir.types import Array
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.passes.scaled_sums import SMALL, ScaledSum
 
 FAST_ROUNDING = 2**22

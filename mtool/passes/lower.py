@@ -1,10 +1,10 @@
 """Lower every canonical ONNX operator by its own function in `mtool.ops`."""
 
-from mtool import ops
+from mtool import lowerings
 from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
-from mtool.ops.lowering import Lowering
-from mtool.ops.quantise import note_moved
+from mtool.lowerings.lowering import Lowering
+from mtool.lowerings.quantise import note_moved
 from mtool.passes.states import hold_quantised
 
 
@@ -13,7 +13,7 @@ def lower(graph: Graph) -> Graph:
     ctx = Lowering(graph)
     for node in graph.nodes:
         try:
-            ops.LOWERINGS[node.op](ctx, node)
+            lowerings.LOWERINGS[node.op](ctx, node)
         except MtoolError:
             raise
         except Exception as failed:  # of operands or attributes that do not go together

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mtool.ir import Graph, Node
-from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.conv2d.geometry import Conv
 
 
 def name_nodes(graph: Graph) -> Graph:

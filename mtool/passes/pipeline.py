@@ -6,7 +6,7 @@ from functools import partial
 
 from mtool.ir import Graph
 from mtool.ir.graph import verify
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm

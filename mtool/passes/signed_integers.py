@@ -9,7 +9,7 @@ import numpy as np
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.graph import Rewriter
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
 

@@ -9,7 +9,7 @@ import numpy as np
 from mtool.ir import DType, Graph, Node, Quant, State
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
-from mtool.ops.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
 
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 

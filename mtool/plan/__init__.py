@@ -1,7 +1,7 @@
 """Choose schedules, order the operators, lay out the arena."""
 
 from mtool.ir import Graph
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices
 from mtool.plan.partial import Partial, in_parts
 from mtool.plan.plan import Io, Plan, Step, plan_whole

@@ -7,7 +7,8 @@ from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import KernelOp, Schedule, Target
+from mtool.kernels.schedule import KernelOp, Schedule
+from mtool.kernels.target import Target
 
 PAGE = "docs/schedules.md has every schedule and its knobs"
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Io, Plan, Step, choose_schedule, lay_out_steps

@@ -6,7 +6,8 @@ from typing import Literal
 
 from mtool import ops
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import KernelOp, Schedule, Target
+from mtool.kernels.schedule import KernelOp, Schedule
+from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices, check_names, chosen
 from mtool.plan.memory import ALIGNMENT, Storage, lay_out, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes

@@ -12,7 +12,8 @@ import pytest
 from mtool import ops
 from mtool.cli import app
 from mtool.ir import Graph, Node
-from mtool.ops.schedule import Kernel, Schedule, Target
+from mtool.kernels.schedule import Kernel, Schedule
+from mtool.kernels.target import Target
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 MESSAGE = """\

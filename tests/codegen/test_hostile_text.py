@@ -20,8 +20,8 @@ from onnx import helper, numpy_helper
 from mtool import boards, codegen, frontend, passes, project
 from mtool.filetree import FileTree
 from mtool.frontend.given import Given
+from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.ops.schedule import Target
 from mtool.plan import Io, Plan, make_plan
 from mtool.text import c_string, comment, encodable, file_name, one_line, plain, visible
 

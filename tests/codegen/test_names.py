@@ -18,8 +18,8 @@ from mtool import boards, codegen, filetree, passes, project, resources
 from mtool.filetree import FileTree
 from mtool.frontend.importer import import_graph
 from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
+from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.ops.schedule import Target
 from mtool.plan import Io, Plan, make_plan
 from mtool.reserved import KEYWORDS, is_macro
 

@@ -15,7 +15,7 @@ from tflite_models import Array, Op, T, litert, model
 from mtool import codegen, frontend, passes
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import Given
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan import make_plan
 
 HOST = Target("host", frozenset())

@@ -8,7 +8,7 @@ import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert
 
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 
 FEATURES = [frozenset(found) for found in ({"fpu"}, (), {"fpu", "dsp"}, {"fpu", "dsp", "mve"})]
 IMAGE = [1, 24, 24, 16]

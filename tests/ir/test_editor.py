@@ -47,7 +47,7 @@ def test_changes_in_place_are_those_of_a_graph_built_anew(seed: int) -> None:
         change = skipped if same and chance.random() < 0.7 else copied
         if change is skipped and node.outputs[0] in editor.outputs and node.inputs[0] not in editor.makers:
             continue
-        if node.op == "direct":
+        if node.op == "template":
             continue
         graph = rebuilt(graph, node.name, change)
         editor.change(node, change)

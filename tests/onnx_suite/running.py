@@ -14,8 +14,8 @@ import onnx
 from onnx.backend.test.runner import Runner
 
 from mtool.errors import MtoolError, NeedsValues
+from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import HOST, CModel, build, to_c
-from mtool.ops.schedule import Target
 
 from .cases import Case
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mtool.ir.scalar import Requantise
-from mtool.ops.conv2d.dsp_weights import Packed, radix_pairs
-from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.scaling import FixedScaling, FloatScaling, Scaling
+from mtool.kernels.dsp.weights_int8 import Packed, radix_pairs
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 SCALE = np.full(4, 0.01, np.float32)
 

@@ -19,7 +19,7 @@ from one_firmware import Case, failures
 from onnx import helper
 
 from mtool import ops
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan import Plan
 
 F = np.float32

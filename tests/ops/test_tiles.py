@@ -10,8 +10,8 @@ from graphs import compiled, model
 from onnx import helper
 
 from mtool import ops
+from mtool.kernels.target import Target
 from mtool.ops.conv2d.tile import Tile
-from mtool.ops.schedule import Target
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))

@@ -8,7 +8,7 @@ from onnx import helper
 from stages import DSP, HOST, MVE, assert_same, pairs
 
 from mtool.ir import Graph
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.pipeline import sequence
 

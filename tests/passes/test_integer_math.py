@@ -9,7 +9,7 @@ from stages import DSP, HOST, M3, assert_same, pairs
 
 from mtool.ir import Graph
 from mtool.ir.scalar import Requantise
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.passes.fuse import fuse
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import settle_layout

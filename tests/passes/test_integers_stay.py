@@ -10,8 +10,8 @@ from graphs import HOST, NO_FPU, compiled, model, reference, run_c
 from onnx import helper
 
 from mtool.ir import DType
-from mtool.ops.requantise import Int8Epilogue
-from mtool.ops.schedule import Target
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.target import Target
 from mtool.plan import Plan
 
 F = np.float32

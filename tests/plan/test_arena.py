@@ -15,7 +15,7 @@ from mtool import passes
 from mtool.frontend import from_proto
 from mtool.frontend.given import Given
 from mtool.ir import Graph
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan import Io, Plan, make_plan
 from mtool.plan.memory import Part
 

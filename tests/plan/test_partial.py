@@ -19,7 +19,7 @@ from mtool import boards, frontend, passes
 from mtool.codegen import Conventions
 from mtool.compiler import compile_for, compile_model, partial_of
 from mtool.errors import UsageError
-from mtool.ops.schedule import Target
+from mtool.kernels.target import Target
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan.memory import places
 

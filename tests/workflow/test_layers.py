@@ -15,8 +15,9 @@ from mtool import ops, session
 from mtool.cli import app
 from mtool.errors import MismatchError
 from mtool.ir import Graph, Node
+from mtool.kernels.schedule import Kernel, Schedule
+from mtool.kernels.target import Target
 from mtool.manifest import Operand, Operator
-from mtool.ops.schedule import Kernel, Schedule, Target
 from mtool.session.layers import intermediates
 
 pytest.importorskip("onnxruntime")

@@ -16,8 +16,9 @@ from mtool import ops
 from mtool.cli import app
 from mtool.errors import MismatchError
 from mtool.ir import Graph, Node
+from mtool.kernels.schedule import Kernel, Schedule
+from mtool.kernels.target import Target
 from mtool.manifest import Operand, Source
-from mtool.ops.schedule import Kernel, Schedule, Target
 from mtool.session.verify import Tolerance
 from mtool.workflow.exact import Bounds, ExactValues, Unknown
 from mtool.workflow.ties import SampleTies

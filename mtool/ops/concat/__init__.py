@@ -4,8 +4,8 @@ The planner sets `appends` where the output lies over the first input, which the
 """
 
 from mtool.ir import Graph, Node
-from mtool.ops.concat.schedules import Copies
-from mtool.ops.schedule import KernelOp
+from mtool.kernels.schedule import KernelOp
+from mtool.ops.concat import c99
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -16,4 +16,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, (Copies(),))
+KERNEL = KernelOp(_label, _macs, c99.SCHEDULES)

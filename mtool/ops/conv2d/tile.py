@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mtool.ops.conv2d.schedules import Conv
+from mtool.ops.conv2d.geometry import Conv
 
 
 @dataclass(frozen=True, slots=True)

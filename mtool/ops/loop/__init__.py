@@ -1,8 +1,8 @@
 """The loop operator: one expression an element, as one loop nest. Every simple operator becomes one."""
 
 from mtool.ir import Graph, Node
-from mtool.ops.loop.schedules import LoopNest, Moves
-from mtool.ops.schedule import KernelOp
+from mtool.kernels.schedule import KernelOp
+from mtool.ops.loop import c99
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -13,4 +13,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, (LoopNest(), Moves()))
+KERNEL = KernelOp(_label, _macs, c99.SCHEDULES)

@@ -4,14 +4,9 @@ Internal form `matmul`: inputs a and b, whose elements are found by strides, the
 int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M, N].
 """
 
-import math
-
-from mtool.ir import DType, Graph, Node
-from mtool.ir.expr import acc, call, const
-from mtool.ops.lowering import Lowering
-from mtool.ops.matmul import dsp_product
-from mtool.ops.matmul.schedules import SCHEDULES as PORTABLE
-from mtool.ops.schedule import KernelOp, Schedule
+from mtool.ir import Graph, Node
+from mtool.kernels.schedule import KernelOp
+from mtool.ops.matmul import c99, dsp
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -22,43 +17,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * int(node.attrs["depth"])
 
 
-SCHEDULES: tuple[Schedule, ...] = (*PORTABLE, dsp_product.Tiles())
-KERNEL = KernelOp(_label, _macs, SCHEDULES)
-
-
-def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) -> bool:
-    """Append a matmul kernel if there are 8-bit integers behind both operands, and neither is a vector."""
-    left, right = ctx.integers(a), ctx.integers(b)
-    kind = ctx.types[output]
-    if left is None or right is None or kind.dtype is not DType.FLOAT32 or not kind.count:
-        return False
-    shapes = [ctx.types[value].shape for value in (a, b)]
-    if any(len(shape) < 2 for shape in shapes):
-        return False
-    depth, rank = shapes[0][-1], len(kind.shape)
-    points = [int(part.zero_point.reshape(-1)[0]) for part in (left, right)]
-    reaches = []
-    for part, point in zip((left, right), points, strict=True):
-        low, high = ctx.types[part.value].dtype.limits
-        reaches.append(max(high - point, point - low))
-    bound = depth * math.prod(reaches)
-    if bound >= 2**31:
-        return False
-    strides = [_strides(shape, rank) for shape in shapes]
-    factor = const(float(left.scale.reshape(-1)[0] * right.scale.reshape(-1)[0]), DType.FLOAT32)
-    attrs = {
-        "depth": depth, "a": strides[0], "b": strides[1], "points": tuple(points), "acc_bound": bound,
-        "epilogue": call("mul", call("cast", acc(DType.INT32), dtype=DType.FLOAT32), factor),
-    }  # fmt: skip
-    ctx.node("matmul", [left.value, right.value], [output], attrs, like=node)
-    return True
-
-
-def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """Return the strides of an operand in elements, 0 along what is broadcast to the output's rank."""
-    steps = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
-    batch = [0 if size == 1 else step for size, step in zip(shape[:-2], steps[:-2], strict=True)]
-    return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])
-
-
-__all__ = ["KERNEL", "product_of_integers"]
+KERNEL = KernelOp(_label, _macs, c99.SCHEDULES + dsp.SCHEDULES)

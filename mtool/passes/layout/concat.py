@@ -2,7 +2,7 @@
 
 from mtool.ir import Node
 from mtool.ir.editor import Editor
-from mtool.ops.lowering import NCHW_OF_NHWC
+from mtool.lowerings.lowering import NCHW_OF_NHWC
 from mtool.passes.layout.rule import Change, inverse
 
 

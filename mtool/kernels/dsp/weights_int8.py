@@ -1,0 +1,96 @@
+"""Packed weights of int8 layers for SIMD32, two channels together; see crt/include/mt_dsp.h."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.padding import round_up
+from mtool.kernels.scaling import Scaling
+
+
+def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
+    """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
+
+    Args:
+        weights: int8 [N, K], N even, K a multiple of 4.
+        bias: int32 [N].
+
+    Returns:
+        uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
+        None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
+    """
+    count, depth = weights.shape
+    wide = weights.astype(np.int64).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
+    a, b = wide[0::2], wide[1::2]
+    sign = np.where((a + 256 * b).min(axis=1, initial=0) < -32768, -1, 1)
+    raw = a + 256 * sign[:, None] * b
+    offsets = bias.astype(np.int64)
+    least = offsets[1::2] + np.minimum(127 * b, -128 * b).sum(axis=1)
+    most = offsets[1::2] + np.maximum(127 * b, -128 * b).sum(axis=1)
+    if raw.max(initial=0) > 32767 or max(-least.min(initial=0), most.max(initial=0)) >= 1 << 23:
+        return None
+    halves = raw.astype(np.int16).view(np.uint16).astype(np.uint32).reshape(count // 2, depth // 2, 2)
+    heads = np.stack([offsets[0::2], offsets[0::2] + 256 * sign * offsets[1::2]], axis=1) & 0xFFFFFFFF
+    return halves[..., 0] | halves[..., 1] << 16, heads.astype(np.uint32), sign.astype(np.float32)
+
+
+def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | None:
+    """Return the stream of mt_dsp_columns, uint32 [N/2, depth/2 + 4 or 6]; None: the pairs can't be proved exact.
+
+    Args:
+        weights: int8 [N, K] in the columns' order; N is filled up to an even number, K to `depth`, with zeros.
+        bias: int32 [N], the input's zero point folded in.
+        scaling: of N channels.
+        depth: a multiple of 4.
+    """
+    bias, scaling = scaling.settled(weights, bias)
+    count = round_up(weights.shape[0], 2)
+    filled = np.zeros((count, depth), np.int8)
+    filled[: weights.shape[0], : weights.shape[1]] = weights
+    pairs = radix_pairs(filled, np.pad(bias, (0, count - weights.shape[0])))
+    if pairs is None:
+        return None
+    words, heads, sign = pairs
+    return np.concatenate([heads, words, scaling.filled(count).paired(sign)], axis=1)
+
+
+def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
+    """Return the stream of mt_dsp_apart, of the same size, which nothing need be proved of; see pack."""
+    count = round_up(weights.shape[0], 2)
+    filled = np.zeros((count, depth), np.int8)
+    filled[: weights.shape[0], : weights.shape[1]] = weights
+    words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
+    heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
+    return np.concatenate([heads, words, scaling.filled(count).words.reshape(count // 2, -1)], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A layer's packed weights, [groups, ...], and whether they stand apart."""
+
+    epilogue: Int8Epilogue
+    stream: Array
+    apart: bool
+
+    @classmethod
+    def of(cls, epilogue: Int8Epilogue, weights: Array, depth: int, groups: int = 1) -> "Packed":
+        """Pack in pairs if all of them can be proved exact, otherwise apart.
+
+        Args:
+            epilogue: with a bias and a scaling for each channel.
+            weights: int8 [N, K] in the columns' order.
+            depth: what K is filled up to, a multiple of 4.
+            groups: how many share N.
+        """
+        split = (np.split(weights, groups), np.split(epilogue.bias, groups), epilogue.scaling.split(groups))
+        parts = list(zip(*split, strict=True))
+        paired = [stream for w, b, scaling in parts if (stream := pack(w, b, scaling, depth)) is not None]
+        if len(paired) == groups:
+            return cls(epilogue, np.concatenate(paired), False)
+        return cls(epilogue, np.concatenate([pack_apart(w, b, scaling, depth) for w, b, scaling in parts]), True)
+
+    def function(self, unroll: int, suffix: str = "") -> str:
+        """Return the name of the runtime's function, but for `_range`; `suffix` is that of another tile."""
+        return f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}{self.epilogue.scaling.kind}_{unroll}"

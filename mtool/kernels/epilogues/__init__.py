@@ -1,0 +1,1 @@
+"""Epilogues: what a kernel does with each of its results before it stores it."""

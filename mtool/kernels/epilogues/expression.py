@@ -1,0 +1,44 @@
+"""The epilogue of portable kernels: the expression that fusion gave, written out around each result."""
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.scalar import Text
+from mtool.ir.types import Array
+from mtool.kernels.operands import element, needs_math, operand_arguments, operand_names
+from mtool.kernels.schedule import Argument, Kernel
+
+
+def acc_type(node: Node, graph: Graph) -> DType:
+    """Return the accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
+    return DType.of(graph.constants[node.inputs[2]].dtype)
+
+
+class EpilogueText:
+    """The C of a kernel's epilogue; templates call it with the C of the accumulator, offset and channel."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.node, self.graph = node, graph
+        self.expr: Expr = node.attrs["epilogue"]
+        self.names = operand_names(node, graph, self.expr)
+
+    def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:
+        """Return the value to store."""
+        text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
+        return element(self.expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
+
+    def kernel(self, body: str, weights: Array) -> Kernel:
+        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch."""
+        node, graph = self.node, self.graph
+        constants = {"weights": weights, "bias": graph.constants[node.inputs[2]]}
+        constants |= {
+            name: graph.constants[node.inputs[n]] for n, name in self.names.items() if node.inputs[n] in graph.constants
+        }
+        arguments = [
+            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
+            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
+            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
+            Argument("bias", acc_type(node, graph).c, ("constant", "bias")),
+            *operand_arguments(node, graph, self.names),
+        ]
+        if "scratch" in body:
+            arguments.append(Argument("scratch", graph.types[node.inputs[0]].dtype.c, "scratch"))
+        return Kernel(tuple(arguments), body, constants, needs_math(self.expr))

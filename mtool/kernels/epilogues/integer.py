@@ -1,0 +1,125 @@
+"""The epilogue that SIMD schedules have by heart: sums to int8 or int16 by numbers a channel, and what may follow."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.scalar import Requantise, Rescale
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.elementwise import elementwise_names, is_elementwise, rest_text
+from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
+from mtool.kernels.schedule import Argument, Kernel
+
+_NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
+SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Epilogue:
+    """An epilogue as `rest(requantise(acc))`: the limits and zero point, how sums are scaled, and what follows.
+
+    `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself,
+    in a table, or (of a dense layer) at the output's channel. `bias` is the kernel's, but where a sum is known
+    beforehand and too large for the scaling.
+    """
+
+    how: Requantise | Rescale
+    scaling: Scaling
+    bias: Array
+    rest: Expr | None
+    kind: ClassVar[DType] = DType.INT8
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self | None:
+        """Split a node's epilogue; None: it has another form."""
+        expr: Expr = node.attrs["epilogue"]
+        found = {part for part in expr.walk() if part.op in SCALED and part.args[0].op == "acc"}
+        if len(found) != 1 or graph.types[node.inputs[0]].dtype is not cls.kind:
+            return None
+        (part,) = found
+        scaled = _scaling(part, node, graph)
+        if part.dtype is not cls.kind or scaled is None:
+            return None
+        narrow = Expr("acc", cls.kind)
+        rest = expr.rewrite(lambda p: narrow if p == part else p)
+        if rest == narrow:
+            return cls(part.value, *scaled, None)
+        return cls(part.value, *scaled, rest) if is_elementwise(rest, node, graph, cls.kind) else None
+
+    @property
+    def scale(self) -> Array | None:
+        """The float32 scales [N]; None: sums are not scaled by floats."""
+        return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
+        return (self.how.zero_point, self.how.low, self.how.high) == (-128, -128, 127)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the zero point can be added to a scaled sum without leaving 32 bits."""
+        return not isinstance(self.how, Requantise) or self.how.bounded
+
+    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
+        """Return the C of what follows, for the element at `offset`."""
+        assert self.rest is not None
+        return rest_text(self.rest, node, graph, acc, offset, channel)
+
+    def kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str = "int32_t"
+    ) -> Kernel:
+        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (empty: none)."""
+        names = elementwise_names(self.rest, node, graph)
+        arguments = [
+            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
+            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
+            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
+            *operand_arguments(node, graph, names),
+        ]
+        if scratch:
+            arguments.append(Argument("scratch", scratch, "scratch"))
+        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        math = self.rest is not None and needs_math(self.rest)
+        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
+
+
+class Int16Epilogue(Int8Epilogue):
+    """The same of int16: int32 or int64 sums of int16 activations to int16, by floats."""
+
+    kind = DType.INT16
+
+    @property
+    def scale(self) -> Array:
+        """The float32 scales [N]."""
+        assert isinstance(self.scaling, FloatScaling)
+        return self.scaling.scale
+
+
+def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | None:
+    """Return the scaling that an expression of a sum stands for, and the bias; None: it is none that kernels have."""
+    weights, bias = (graph.constants.get(value, _NONE) for value in (*node.inputs[1:3], "")[:2])
+    numbers = [_per_channel(number, node, graph) for number in part.args[1:]]
+    if part.op == "requantise":
+        (scale,) = numbers
+        return None if scale is None else (FloatScaling.of(scale), bias)
+    multiplier, shift = numbers
+    if multiplier is None or shift is None or not weights.size:
+        return None
+    bias, fixed = FixedScaling.of(multiplier, shift, twice=part.value.twice).settled(weights, bias)
+    return (fixed, bias) if fixed.fits(weights, bias) else None
+
+
+def _per_channel(number: Expr, node: Node, graph: Graph) -> Array | None:
+    """Return the values of a number that is constant or one of each output channel, [N]."""
+    shape = graph.types[node.outputs[0]].shape
+    if number.op == "const":
+        return np.full(shape[-1], number.value, number.dtype.numpy)
+    data = graph.constants.get(node.inputs[number.value]) if number.op == "load" else None
+    if data is None or data.size != shape[-1]:
+        return None
+    last = number.args[-1]
+    return data.reshape(-1) if last.op == "axis" and last.value == len(shape) - 1 else None

@@ -1,0 +1,1 @@
+"""Float32 on a Cortex-M with an FPU: register tiles."""

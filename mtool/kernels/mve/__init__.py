@@ -1,0 +1,1 @@
+"""Helium: vectors, and tiles of them."""

@@ -1,0 +1,136 @@
+"""C text of expressions inside a kernel: element loads, index arithmetic, epilogues."""
+
+from collections.abc import Callable, Sequence
+
+from mtool.ir import Expr, Graph, Node
+from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
+from mtool.kernels.schedule import Argument
+
+LIBM = {
+    "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "floor", "ceil", "rint", "pow", "sigmoid", "round", "trunc",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod",
+    "softplus", "mish",
+}  # fmt: skip
+
+
+def needs_math(expr: Expr) -> bool:
+    """Say whether the C of an expression calls the mathematical library."""
+    return any(part.op in LIBM for part in expr.walk())
+
+
+def operand_names(node: Node, graph: Graph, expr: Expr) -> dict[int, str]:
+    """Name the inputs that an epilogue or loop reads: `input`, `scale`, `table`, `residual`, …"""
+    names: dict[int, str] = {}
+    for part in expr.walk():
+        if part.op != "load" or part.value in names:
+            continue
+        value = node.inputs[part.value]
+        if value in graph.constants:
+            computed = any(index.op not in ("axis", "const") for index in part.args)
+            stem = "table" if computed else _parameter_stem(expr, part)
+        else:
+            stem = "input" if node.op == "loop" else "residual"
+        taken = sum(other.rstrip("0123456789") == stem for other in names.values())
+        names[part.value] = stem if not taken else f"{stem}{taken + 1}"
+    activations = [number for number, name in names.items() if name.startswith("input")]
+    if len(activations) > 1:
+        for place, number in enumerate(sorted(activations)):
+            names[number] = f"input{place}"
+    return names
+
+
+def _parameter_stem(expr: Expr, load: Expr) -> str:
+    for part in expr.walk():
+        if part.op == "requantise" and part.args[1] == load:
+            return "scale"
+        if part.op in ("requantise_fixed", "rescale") and part.args[1] == load:
+            return "multiplier"
+        if part.op == "rescale" and part.args[2] == load:
+            return "shift"
+    return "parameter"
+
+
+def operand_arguments(node: Node, graph: Graph, names: dict[int, str]) -> list[Argument]:
+    """Return the function parameters for the inputs that `names` has."""
+    arguments = []
+    for number, name in sorted(names.items()):
+        value = node.inputs[number]
+        source = ("constant", name) if value in graph.constants else ("input", number)
+        arguments.append(Argument(name, graph.types[value].dtype.c, source))
+    return arguments
+
+
+def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:
+    """Return the row-major offset of an element as C."""
+    total: Text | None = None
+    for text, size in zip(index, shape, strict=True):
+        if size == 1:
+            continue
+        if total is None or total.c == "0":
+            total = text
+        elif text.c == "0":
+            total = Text(f"{total.at(MUL)} * {size}", MUL)
+        else:
+            total = Text(f"{total.at(MUL)} * {size} + {text.at(MUL)}", ADD)
+    return total or Text("0")
+
+
+def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) -> bool:
+    """Say whether a load reads the element of the same place in a tensor of the same shape."""
+    return tuple(shape) == tuple(operand_shape) and all(
+        (index.op == "axis" and index.value == place) or (index.op == "const" and shape[place] == 1)
+        for place, index in enumerate(load.args)
+    )
+
+
+def element(
+    expr: Expr,
+    node: Node,
+    graph: Graph,
+    names: dict[int, str],
+    axes: Callable[[int], Text],
+    *,
+    acc: str = "acc",
+    offset: str = "",
+    reduce: Callable[[Expr], Text] | None = None,
+    as_stored: bool = True,
+) -> str:
+    """Return the C of one element's value.
+
+    Args:
+        expr: the expression.
+        node: the node whose inputs it loads.
+        graph: the graph.
+        names: C names of the inputs.
+        axes: the C of each loop axis.
+        acc: the C of the kernel's result.
+        offset: the C of the element's flat offset, if the kernel has it at hand.
+        reduce: the C of a reduction, where the kernel computes one.
+        as_stored: as the bits that a 16-bit float is stored as, not as a number to compute with.
+    """
+    shape = graph.types[node.outputs[0]].shape
+
+    def leaf(part: Expr) -> Text:
+        if part.op == "axis":
+            return axes(part.value)
+        if part.op == "acc":
+            return Text(acc)
+        if part.op == "reduce":
+            assert reduce is not None
+            return reduce(part)
+        kind = graph.types[node.inputs[part.value]]
+        if offset and is_identity(part, shape, kind.shape):
+            place = offset
+        else:
+            place = flat_index([render(i, leaf) for i in part.args], kind.shape).c
+        text = f"{names[part.value]}[{place}]"
+        return Text(text if raw and part is expr else loaded(text, kind.dtype))
+
+    raw = as_stored and expr.op == "load"  # a move: the bits go as they are
+    if raw:
+        return leaf(expr).c
+    if not as_stored:
+        return render(expr, leaf).c
+    if expr.op == "cast" and expr.dtype.is_half and expr.args[0].dtype.computed == "float":
+        return stored(render(expr.args[0], leaf).c, expr.dtype)
+    return stored(render(expr, leaf).c, expr.dtype)

@@ -1,0 +1,112 @@
+"""The schedule interface: how an operator becomes C on a target, and what the planner may do with it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from typing import Any, Protocol
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.knobs import Knob
+from mtool.kernels.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a generated function: its C name, element type and what is passed for it.
+
+    `source` is "output" (the first), "scratch", ("output", number), ("input", number) or ("constant", name).
+    """
+
+    name: str
+    c_type: str
+    source: str | tuple[str, int | str]
+
+    @property
+    def declaration(self) -> str:
+        """The parameter in C; what is only read is const, and constants may lie in flash."""
+        written = self.source in ("output", "scratch") or self.source[0] == "output"
+        where = "MT_FLASH " if self.source[0] == "constant" else ""
+        return f"{'' if written else 'const '}{where}{self.c_type} *{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A generated function without its name: parameters, body, and the constants it is called with.
+
+    Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
+    besides mt_math.h.
+    """
+
+    arguments: tuple[Argument, ...]
+    body: str
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    needs_math: bool = False
+    headers: tuple[str, ...] = ()
+
+
+class Schedule(Protocol):
+    """One way to compute an operator. `c99` is always there and is the reference for the others."""
+
+    name: str
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Say whether this schedule can compute the node on the target."""
+        ...
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Return the bytes of working memory that it needs in the arena while it runs."""
+        ...
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Return the numbers of the inputs whose storage the output may take."""
+        ...
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Estimate instructions; the planner takes the schedule with the smallest."""
+        ...
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Return the C."""
+        ...
+
+    def knobs(self) -> Mapping[str, "Knob"]:
+        """Return what may be turned, by the names of the schedule's fields.
+
+        Every setting gives the same integers, and floats within their tolerance.
+        `dataclasses.replace(schedule, unroll=8)` turns one.
+        """
+        ...
+
+
+def described(schedule: Schedule) -> str:
+    """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
+    values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
+    turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
+    return f"{schedule.name}:{','.join(turned)}" if turned else schedule.name
+
+
+class BaseSchedule:
+    """What most schedules have in common; each may say otherwise."""
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """None."""
+        return 0
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input."""
+        return residual_operands(node, graph)
+
+    def knobs(self) -> Mapping[str, Knob]:
+        """Those that are declared."""
+        declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelOp:
+    """An internal operator: how a person calls it, its multiply-accumulates, its schedules (best last)."""
+
+    label: Callable[[Node, Graph], str]
+    macs: Callable[[Node, Graph], int]
+    schedules: tuple[Schedule, ...]

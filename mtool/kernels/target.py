@@ -1,0 +1,69 @@
+"""What the compile half knows of a core."""
+
+from dataclasses import dataclass
+
+THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
+# Those of the architecture without stack pointer, program counter and what else has a use of its own.
+REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
+    (THUMB1, 0),
+    ("cortex", 14),
+    ("rv32e", 13),
+    ("rv", 27),
+    ("xtensa", 13),
+    ("avr", 7),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the compile half knows of a board: its core and its features ("fpu", "dsp", "mve")."""
+
+    cpu: str
+    features: frozenset[str]
+
+    @property
+    def has_float(self) -> bool:
+        """Whether float32 arithmetic is done by hardware."""
+        return self.cpu == "host" or "fpu" in self.features
+
+    @property
+    def has_dsp(self) -> bool:
+        """Whether the target has SIMD32 and an FPU for the requantisation."""
+        return {"dsp", "fpu"} <= self.features
+
+    @property
+    def has_mve(self) -> bool:
+        """Whether the target has Helium with floating point."""
+        return {"mve", "fpu"} <= self.features
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers that an inner loop of integers may hold; 0: too few for more than plain loops, or a compiler
+        that makes vectors of them.
+        """
+        return next((count for cores, count in REGISTERS if self.cpu.startswith(cores)), 0)
+
+    @property
+    def product_instructions(self) -> int:
+        """Instructions that multiply two integers and add: 1 where one does both, byte by byte on an AVR."""
+        if self.is_8_bit:
+            return 12
+        return 2 if self.cpu.startswith((*THUMB1, "rv", "xtensa")) else 1
+
+    @property
+    def is_8_bit(self) -> bool:
+        """Whether it is a core of 8 bits."""
+        return self.cpu.startswith("avr")
+
+    @property
+    def flash_is_apart(self) -> bool:
+        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is an address space of its own."""
+        return self.cpu.startswith("avr")
+
+
+def plain_product(target: Target) -> float:
+    """Return the instructions of a multiply-accumulate in plain loops: itself, and 1.5 of loads and the loop's end.
+
+    What an AVR has in its registers is spilled: twice as many.
+    """
+    return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1)

@@ -1,0 +1,70 @@
+"""What of ai.onnx.ml is not made of other operators: the walk through tree ensembles, libsvm's coupling of pairwise
+probabilities, and the table of LabelEncoder 4.
+"""
+
+from typing import Any
+
+from mtool.ir import DType, Expr, Node
+from mtool.ir.expr import Reduction, axis, call, identity, load
+from mtool.ir.index import choose, number
+from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.templates import template_node
+
+COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
+
+
+def _tree_ensemble(ctx: Lowering, node: Node) -> None:
+    x, *arrays = node.inputs
+    names = node.attrs["names"]
+    inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
+    (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
+    leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
+    values: dict[str, Any] = {
+        "rows": rows, "features": features, "targets": targets, "given": names, "aggregate": node.attrs["aggregate"],
+        "trees": ctx.types[inputs["roots"]].count, "comparisons": [(n, COMPARISONS[n]) for n in node.attrs["modes"]],
+        "per_leaf": _per_leaf(ctx, inputs, leaves),
+    }  # fmt: skip
+    template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, **values)
+
+
+def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
+    """Return how many weights each leaf has; 0: that differs, or there are none."""
+    if "first" in inputs or not weights:
+        return 0
+    children = [ctx.constants[inputs[name]] for name in ("roots", "yes", "no") if name in inputs]
+    return weights // max(-int(data.min(initial=0)) for data in children)
+
+
+def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
+    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 rounds, or one a class."""
+    rows, classes = ctx.types[node.outputs[0]].shape
+    dtype = ctx.types[node.inputs[0]].dtype
+    values: dict[str, Any] = {"rows": rows, "classes": classes, "rounds": max(100, classes), "scratch_type": dtype.c}
+    scratch = dtype.size * (2 * classes * classes + classes)
+    inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
+    template_node(ctx, node, "pairwise_coupling", inputs, outputs, scratch=scratch, math=True, **values)
+
+
+def _label_encoder(ctx: Lowering, node: Node) -> None:
+    """LabelEncoder: the place of the key that is equal, or the one behind the last, in the table of values."""
+    x, keys, values = node.inputs
+    kind, count = ctx.types[x], ctx.types[keys].count
+    rank = len(kind.shape)
+    element, key = load(0, kind.dtype, identity(rank)), load(1, kind.dtype, (axis(rank),))
+    equal = call("equal", element, key, dtype=DType.BOOL)
+    if kind.dtype.is_float:
+        both = call("and", *(call("isnan", side, dtype=DType.BOOL) for side in (element, key)))
+        equal = call("or", equal, both)
+    place = choose(equal, axis(rank), number(count))
+    found = Expr("reduce", DType.INT32, (place,), Reduction("minimum", ((rank, count),)))
+    at = ctx.value(f"{node.outputs[0]}.place", DType.INT32, kind.shape)
+    ctx.loop(node, found, [x, keys], at)
+    chosen = load(1, ctx.types[values].dtype, (load(0, DType.INT32, identity(rank)),))
+    ctx.loop(node, chosen, [at, values])
+
+
+LOWERINGS: dict[str, Lower] = {
+    "TreeEnsemble": _tree_ensemble,
+    "PairwiseCoupling": _pairwise_coupling,
+    "LabelEncoder": _label_encoder,
+}

@@ -1,0 +1,261 @@
+"""Elementwise operators of ai.onnx: each a few words of scalar expression, broadcast by NumPy's rule."""
+
+import functools
+import math
+from collections.abc import Callable
+
+from mtool.ir import DType, Expr, Node
+from mtool.ir.expr import call, const
+from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+
+Build = Callable[..., Expr]
+MOST = 32  # operands of one expression
+
+
+def _number(value: float, like: Expr) -> Expr:
+    return const(value, like.dtype)
+
+
+def _compare(op: str) -> Build:
+    return lambda a, b: call(op, a, b, dtype=DType.BOOL)
+
+
+def _leaky(x: Expr, alpha: float = 0.01) -> Expr:
+    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, _number(alpha, x)), x, dtype=x.dtype)
+
+
+def _prelu(x: Expr, slope: Expr) -> Expr:
+    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
+    return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
+
+
+def _hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
+    line = call("add", call("mul", x, _number(alpha, x)), _number(beta, x))
+    return call("maximum", call("minimum", line, _number(1, x)), _number(0, x))
+
+
+def _elu(x: Expr, alpha: float = 1.0) -> Expr:
+    curve = call("mul", call("sub", call("exp", x), _number(1, x)), _number(alpha, x))
+    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def _gelu(x: Expr, approximate: str = "none") -> Expr:
+    if approximate == "tanh":
+        cube = call("mul", call("mul", x, x), call("mul", x, _number(0.044715, x)))
+        inner = call("tanh", call("mul", call("add", x, cube), _number(math.sqrt(2 / math.pi), x)))
+    else:
+        inner = call("erf", call("mul", x, _number(math.sqrt(0.5), x)))
+    return call("mul", call("mul", x, _number(0.5, x)), call("add", inner, _number(1, x)))
+
+
+def _celu(x: Expr, alpha: float = 1.0) -> Expr:
+    """Below 0 alpha * (exp(x / alpha) - 1); above, where ONNX's own function divides and multiplies, x itself."""
+    curve = call("sub", call("exp", call("div", x, _number(alpha, x))), _number(1, x))
+    curve = call("mul", curve, _number(alpha, x))
+    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
+
+
+def _selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Expr:
+    return call("mul", _elu(x, alpha), _number(gamma, x))
+
+
+def _function(name: str) -> Build:
+    return lambda x: call(name, x)
+
+
+def _is_infinite(x: Expr, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
+    signs = []
+    if detect_positive:
+        signs.append(call("equal", x, _number(math.inf, x), dtype=DType.BOOL))
+    if detect_negative:
+        signs.append(call("equal", x, _number(-math.inf, x), dtype=DType.BOOL))
+    if not signs:
+        return call("and", call("isnan", x, dtype=DType.BOOL), const(False, DType.BOOL))
+    return signs[0] if len(signs) == 1 else call("or", *signs)
+
+
+def _power(a: Expr, b: Expr) -> Expr:
+    """Pow 15: the result has the base's type; a float exponent of an integer is not rounded first."""
+    if a.dtype.is_integer and b.dtype.is_float:
+        wide = call("pow", *(call("cast", x, dtype=DType.FLOAT64) for x in (a, b)))
+        return call("cast", wide, dtype=a.dtype)
+    return call("pow", a, call("cast", b, dtype=a.dtype))
+
+
+def _modulo(a: Expr, b: Expr, fmod: int = 0) -> Expr:
+    return call("fmod" if fmod else "remainder", a, b)
+
+
+def _shift(a: Expr, b: Expr, direction: str = "LEFT") -> Expr:
+    return call("shl" if direction == "LEFT" else "shr", a, b)
+
+
+UNARY: dict[str, Build] = {
+    "Relu": lambda x: call("maximum", x, _number(0, x)),
+    "LeakyRelu": _leaky,
+    "Sigmoid": lambda x: call("sigmoid", x),
+    "Tanh": lambda x: call("tanh", x),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
+    "Elu": _elu,
+    "Gelu": _gelu,
+    "Celu": _celu,
+    "Selu": _selu,
+    "Softplus": _function("softplus"),
+    "Mish": _function("mish"),
+    "Softsign": lambda x: call("div", x, call("add", call("abs", x), _number(1, x))),
+    "Exp": lambda x: call("exp", x),
+    "Log": lambda x: call("log", x),
+    "Sqrt": lambda x: call("sqrt", x),
+    "Reciprocal": lambda x: call("div", _number(1, x), x),
+    "Neg": lambda x: call("neg", x),
+    "Abs": lambda x: call("abs", x),
+    "Floor": lambda x: call("floor", x),
+    "Ceil": lambda x: call("ceil", x),
+    "Round": lambda x: call("rint", x),
+    "Erf": lambda x: call("erf", x),
+    **{
+        op: _function(op.lower())
+        for op in ("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Sign")
+    },
+    "Not": lambda x: call("not", x),
+    "IsNaN": lambda x: call("isnan", x, dtype=DType.BOOL),
+    "IsInf": _is_infinite,
+    "BitwiseNot": lambda x: call("bit_not", x),
+}
+
+BINARY: dict[str, Build] = {
+    "Add": lambda a, b: call("add", a, b),
+    "Sub": lambda a, b: call("sub", a, b),
+    "Mul": lambda a, b: call("mul", a, b),
+    "Div": lambda a, b: call("div", a, b),
+    "Pow": _power,
+    "Mod": _modulo,
+    "BitShift": _shift,
+    "BitwiseAnd": lambda a, b: call("bit_and", a, b),
+    "BitwiseOr": lambda a, b: call("bit_or", a, b),
+    "BitwiseXor": lambda a, b: call("bit_xor", a, b),
+    "Or": lambda a, b: call("or", a, b),
+    "Xor": lambda a, b: call("xor", a, b),
+    "PRelu": _prelu,
+    "And": lambda a, b: call("and", a, b),
+    "Less": _compare("less"),
+    "LessOrEqual": _compare("less_equal"),
+    "Greater": _compare("greater"),
+    "GreaterOrEqual": _compare("greater_equal"),
+    "Equal": _compare("equal"),
+}
+
+VARIADIC: dict[str, Build] = {
+    "Max": lambda a, b: call("maximum", a, b),
+    "Min": lambda a, b: call("minimum", a, b),
+    "Sum": lambda a, b: call("add", a, b),
+}
+
+
+def _elementwise(build: Build) -> Lower:
+    def lower(ctx: Lowering, node: Node) -> None:
+        shape = ctx.types[node.outputs[0]].shape
+        ctx.loop(node, build(*ctx.operands(node.inputs, shape), **node.attrs), node.inputs)
+
+    return lower
+
+
+def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
+    """Return all inputs joined from the left, and what that reads; of more than `MOST`, loops join those before."""
+    kind, left = ctx.types[node.outputs[0]], list(node.inputs)
+    while len(left) > MOST:
+        part = ctx.value(f"{node.outputs[0]}.part", kind.dtype, kind.shape)
+        ctx.loop(node, functools.reduce(build, ctx.operands(left[:MOST], kind.shape)), left[:MOST], part)
+        left = [part, *left[MOST:]]
+    return functools.reduce(build, ctx.operands(left, kind.shape)), left
+
+
+def _variadic(build: Build) -> Lower:
+    def lower(ctx: Lowering, node: Node) -> None:
+        ctx.loop(node, *_joined(ctx, node, build))
+
+    return lower
+
+
+def _clip(ctx: Lowering, node: Node) -> None:
+    """Clip 13: an absent bound does not bound."""
+    value, low, high = node.inputs
+    given = [name for name in (value, low, high) if name]
+    loads = dict(zip(given, ctx.operands(given, ctx.types[node.outputs[0]].shape), strict=True))
+    result = loads[value]
+    if low:
+        result = call("maximum", result, loads[low])
+    if high:
+        result = call("minimum", result, loads[high])
+    ctx.loop(node, result, given)
+
+
+def _mean(ctx: Lowering, node: Node) -> None:
+    total, inputs = _joined(ctx, node, VARIADIC["Sum"])
+    ctx.loop(node, call("div", total, _number(len(node.inputs), total)), inputs)
+
+
+def saturated(value: Expr, dtype: DType) -> Expr:
+    """Bring what is too large for a float of 8 bits or less to its largest number; NaN stays."""
+    if not dtype.is_float or dtype.size > 1:
+        return value
+    most = dtype.largest
+    wide = call("cast", value, dtype=DType.FLOAT32)
+    return call("maximum", call("minimum", wide, _number(most, wide)), _number(-most, wide))
+
+
+def _cast(ctx: Lowering, node: Node) -> None:
+    """Cast 25 and CastLike 25, between numbers and booleans."""
+    kind = ctx.types[node.outputs[0]]
+    (element,) = ctx.operands(node.inputs[:1], kind.shape)
+    if node.attrs.get("saturate", 1):
+        element = saturated(element, kind.dtype)
+    ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs[:1])
+
+
+def _bitcast(ctx: Lowering, node: Node) -> None:
+    """BitCast 26: the same bits as another type of the same size."""
+    kind = ctx.types[node.outputs[0]]
+    (element,) = ctx.operands(node.inputs, kind.shape)
+    ctx.loop(node, call("bitcast", element, dtype=kind.dtype), node.inputs)
+
+
+def _where(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.outputs[0]]
+    ctx.loop(node, call("where", *ctx.operands(node.inputs, kind.shape), dtype=kind.dtype), node.inputs)
+
+
+def _batch_normalization(ctx: Lowering, node: Node) -> None:
+    """BatchNormalization 15 at inference: scale and shift of axis 1."""
+    kind = ctx.types[node.outputs[0]]
+    axis = (Expr("axis", DType.INT32, value=1),)
+    x = ctx.operands(node.inputs[:1], kind.shape)[0]
+    dtype = DType.FLOAT32 if kind.dtype.is_half else kind.dtype
+    x, scale, bias, mean, variance = (
+        call("cast", value, dtype=dtype)
+        for value in (x, *(Expr("load", ctx.types[node.inputs[n]].dtype, axis, n) for n in range(1, 5)))
+    )
+    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], dtype)))
+    centred = call("div", call("sub", x, mean), deviation)
+    result = call("add", call("mul", centred, scale), bias)
+    ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
+
+
+def _expand(ctx: Lowering, node: Node) -> None:
+    ctx.loop(node, ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)[0], node.inputs)
+
+
+LOWERINGS: dict[str, Lower] = {
+    **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
+    **{op: _variadic(build) for op, build in VARIADIC.items()},
+    "Clip": _clip,
+    "Mean": _mean,
+    "Cast": _cast,
+    "CastLike": _cast,
+    "BitCast": _bitcast,
+    "Where": _where,
+    "BatchNormalization": _batch_normalization,
+    "Expand": moves_integers(_expand),
+}

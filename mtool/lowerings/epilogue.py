@@ -1,0 +1,92 @@
+"""The epilogue of sums of products, and its constants: what turns an accumulator into the real number."""
+
+import numpy as np
+
+from mtool.ir import DType, Expr, Node
+from mtool.ir.expr import acc, axis, call, const, load
+from mtool.ir.types import Array
+from mtool.kernels.scaling import are_whole
+from mtool.lowerings.lowering import Dequantised, Lowering
+
+
+def epilogue_of(
+    ctx: Lowering,
+    node: Node,
+    filters: Array,
+    bias: Array | None,
+    integer: Dequantised | None,
+    w_scale: Array | None,
+    axis_number: int,
+) -> tuple[Expr, list[str], dict[str, object]]:
+    """Return the epilogue, the constant inputs (weights, bias, scale) and further attributes of a kernel.
+
+    `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
+    that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
+    no whole number of these steps is added to it as a float; "float_bias" says whether it may be rounded to them
+    where the result is an integer (mtool.passes.fold_bias).
+    """
+    weights = ctx.constant(f"{node.name}/weights", filters)
+    if integer is None or w_scale is None:
+        data = np.zeros(filters.shape[0]) if bias is None else bias
+        inputs = [weights, ctx.constant(f"{node.name}/bias", data.astype(np.float32))]
+        return acc(DType.FLOAT32), inputs, {"pad_value": 0}
+    assert bias is not None
+    zero_point = int(integer.zero_point.reshape(-1)[0])
+    x_scale = integer.scale.reshape(-1)[0].astype(np.float32)
+    wide = filters.astype(np.int64).reshape(filters.shape[0], -1)
+    kind = ctx.types[integer.value].dtype
+    if kind.size > 1:
+        w_scale = _settled(w_scale, wide)
+    low, high = kind.limits
+    if kind.size > 1:
+        reach = _reach(wide, low - zero_point, high - zero_point)
+    else:
+        reach = np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low)
+    exact = np.abs(bias) / (np.float64(x_scale) * w_scale.astype(np.float64))
+    if kind.size == 1 and (reach + exact).max(initial=0) > 2**31:
+        w_scale = _settled(w_scale, wide)
+    scale = (x_scale * w_scale).astype(np.float32)
+    exact = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
+    steps = np.rint(exact)
+    fits = kind.size > 1 or (reach + np.abs(steps)).max(initial=0) <= 2**31
+    apart = not (fits and are_whole(exact))
+    bound = (reach + (np.abs(steps) if fits else 0)).max(initial=0)
+    total = DType.INT64 if kind.size > 1 and bound >= 2**31 else DType.INT32
+    least, most = total.limits if total is DType.INT32 else (-(2.0**62), 2.0**62)
+    folded = (0 if apart else steps) - zero_point * wide.sum(axis=1)
+    folded = np.clip(folded, least, most).astype(total.numpy)
+    inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
+    real = call("cast", acc(total), dtype=DType.FLOAT32)
+    if np.unique(scale).size == 1:
+        factor = const(scale[0].item(), DType.FLOAT32)
+    else:
+        inputs.append(ctx.constant(f"{node.name}/scale", scale))
+        factor = load(3, DType.FLOAT32, (axis(axis_number),))
+    made = call("mul", real, factor)
+    attrs: dict[str, object] = {"pad_value": zero_point, "acc_bound": int(bound)}
+    if apart:
+        inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
+        made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
+        attrs["float_bias"] = fits
+    return made, inputs, attrs
+
+
+def _reach(wide: Array, low: int, high: int) -> Array:
+    """Return how far from 0 the sum of each row's products with numbers in [low, high] may be, of each part of it too.
+
+    What is not yet summed stands in the bias as if its inputs were 0, which is a number that they may be.
+    """
+    most = np.maximum(wide * low, wide * high).sum(axis=1)
+    least = np.minimum(wide * low, wide * high).sum(axis=1)
+    reach: Array = np.maximum(most, -least)
+    return reach
+
+
+def _settled(w_scale: Array, wide: Array) -> Array:
+    """Return the scales with those of channels without weights as large as the others'.
+
+    Quantisers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
+    """
+    live = wide.any(axis=1)
+    settled: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
+    return settled

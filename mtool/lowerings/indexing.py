@@ -1,0 +1,126 @@
+"""Operators that pick elements by computed places, as loops.
+
+Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, ReverseSequence 10, TensorScatter 24;
+Binarizer (ai.onnx.ml 1).
+"""
+
+from mtool.ir import Expr, Node
+from mtool.ir.expr import axis, const, load
+from mtool.ir.index import (
+    choose,
+    compare,
+    every,
+    inside,
+    integer,
+    least,
+    minus,
+    modulo,
+    most,
+    number,
+    over,
+    plus,
+    times,
+    wrapped,
+)
+from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+
+
+def _tile(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    index = tuple(
+        axis(place) if size == total else number(0) if size == 1 else modulo(axis(place), size)
+        for place, (size, total) in enumerate(zip(kind.shape, result.shape, strict=True))
+    )
+    ctx.loop(node, load(0, kind.dtype, index), node.inputs[:1])
+
+
+def _gather_elements(ctx: Lowering, node: Node) -> None:
+    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    own = tuple(axis(place) for place in range(len(kind.shape)))
+    place = node.attrs["axis"]
+    chosen = wrapped(load(1, indices.dtype, own), kind.shape[place])
+    ctx.loop(node, load(0, kind.dtype, (*own[:place], chosen, *own[place + 1 :])), node.inputs)
+
+
+def _gather_nd(ctx: Lowering, node: Node) -> None:
+    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    batch, depth, outer = node.attrs["batch_dims"], indices.shape[-1], len(indices.shape) - 1
+    where = tuple(axis(n) for n in range(outer))
+    index = [axis(n) for n in range(batch)]
+    for n in range(depth):
+        index.append(wrapped(load(1, indices.dtype, (*where, number(n))), kind.shape[batch + n]))
+    index += [axis(outer + n) for n in range(len(kind.shape) - batch - depth)]
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+
+
+def _space_to_depth(ctx: Lowering, node: Node) -> None:
+    """SpaceToDepth: channel (dy, dx, c) of the output, or (c, dy, dx), is what lies dy, dx into the block."""
+    kind, size = ctx.types[node.inputs[0]], node.attrs["blocksize"]
+    channels = kind.shape[1]
+    crd = node.attrs["mode"] == "CRD"
+    block = modulo(axis(1), size * size) if crd else over(axis(1), channels)
+    channel = over(axis(1), size * size) if crd else modulo(axis(1), channels)
+    row = plus(times(axis(2), size), over(block, size))
+    column = plus(times(axis(3), size), modulo(block, size))
+    ctx.loop(node, load(0, kind.dtype, (axis(0), channel, row, column)), node.inputs)
+
+
+def _depth_to_space(ctx: Lowering, node: Node) -> None:
+    """DepthToSpace: mode DCR has channels (dy, dx, c), CRD (c, dy, dx)."""
+    kind, size = ctx.types[node.inputs[0]], node.attrs["blocksize"]
+    channels = kind.shape[1] // (size * size)
+    block = plus(times(modulo(axis(2), size), size), modulo(axis(3), size))
+    if node.attrs["mode"] == "CRD":
+        channel = plus(times(axis(1), size * size), block)
+    else:
+        channel = plus(times(block, channels), axis(1))
+    ctx.loop(node, load(0, kind.dtype, (axis(0), channel, over(axis(2), size), over(axis(3), size))), node.inputs)
+
+
+def _reverse_sequence(ctx: Lowering, node: Node) -> None:
+    kind, lengths = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    time, batch = node.attrs["time_axis"], node.attrs["batch_axis"]
+    length = least(most(integer(load(1, lengths.dtype, (axis(batch),))), 0), kind.shape[time])
+    turned = minus(minus(length, 1), axis(time))
+    index: list[Expr] = [axis(n) for n in range(len(kind.shape))]
+    index[time] = choose(compare("less", axis(time), length), turned, axis(time))
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+
+
+def _binarizer(ctx: Lowering, node: Node) -> None:
+    """Binarizer (ai.onnx.ml 1): 1 above the threshold, 0 elsewhere."""
+    kind = ctx.types[node.inputs[0]]
+    (element,) = ctx.operands(node.inputs, kind.shape)
+    above = compare("greater", element, const(node.attrs.get("threshold", 0.0), kind.dtype))
+    ctx.loop(node, choose(above, const(1, kind.dtype), const(0, kind.dtype)), node.inputs)
+
+
+def _tensor_scatter(ctx: Lowering, node: Node) -> None:
+    """TensorScatter 24: the update stands from place write_indices[batch] on; "circular" goes on at the start."""
+    past, update = node.inputs[:2]
+    kind, place = ctx.types[past], node.attrs["axis"]
+    size, length = kind.shape[place], ctx.types[update].shape[place]
+    own: list[Expr] = [axis(n) for n in range(len(kind.shape))]
+    inputs = [name for name in node.inputs if name]
+    start: Expr = number(0)
+    if len(inputs) > 2:
+        start = least(most(integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),))), 0), size)
+    offset = minus(axis(place), start)
+    if node.attrs["mode"] == "circular":
+        offset = modulo(plus(offset, size), size)
+    new = load(1, kind.dtype, tuple(offset if n == place else a for n, a in enumerate(own)))
+    condition = every(inside(offset, length))
+    assert condition is not None
+    ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "Tile": moves_integers(_tile),
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "SpaceToDepth": moves_integers(_space_to_depth),
+    "DepthToSpace": moves_integers(_depth_to_space),
+    "ReverseSequence": _reverse_sequence,
+    "Binarizer": _binarizer,
+    "TensorScatter": _tensor_scatter,
+}

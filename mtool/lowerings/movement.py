@@ -1,0 +1,114 @@
+"""Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mtool.ir import DType, Node
+from mtool.ir.expr import axis, call, const, load
+from mtool.ir.index import wrapped
+from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+
+MOST = 64  # inputs of one concatenation
+
+
+def _reshape(ctx: Lowering, node: Node) -> None:
+    ctx.view(node, node.inputs[0], (), node.outputs[0])
+
+
+def _transpose(ctx: Lowering, node: Node) -> None:
+    ctx.transpose(node, node.inputs[0], node.attrs["perm"], node.outputs[0])
+
+
+def _concat(ctx: Lowering, node: Node) -> None:
+    if len(node.inputs) == 1:
+        ctx.view(node, node.inputs[0], (), node.outputs[0])
+        return
+    left, axis = list(node.inputs), node.attrs["axis"]
+    while len(left) > MOST:
+        left = [_part(ctx, node, left[first : first + MOST], axis) for first in range(0, len(left), MOST)]
+    ctx.node("concat", left, node.outputs, {"axis": axis}, like=node)
+
+
+def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
+    """Append a concatenation of some of the inputs: each input is a parameter of a function, of which C has 127."""
+    shape = list(ctx.types[values[0]].shape)
+    shape[axis] = sum(ctx.types[value].shape[axis] for value in values)
+    part = ctx.value(f"{node.outputs[0]}.part", ctx.types[values[0]].dtype, shape)
+    ctx.node("concat", values, [part], {"axis": axis}, like=node)
+    return part
+
+
+def _slice(ctx: Lowering, node: Node) -> None:
+    kind = ctx.types[node.inputs[0]]
+    index = []
+    for place, (first, stride) in enumerate(zip(node.attrs["first"], node.attrs["stride"], strict=True)):
+        step = call("mul", axis(place), const(stride, DType.INT32), value="index")
+        index.append(call("add", step, const(first, DType.INT32), value="index"))
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs[:1])
+
+
+def _pad(ctx: Lowering, node: Node) -> None:
+    """Pad: each mode is a table of source places along each axis; a second input is a value that the run gives."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    mode = node.attrs["mode"]
+    inputs, index, inside = list(node.inputs), [], []
+    for place, (before, size, total) in enumerate(zip(node.attrs["before"], kind.shape, result.shape, strict=True)):
+        if total == size and before == 0:
+            index.append(axis(place))
+            continue
+        source = np.arange(total) - before
+        if mode == "edge":
+            source = np.clip(source, 0, size - 1)
+        elif mode == "reflect":
+            period = max(2 * (size - 1), 1)
+            source = np.minimum(source % period, period - source % period)
+        elif mode == "wrap":
+            source = source % size
+        outside = (source < 0) | (source >= size)
+        inputs.append(ctx.constant(f"{node.name}/source", np.where(outside, 0, source).astype(np.int32)))
+        index.append(load(len(inputs) - 1, DType.INT32, (axis(place),)))
+        if outside.any():
+            low = call("greater_equal", axis(place), const(before, DType.INT32), dtype=DType.BOOL)
+            high = call("less", axis(place), const(before + size, DType.INT32), dtype=DType.BOOL)
+            inside.append(call("and", low, high))
+    element = load(0, kind.dtype, tuple(index))
+    if inside:
+        condition = inside[0]
+        for other in inside[1:]:
+            condition = call("and", condition, other)
+        # The value of a dequantised input's padding: 0.0 is its zero point.
+        value = const(node.attrs.get("zero_point", node.attrs["value"]), kind.dtype)
+        if len(node.inputs) > 1:
+            value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))
+        element = call("where", condition, element, value, dtype=kind.dtype)
+    ctx.loop(node, element, inputs)
+
+
+def _padded_by_zero(ctx: Lowering, node: Node) -> None:
+    if len(node.inputs) > 1 or (node.attrs["mode"] == "constant" and node.attrs["value"] != 0):
+        _pad(ctx, node)
+    else:
+        moves_integers(_pad)(ctx, node)
+
+
+def _gather(ctx: Lowering, node: Node) -> None:
+    """Gather 13: a negative index counts from the end."""
+    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    place = node.attrs["axis"]
+    spread = len(indices.shape)
+    chosen = load(1, indices.dtype, tuple(axis(place + number) for number in range(spread)))
+    index = [axis(number) for number in range(place)]
+    index.append(wrapped(chosen, kind.shape[place]))
+    index += [axis(number - 1 + spread) for number in range(place + 1, len(kind.shape))]
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "Reshape": moves_integers(_reshape),
+    "Transpose": moves_integers(_transpose),
+    "Concat": moves_integers(_concat),
+    "Slice": moves_integers(_slice),
+    "Pad": _padded_by_zero,
+    "Gather": _gather,
+}

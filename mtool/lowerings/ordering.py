@@ -1,0 +1,92 @@
+"""Operators that go through their input in order: CumSum 14, CumProd 26, TopK 24, Unique 11, NonZero 13, Compress 11.
+
+How many elements the last four give at most is the output's shape; how many are there is an output of its own, the last
+one, where the size depends on data (mtool/frontend/bounds.py).
+"""
+
+import math
+from typing import Any
+
+from mtool.ir import DType, Node
+from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
+    """Return the elements before, along and behind an axis."""
+    return {"outer": math.prod(shape[:place]), "count": shape[place], "inner": math.prod(shape[place + 1 :])}
+
+
+def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return a node's outputs as ONNX has them, and how many elements are there, by C name, if that is asked for."""
+    if node.attrs.get("counted"):
+        return node.outputs[:-1], {"found_count": node.outputs[-1]}
+    return node.outputs, {}
+
+
+def _running(ctx: Lowering, node: Node) -> None:
+    shape = ctx.types[node.inputs[0]].shape
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    attrs = {key: node.attrs[key] for key in ("exclusive", "reverse")}
+    product = node.op == "CumProd"
+    sizes = _split(shape, node.attrs["axis"])
+    template_node(ctx, node, "running", {"input": source}, {"output": made}, product=product, **sizes, **attrs)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _top_k(ctx: Lowering, node: Node) -> None:
+    """TopK: sorted, equal values by place; K is the output's size."""
+    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs["axis"]
+    source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    made, count = counted(node)
+    indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
+    sizes = _split(kind.shape, place)
+    better = ">" if node.attrs["largest"] else "<"
+    inputs = {"input": source} | ({"wanted": node.inputs[1]} if count else {})
+    outputs = {"values": values, "indices": indices, **count}
+    template_node(ctx, node, "top_k", inputs, outputs, k=result.shape[place], better=better, **sizes)
+    narrowed(ctx, node, [(values, node.outputs[0])])
+
+
+def _unique(ctx: Lowering, node: Node) -> None:
+    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
+    found = ctx.types[node.outputs[0]].shape[place or 0]
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    named, count = counted(node)
+    outputs = {"output": made}
+    for number, (name, size) in enumerate((("indices", found), ("inverse", sizes["count"]), ("counts", found)), 1):
+        given = [*named, "", "", ""][number]
+        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
+    outputs |= count
+    values = {**sizes, "found": found, "sorted": node.attrs["sorted"], "scratch_type": "int32_t"}
+    template_node(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _non_zero(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    source = widened(ctx, node, node.inputs[0])
+    (output,), count = counted(node)
+    outputs = {"output": output, **count}
+    template_node(ctx, node, "non_zero", {"input": source}, outputs, shape=kind.shape, most=result.shape[1])
+
+
+def _compress(ctx: Lowering, node: Node) -> None:
+    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
+    kept = ctx.types[node.outputs[0]].shape[place or 0]
+    given = min(ctx.types[node.inputs[1]].count, sizes["count"])
+    inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
+    (output,), count = counted(node)
+    template_node(ctx, node, "compress", inputs, {"output": output, **count}, **sizes, kept=kept, given=given)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "CumSum": _running,
+    "CumProd": _running,
+    "TopK": _top_k,
+    "Unique": _unique,
+    "NonZero": _non_zero,
+    "Compress": _compress,
+}

@@ -1,0 +1,124 @@
+"""RNN, GRU and LSTM (ai.onnx 7, 14, 22): every direction, initial state, sequence lengths, peepholes, both layouts.
+
+Constant weights that are quantised to 8 bits stay so: a sum of products of floats and integers is scaled once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.errors import ModelError
+from mtool.ir import DType, Node
+from mtool.ir.types import Array
+from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+INPUTS = {
+    "RNN": ("x", "w", "r", "bias", "lengths", "initial_h"),
+    "GRU": ("x", "w", "r", "bias", "lengths", "initial_h"),
+    "LSTM": ("x", "w", "r", "bias", "lengths", "initial_h", "initial_c", "peephole"),
+}
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+SCRATCH = {"RNN": 1, "GRU": 4, "LSTM": 4}
+"""Vectors of the hidden size that a step works in."""
+
+FORMULAS = {
+    "tanh": "tanhf({x})",
+    "sigmoid": "mt_sigmoid_f32({x})",
+    "relu": "mt_max_f32({x}, 0.0f)",
+    "affine": "{a} * ({x}) + {b}",
+    "leakyrelu": "({x} < 0.0f ? {a} * ({x}) : {x})",
+    "thresholdedrelu": "({x} > {a} ? {x} : 0.0f)",
+    "scaledtanh": "{a} * tanhf({b} * ({x}))",
+    "hardsigmoid": "mt_max_f32(mt_min_f32({a} * ({x}) + {b}, 1.0f), 0.0f)",
+    "elu": "({x} < 0.0f ? {a} * expm1f({x}) : {x})",
+    "softsign": "({x}) / (1.0f + fabsf({x}))",
+    "softplus": "mt_softplus_f32({x})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Integer weights: each is `(value - zero) * scale`, with a scale a row, or one."""
+
+    value: str
+    scale: Array
+    zero: int
+
+
+def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
+    """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
+    if name in node.attrs.get("weights", {}):
+        scale, zero = node.attrs["weights"][name]
+        return Weights(value, scale, zero)
+    found = ctx.dequantised.get(value)
+    if (
+        found is None
+        or found.value not in ctx.constants
+        or ctx.types[found.value].dtype not in (DType.INT8, DType.UINT8)
+    ):
+        return None
+    directions, rows, _ = ctx.types[value].shape
+    if not (found.zero_point == found.zero_point[0]).all() or found.axis not in (None, 0, 1):
+        return None
+    scale = found.scale
+    if found.axis is not None:
+        scale = np.repeat(scale, rows) if found.axis == 0 else np.tile(scale, directions)
+    return Weights(found.value, scale.astype(np.float32), int(found.zero_point[0]))
+
+
+def _lower(ctx: Lowering, node: Node) -> None:
+    given = dict(zip(INPUTS[node.op], node.inputs, strict=False))
+    quantised = {name: kept for name in ("w", "r") if (kept := _quantised(ctx, node, name, given[name]))}
+    shape_of_r = ctx.types[given["r"]].shape
+    given |= {name: weights.value for name, weights in quantised.items()}
+    inputs = {name: value if name == "lengths" else widened(ctx, node, value) for name, value in given.items() if value}
+    if ctx.types[inputs["x"]].dtype is not DType.FLOAT32:
+        raise ModelError(f"{node.op} {node.name!r} has elements of type {ctx.types[inputs['x']].dtype.label}")
+    attrs = node.attrs
+    first, second, size = ctx.types[given["x"]].shape
+    steps, batch = (second, first) if attrs["batch_first"] else (first, second)
+    directions, _, hidden = shape_of_r
+    for name, weights in quantised.items():
+        if weights.scale.size > 1:
+            inputs[f"{name}_scale"] = ctx.constant(f"{node.name}/{name}_scale", weights.scale)
+    shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
+    if attrs["batch_first"]:
+        shapes = [(batch, steps, directions, hidden), *[(batch, directions, hidden)] * 2]
+    wanted = [*node.outputs, "", "", ""][:3]
+    names = ("y", "h", "c")[: 3 if node.op == "LSTM" else 2]
+    outputs = {
+        name: wide_output(ctx, value) if value else ctx.value(f"{node.name}/{name}", DType.FLOAT32, shape)
+        for name, value, shape in zip(names, wanted, shapes, strict=False)
+    }
+    unknown = [name for name, _, _ in attrs["functions"] if name not in FORMULAS]
+    if unknown:
+        raise ModelError(f"{node.op} {node.name!r} has the unknown activation {unknown[0]}")
+    values = {
+        "steps": steps, "batch": batch, "size": size, "hidden": hidden, "directions": directions,
+        "gates": GATES[node.op], "kind": node.op, "reverse": attrs["direction"] == "reverse",
+        "batch_first": attrs["batch_first"], "clip": attrs["clip"], "input_forget": attrs["input_forget"],
+        "linear_before_reset": attrs["linear_before_reset"], "activation": _activations(attrs["functions"]),
+        "given": tuple(inputs), "scratch_type": "float", "dynamic_state": bool(node.attrs.get("dynamic_state")),
+        "quantised": {
+            name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
+            for name, weights in quantised.items()
+        },
+    }  # fmt: skip
+    macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
+    scratch = 4 * (SCRATCH[node.op] + bool(node.attrs.get("dynamic_state"))) * hidden
+    over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}
+    template_node(
+        ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, overwrites=over, **values
+    )
+    narrowed(ctx, node, [(outputs[name], value) for name, value in zip(names, wanted, strict=False) if value])
+
+
+def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) -> tuple[str, ...]:
+    return tuple(
+        FORMULAS[name].replace("{a}", f"{float(alpha or 0)!r}f").replace("{b}", f"{float(beta or 0)!r}f")
+        for name, alpha, beta in functions
+    )
+
+
+LOWERINGS: dict[str, Lower] = {"RNN": _lower, "GRU": _lower, "LSTM": _lower}

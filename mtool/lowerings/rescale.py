@@ -1,0 +1,46 @@
+"""mtool's own Rescale, Mean and Table: integer arithmetic that a frontend spells out, where ONNX has only real numbers.
+
+Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). Mean: such sums
+divided by a positive count, ties away from zero. Table: 256 results for the values of an 8-bit integer.
+"""
+
+from mtool.ir import DType, Node
+from mtool.ir.expr import call, const, identity, load
+from mtool.ir.scalar import Rescale
+from mtool.lowerings.lowering import Lower, Lowering
+
+
+def _rescale(ctx: Lowering, node: Node) -> None:
+    value, multiplier, shift = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], node.attrs
+    shifts = ctx.constants[shift]
+    axis = attrs["axis"] if shifts.size > 1 else None
+    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+    twice = bool(attrs["twice"])
+    wide = bool((shifts < (0 if twice else 1)).any())
+    how = Rescale(attrs["zero_point"], attrs["low"], attrs["high"], wide, twice)
+    by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
+    places = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
+    ctx.loop(node, call("rescale", total, by, places, dtype=result.dtype, value=how), inputs)
+
+
+def _mean(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    _, count = ctx.operands(node.inputs, result.shape)
+    total = load(0, kind.dtype, identity(len(kind.shape)))
+    steps = call("mean", call("cast", total, dtype=DType.INT32), count)
+    for how, bound in (("maximum", "low"), ("minimum", "high")):
+        steps = call(how, steps, const(node.attrs[bound], DType.INT32))
+    ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
+
+
+def _table(ctx: Lowering, node: Node) -> None:
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+    place = call("add", element, const(-kind.dtype.limits[0], DType.INT32), value="index")
+    ctx.loop(node, load(1, result.dtype, (place,)), node.inputs)
+
+
+LOWERINGS: dict[str, Lower] = {"Rescale": _rescale, "RoundedMean": _mean, "Table": _table}

@@ -1,0 +1,100 @@
+"""Operators that write where their input says: ScatterElements 18, Scatter 9, ScatterND 18, MaxUnpool 22.
+
+And TfIdfVectorizer 9, and MaxPool 22 with Indices.
+"""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from mtool.ir import Node
+from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+
+
+def _scatter_elements(ctx: Lowering, node: Node) -> None:
+    data, indices, updates = node.inputs
+    kind = ctx.types[data]
+    inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
+    made = wide_output(ctx, node.outputs[0])
+    values: dict[str, Any] = {"shape": kind.shape, "strides": _strides(kind.shape), "axis": node.attrs["axis"]}
+    values["spread"] = ctx.types[indices].shape
+    template_node(ctx, node, "scatter_elements", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _scatter_nd(ctx: Lowering, node: Node) -> None:
+    data, indices, updates = node.inputs
+    kind, spread = ctx.types[data], ctx.types[indices].shape
+    inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
+    made = wide_output(ctx, node.outputs[0])
+    depth = spread[-1]
+    values: dict[str, Any] = {
+        "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
+        "block": math.prod(kind.shape[depth:]),
+    }  # fmt: skip
+    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _max_unpool(ctx: Lowering, node: Node) -> None:
+    """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
+    x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
+    values: dict[str, Any] = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
+    values["per_image"] = math.prod(node.attrs["inner"])
+    values["positions"] = math.prod(x.shape[:2]) * values["per_image"]
+    template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values)
+
+
+def _max_pool_indices(ctx: Lowering, node: Node) -> None:
+    x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
+    size = x.shape[2:]
+    strides = _strides(size)
+    if node.attrs["column_major"]:
+        strides = tuple(math.prod(size[:place]) for place in range(len(size)))
+    values = {key: node.attrs[key] for key in ("kernel", "strides", "dilations", "pads")}
+    values |= {"planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides}
+    outputs = {"output": made, "indices": node.outputs[1]}
+    template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, **values)
+    narrowed(ctx, node, [(made, node.outputs[0])])
+
+
+def _tf_idf(ctx: Lowering, node: Node) -> None:
+    """TfIdfVectorizer of integers: how often each n-gram of the pool comes, with up to max_skip_count skips."""
+    attrs, x = node.attrs, ctx.types[node.inputs[0]]
+    starts = [*attrs["ngram_counts"], len(attrs["pool_int64s"])]
+    grams: list[tuple[int, int, int]] = []  # length, place in the pool, column
+    for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):
+        for place in range(begin, end, length):
+            grams.append((length, place, attrs["ngram_indexes"][len(grams)]))
+    kept = [gram for gram in grams if attrs["min_gram_length"] <= gram[0] <= attrs["max_gram_length"]]
+    table = ctx.constant(f"{node.name}/grams", np.asarray(kept, np.int32).reshape(-1, 3))
+    pool = ctx.constant(f"{node.name}/pool", np.asarray(attrs["pool_int64s"], np.int64))
+    weights = np.asarray(attrs.get("weights") or [1.0] * len(grams), np.float32)
+    order = [grams.index(gram) for gram in kept]
+    weight = ctx.constant(f"{node.name}/weights", weights[order])
+    width = x.shape[-1] if x.shape else 1
+    inputs = {"input": node.inputs[0], "grams": table, "pool": pool, "weight": weight}
+    values: dict[str, Any] = {
+        "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
+        "skips": attrs["max_skip_count"], "mode": attrs["mode"], "count": len(kept),
+    }  # fmt: skip
+    template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, **values)
+
+
+LOWERINGS: dict[str, Lower] = {
+    "ScatterElements": _scatter_elements,
+    "Scatter": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "MaxUnpool": _max_unpool,
+    "MaxPoolIndices": _max_pool_indices,
+    "TfIdfVectorizer": _tf_idf,
+}

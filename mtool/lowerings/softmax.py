@@ -1,0 +1,65 @@
+"""Softmax and LogSoftmax (ai.onnx 1, 11, 13), float and integer."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import DType, Node
+from mtool.ir.expr import acc, call, const
+from mtool.lowerings import normalise
+from mtool.lowerings.lowering import Lower, Lowering
+
+
+def _lower(ctx: Lowering, node: Node) -> None:
+    source, output = node.inputs[0], node.outputs[0]
+    axis, log = node.attrs["axis"], node.attrs["log"]
+    kind = ctx.types[output]
+    rank = len(kind.shape)
+    if kind.dtype is not DType.FLOAT32:
+        normalise.softmax(ctx, node)
+        return
+    inputs = []
+    quantised = ctx.integers(source) if not log else None
+    if quantised is not None:
+        source = quantised.value
+        steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantised.scale.reshape(-1)[0])
+        inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
+    perm = tuple(place for place in range(rank) if place != axis) + ((axis,) if rank else ())
+    back = tuple(perm.index(place) for place in range(rank))
+    is_last = perm == tuple(range(rank))
+    moved = source if is_last else ctx.transpose(node, source, perm)
+    length = kind.shape[axis] if rank else 1
+    flat = (math.prod(kind.shape) // max(length, 1), length)
+    moved_shape = ctx.types[moved].shape
+    moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
+    made = ctx.value(f"{output}.rows", kind.dtype, flat)
+    ctx.node("softmax", [moved, *inputs], [made], {"log": log, "epilogue": acc(DType.FLOAT32)}, like=node)
+    if is_last:
+        ctx.view(node, made, (), output)
+    else:
+        shaped = ctx.view(node, made, moved_shape)
+        ctx.transpose(node, shaped, back, output)
+
+
+def _fixed(ctx: Lowering, node: Node) -> None:
+    """FixedSoftmax, mtool's own: along the last axis, in steps of 1/256 from the lowest value on.
+
+    Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 bits behind the point.
+    """
+    source, powers = node.inputs
+    kind = ctx.types[node.outputs[0]]
+    flat = (math.prod(kind.shape[:-1]), kind.shape[-1])
+    low, high = kind.dtype.limits
+    steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
+    for how, bound in (("maximum", low), ("minimum", high)):
+        steps = call(how, steps, const(bound, DType.INT32))
+    attrs = {"log": False, "fixed": True, "epilogue": call("cast", steps, dtype=kind.dtype)}
+    if kind.shape == flat:
+        ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
+        return
+    made = ctx.value(f"{node.outputs[0]}.rows", kind.dtype, flat)
+    ctx.node("softmax", [ctx.view(node, source, flat), powers], [made], attrs, like=node)
+    ctx.view(node, made, (), node.outputs[0])
+
+
+LOWERINGS: dict[str, Lower] = {"Softmax": _lower, "FixedSoftmax": _fixed}

@@ -1,0 +1,59 @@
+"""Schedule of depthwise convolutions in portable C."""
+
+import math
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText, acc_type
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import plane_in_place
+
+
+class Depthwise(BaseSchedule):
+    """Depthwise: copy one channel with its padding into a contiguous plane, then slide over it.
+
+    The copy makes the inner loops contiguous and lets the output take the input's storage.
+    """
+
+    name = "c99_plane"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Depthwise, with any multiplier, one image."""
+        conv = Conv.of(node, graph)
+        return conv.is_depthwise and conv.batch == 1
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """One padded plane."""
+        return math.prod(Conv.of(node, graph).plane) * graph.types[node.inputs[0]].dtype.size
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if the output has the same shape."""
+        return plane_in_place(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Those of the products and half an instruction each, 4 a copied element, 14 an output."""
+        conv = Conv.of(node, graph)
+        outputs = conv.batch * conv.pixels * conv.out_channels
+        return (
+            outputs * ((2.0 + target.product_instructions) * conv.depth + 14)
+            + 4.0 * conv.batch * math.prod(conv.size) * conv.channels
+        )
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv = Conv.of(node, graph)
+        epilogue = EpilogueText(node, graph)
+        body = template(
+            "ops/conv2d/c99/depthwise.c.j2",
+            conv=conv,
+            plane=conv.plane,
+            x=graph.types[node.inputs[0]].dtype.c,
+            acc=acc_type(node, graph).c,
+            w=graph.types[node.inputs[1]].dtype.c,
+            float=acc_type(node, graph).is_float,
+            unrolled=math.prod(conv.kernel) <= 16,
+            epilogue=epilogue,
+        )
+        return epilogue.kernel(body, graph.constants[node.inputs[1]])

@@ -1,0 +1,52 @@
+"""Schedule of conv2d in portable C: patches become columns."""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText, acc_type
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target, plain_product
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import pointwise_in_place
+
+
+class Im2col(BaseSchedule):
+    """Gather the input patches of two pixels, then two pixels by two channels at a time.
+
+    Works for every kernel, stride, dilation and group. A pixel's patch is `depth` elements of scratch.
+    """
+
+    name = "c99_patch"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Two patches."""
+        return 2 * Conv.of(node, graph).depth * graph.types[node.inputs[0]].dtype.size
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if pointwise and not growing; a residual operand that is not its input."""
+        return pointwise_in_place(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Those of the products, 3 instructions a gathered element, 12 an output."""
+        conv = Conv.of(node, graph)
+        outputs = conv.batch * conv.pixels * conv.out_channels
+        gathered = conv.batch * conv.pixels * conv.depth * conv.group
+        return outputs * (plain_product(target) * conv.depth + 12) + 3.0 * gathered
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv = Conv.of(node, graph)
+        epilogue = EpilogueText(node, graph)
+        body = template(
+            "ops/conv2d/c99/im2col.c.j2",
+            conv=conv,
+            x=graph.types[node.inputs[0]].dtype.c,
+            acc=acc_type(node, graph).c,
+            w=graph.types[node.inputs[1]].dtype.c,
+            float=acc_type(node, graph).is_float,
+            epilogue=epilogue,
+        )
+        return epilogue.kernel(body, graph.constants[node.inputs[1]])

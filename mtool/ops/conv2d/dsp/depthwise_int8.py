@@ -1,0 +1,195 @@
+"""Schedule of depthwise convolutions of any kernel for SIMD32: pairs of taps. See crt/include/mt_dsp_taps.h."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.knobs import knob
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.scaling import Scaling
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The plane of a channel as it is walked: everything as (slow, fast), steps in bytes of the tensors.
+
+    With a dilation along the fast axis the columns stand in as many phases, so that the taps of an output are
+    neighbours.
+    """
+
+    size: Pair
+    out_size: Pair
+    pad: Pair
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    in_step: Pair
+    out_step: Pair
+    transposed: bool
+
+    @classmethod
+    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
+        """Choose the direction with the fewer instructions; None: neither can be walked."""
+        (_, w), (_, ow), c, n = conv.size, conv.out_size, conv.channels, conv.out_channels
+        in_step, out_step = (w * c, c), (ow * n, n)
+        straight = cls(
+            conv.size, conv.out_size, conv.pad, conv.kernel, conv.stride, conv.dilation, in_step, out_step, False
+        )
+        turned = cls(
+            _turned(conv.size), _turned(conv.out_size), _turned(conv.pad), _turned(conv.kernel), _turned(conv.stride),
+            _turned(conv.dilation), _turned(in_step), _turned(out_step), True,
+        )  # fmt: skip
+        named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
+        possible = [walk for walk in named if walk.dilation[1] == 1 or walk.stride[1] == 1]
+        return min(possible, key=lambda walk: walk.cost(1), default=None)
+
+    @property
+    def steps(self) -> int:
+        """Pairs of columns that a row of taps needs, one column later too."""
+        return self.kernel[1] // 2 + 1
+
+    @property
+    def taps(self) -> int:
+        """Elements of the spread taps."""
+        return self.kernel[0] * self.steps * 4
+
+    @property
+    def reached(self) -> Pair:
+        """Rows and columns with padding that outputs reach."""
+        return tuple(  # type: ignore[return-value]
+            (self.out_size[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows of the plane."""
+        return self.reached[0]
+
+    @property
+    def phase(self) -> int:
+        """Elements of one phase of a row, an even number: what whole groups of four outputs read."""
+        wanted = -(-self.out_size[1] // self.dilation[1])
+        ahead = 2 * self.steps + {1: 2, 2: 6}.get(self.stride[1], 3 * self.stride[1])
+        columns = -(-(self.copied[1] + self.pad[1]) // self.dilation[1])
+        return round_up(max((round_up(wanted, 4) - 4) * self.stride[1] + ahead, columns), 2)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one row of the plane to the next."""
+        return self.phase * self.dilation[1]
+
+    @property
+    def copied(self) -> Pair:
+        """Rows and columns of the input that outputs reach."""
+        return tuple(min(self.size[i], self.reached[i] - self.pad[i]) for i in (0, 1))  # type: ignore[return-value]
+
+    def cost(self, multiplier: int) -> float:
+        """Instructions a channel: 6 a step for four outputs (10 with a large stride), 46 for four results."""
+        each = 6 if self.stride[1] <= 2 else 10
+        four = self.kernel[0] * (each * self.steps + 6) + 46
+        row = math.ceil(self.out_size[1] / self.dilation[1] / 4) * self.dilation[1] * four + 16
+        copying = self.copied[0] * (self.copied[1] * (2.3 if self.dilation[1] == 1 else 9) + 6)
+        return multiplier * (self.out_size[0] * row + 3 * self.taps) + copying
+
+
+def _turned(pair: Pair) -> Pair:
+    return pair[1], pair[0]
+
+
+@dataclass(frozen=True)
+class Depthwise(BaseSchedule):
+    """Depthwise: a channel is widened with its padding into a plane of int16, then pairs of taps meet four outputs.
+
+    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    input's storage.
+    """
+
+    name = "dsp_taps"
+    epilogue_type: ClassVar[type[Int8Epilogue]] = Int8Epilogue
+    after: ClassVar[int] = 6  # instructions of an output that an epilogue follows
+    sweep: ClassVar[str] = "mt_dsp_sweep"
+    header: ClassVar[str] = "mt_dsp_taps.h"
+
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
+        conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and Walk.of(conv, self.direction) is not None
+        narrow = graph.constants[node.inputs[1]].dtype in (np.int8, np.int16)
+        as_wide = graph.types[node.outputs[0]].dtype.size == self.epilogue_type.kind.size
+        return target.has_dsp and shape and narrow and epilogue is not None and as_wide
+
+    def _walk(self, node: Node, graph: Graph) -> Walk:
+        walk = Walk.of(Conv.of(node, graph), self.direction)
+        assert walk is not None
+        return walk
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """One padded plane of int16, and a channel's taps."""
+        walk = self._walk(node, graph)
+        return 2 * (walk.pitch * walk.rows + walk.taps)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if each channel has one output that is no larger."""
+        conv = Conv.of(node, graph)
+        own = conv.channels == conv.out_channels and not node.attrs["epilogue"].operands() & {0}
+        smaller = graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes
+        return (0,) if own and smaller else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """See Walk, and what follows."""
+        conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
+        after = (
+            self.after * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        )
+        return conv.channels * self._walk(node, graph).cost(conv.out_channels // conv.channels) + after
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        epilogue, walk, conv = self.epilogue_type.of(node, graph), self._walk(node, graph), Conv.of(node, graph)
+        assert epilogue is not None
+        taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
+        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
+        body = template(
+            "ops/conv2d/dsp/depthwise.c.j2",
+            conv=conv,
+            walk=walk,
+            how=epilogue.how,
+            epilogue=epilogue,
+            multiplier=conv.out_channels // conv.channels,
+            spread="mt_dsp_spread_i8" if taps.dtype == np.int8 else "mt_dsp_spread_i16",
+            stream=packed.shape[1],
+            x=self.epilogue_type.kind.c,
+            sweep=self.sweep,
+            kind=epilogue.scaling.kind,
+            head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed, self.header, scratch="int16_t")
+
+
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is filled up to whole steps.
+
+    Args:
+        taps: int8 or int16 [N, rows, columns], along (slow, fast).
+        bias: int32 [N], the input's zero point folded in.
+        scaling: of N channels.
+    """
+    count, _, columns = taps.shape
+    filled = np.pad(taps, ((0, 0), (0, 0), (0, columns // 2 * 2 + 2 - columns))).reshape(count, -1)
+    heads = np.concatenate([bias.astype(np.int32).view(np.uint32)[:, None], scaling.words], axis=1)
+    return np.concatenate([np.ascontiguousarray(heads).view(taps.dtype), filled], axis=1)

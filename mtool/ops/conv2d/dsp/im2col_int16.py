@@ -1,0 +1,76 @@
+"""Convolutions of int16 activations for SIMD32: patches become columns."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, results_aside
+from mtool.ops.conv2d.geometry import Conv
+
+
+class Im2col(Tiles):
+    """k x k: the patches of three pixels are gathered into columns, which meet all channels, two at a time.
+
+    Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels do not
+    stand side by side (groups, dilations) are gathered first.
+    """
+
+    name = "dsp16_patch"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, int16 to int16."""
+        conv = Conv.of(node, graph)
+        shape = conv.batch == 1 and not conv.is_depthwise
+        return target.has_dsp and shape and self._packed(node, graph) is not None
+
+    def _by_taps(self, conv: Conv) -> bool:
+        return conv.group > 1 or conv.dilation[1] > 1
+
+    def _order(self, conv: Conv) -> Array:
+        """Whole rows, each filled up to pairs; or all taps."""
+        height, row = (1, conv.depth) if self._by_taps(conv) else (conv.kernel[0], conv.kernel[1] * conv.channels)
+        places = np.pad(np.arange(height * row).reshape(height, row), ((0, 0), (0, row % 2)), constant_values=-1)
+        return places.reshape(-1)
+
+    def _gathered(self, conv: Conv) -> int:
+        """Elements of a patch, or of a row of it, that are gathered before they become a column."""
+        return conv.depth if self._by_taps(conv) else conv.kernel[1] * conv.channels
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Three columns, and what is gathered or not stored directly."""
+        conv = Conv.of(node, graph)
+        return 6 * self._padded(conv) + 2 * max(
+            results_aside(conv, Int16Epilogue.of(node, graph)), self._gathered(conv)
+        )
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The tiles, 3 for two gathered elements, 20 a row or 12 a tap."""
+        conv = Conv.of(node, graph)
+        gathering = 1.5 * conv.depth + (20 * conv.kernel[0])
+        if self._by_taps(conv):
+            gathering += conv.depth + 12 * math.prod(conv.kernel)
+        return self._tiles(node, graph) + conv.pixels * conv.group * gathering
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue = packed.epilogue
+        body = template(
+            "ops/conv2d/dsp/im2col_int16.c.j2",
+            conv=conv,
+            by_taps=self._by_taps(conv),
+            function=packed.kind.function("mt_dsp16", self._unroll(self._order(conv).size)),
+            long=packed.kind.long,
+            depth=self._padded(conv),
+            stream=packed.stream.size // conv.group,
+            epilogue=epilogue,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER)

@@ -1,0 +1,130 @@
+"""Convolutions of int8 for SIMD32: patches become columns."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.kernels.dsp.weights_int8 import Packed
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, results_aside
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.tile import Tile
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """How the patches of a convolution stand in the columns.
+
+    `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
+    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in
+    the kernel of each byte of the column, -1 for filling.
+    """
+
+    row_words: int
+    lasts: bool
+    order: tuple[int, ...]
+    by_taps: bool = False
+
+    @classmethod
+    def of(cls, conv: Conv) -> "ColumnLayout":
+        """Choose: whole rows, rows and last bytes, rows filled up to words, or taps."""
+        height, row = conv.kernel[0], conv.kernel[1] * conv.channels
+        if conv.group > 1 or (conv.channels % 4 and conv.dilation != (1, 1)):
+            order = (*range(conv.depth), *[-1] * (-conv.depth % 4))
+            return cls(len(order) // 4, False, order, True)
+        if row % 4 == 0:
+            return cls(row // 4, False, tuple(range(height * row)))
+        if row % 4 == 1 and row > 4 and height <= 4:
+            body = [y * row + i for y in range(height) for i in range(row - 1)]
+            lasts = [y * row + row - 1 for y in range(height)]
+            return cls(row // 4, True, (*body, *lasts, *[-1] * (4 - height)))
+        filled = round_up(row, 4)
+        places = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
+        return cls(filled // 4, False, tuple(places))
+
+
+class Im2col(Tiles):
+    """k x k: the patches of a tile's pixels are gathered into columns of int16, which meet all channels, two at a time.
+
+    Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
+    """
+
+    name = "dsp_patch"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, int8 to int8, more than one input of a group."""
+        conv = Conv.of(node, graph)
+        shape = conv.batch == 1 and not conv.is_depthwise
+        return target.has_dsp and shape and self._packed(node, graph) is not None
+
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        conv = Conv.of(node, graph)
+        order = np.asarray(ColumnLayout.of(conv).order)
+        flat = weights.reshape(weights.shape[0], -1)
+        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
+        return Packed.of(epilogue, filters, self._padded(conv), conv.group)
+
+    def depth(self, conv: Conv) -> int:
+        """A patch, with what fills up its rows."""
+        return len(ColumnLayout.of(conv).order)
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """8 for four elements, 20 a row; 12 a tap that stands alone."""
+        columns = ColumnLayout.of(conv)
+        places = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
+        return conv.pixels * (8 * len(columns.order) / 4 + places)
+
+    def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
+        """Bytes for one patch of a border pixel, or for results that are not stored directly."""
+        gathered = len(columns.order) if conv.channels % 4 or columns.by_taps else 0
+        return max(results_aside(conv, epilogue, self._tile(conv)), gathered)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A tile's columns, a row of results if they are stored a row at a time, a border patch."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
+        return self._columns_bytes(conv) + row + self._aside(conv, epilogue, ColumnLayout.of(conv))
+
+    def _by_rows(self, node: Node, graph: Graph) -> bool:
+        """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
+        epilogue, conv = Int8Epilogue.of(node, graph), Conv.of(node, graph)
+        direct = epilogue is not None and epilogue.rest is None
+        return direct and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if it shrinks fast enough; a residual operand that is not its input."""
+        residuals = residual_operands(node, graph)
+        return (0, *residuals) if self._by_rows(node, graph) else residuals
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue = packed.epilogue
+        columns, tile = ColumnLayout.of(conv), self._tile(conv)
+        body = template(
+            "ops/conv2d/dsp/im2col_int8.c.j2",
+            conv=conv,
+            columns=columns,
+            tile=tile,
+            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            suffix=SUFFIXES[tile.name],
+            depth=self._padded(conv),
+            stream=packed.stream.size // conv.group,
+            epilogue=epilogue,
+            aside=self._aside(conv, epilogue, columns) > 0,
+            by_rows=self._by_rows(node, graph),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])

@@ -1,0 +1,68 @@
+"""1x1 convolutions of int16 activations for SIMD32."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, results_aside
+from mtool.ops.conv2d.geometry import Conv
+
+
+class Pointwise(Tiles):
+    """1x1: three pixels stand side by side and meet all channels, two at a time. In place either way.
+
+    A layer that grows runs backwards, so that its output may start where its input starts.
+    """
+
+    name = "dsp16_pointwise"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """1x1 of one image, int16 to int16."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
+        return target.has_dsp and shape and self._packed(node, graph) is not None
+
+    def _order(self, conv: Conv) -> Array:
+        return np.arange(conv.channels)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Three columns, and results that are not stored directly."""
+        conv = Conv.of(node, graph)
+        return 6 * self._padded(conv) + 2 * results_aside(conv, Int16Epilogue.of(node, graph))
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, and a residual operand that is not its input."""
+        residuals = residual_operands(node, graph)
+        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 2:
+            return residuals
+        return (0, *residuals)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The tiles, 6 to copy two elements of three pixels."""
+        conv = Conv.of(node, graph)
+        return self._tiles(node, graph) + math.ceil(conv.pixels / 3) * 3 * conv.channels
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue = packed.epilogue
+        body = template(
+            "ops/conv2d/dsp/pointwise_int16.c.j2",
+            conv=conv,
+            function=packed.kind.function("mt_dsp16", self._unroll(conv.channels)),
+            long=packed.kind.long,
+            depth=self._padded(conv),
+            epilogue=epilogue,
+            aside=results_aside(conv, epilogue) > 0,
+            backward=conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER)

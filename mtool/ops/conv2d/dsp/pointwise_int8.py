@@ -1,0 +1,83 @@
+"""1x1 convolutions of int8 for SIMD32."""
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.kernels.dsp.weights_int8 import Packed
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, results_aside
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.tile import Tile
+
+
+class Pointwise(Tiles):
+    """1x1: a tile's pixels are widened to int16 and meet all channels, two at a time. In place either way.
+
+    A layer that grows runs backwards, so that its output may start where its input starts.
+    """
+
+    name = "dsp_pointwise"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """1x1 of one image, int8 to int8, more than one input.
+
+        A pixel's last word may reach into the pixels behind it: of one channel they would have to be three.
+        """
+        conv = Conv.of(node, graph)
+        shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
+        return target.has_dsp and shape and self._packed(node, graph) is not None
+
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        conv = Conv.of(node, graph)
+        filters = weights.reshape(weights.shape[0], conv.channels)
+        return Packed.of(epilogue, filters, self._padded(conv))
+
+    def depth(self, conv: Conv) -> int:
+        """A pixel."""
+        return conv.channels
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """14 to widen four elements of three pixels, 9 of two."""
+        return tile.columns(conv) * (14 if tile.pixels == 3 else 9) * conv.channels / 4
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A tile's columns, results that are not stored directly, the last pixels if they are not whole words."""
+        conv = Conv.of(node, graph)
+        tile = self._tile(conv)
+        reach = (tile.pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
+        aside = results_aside(conv, Int8Epilogue.of(node, graph), tile)
+        return self._columns_bytes(conv) + aside + (reach if conv.channels % 4 else 0)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, and a residual operand that is not its input."""
+        residuals = residual_operands(node, graph)
+        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
+            return residuals
+        return (0, *residuals)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        epilogue = packed.epilogue
+        tile = self._tile(conv)
+        body = template(
+            "ops/conv2d/dsp/pointwise_int8.c.j2",
+            conv=conv,
+            tile=tile,
+            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            depth=self._padded(conv),
+            results=results_aside(conv, epilogue, tile),
+            epilogue=epilogue,
+            backward=conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])

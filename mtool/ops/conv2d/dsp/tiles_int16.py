@@ -1,0 +1,105 @@
+"""Register tiles of int16 activations for SIMD32: three pixels by two channels, which 1x1 and im2col share.
+
+The inner loops and the layout of the packed weights are in crt/include/mt_dsp16_columns.h.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.dsp.loops import UNROLLS
+from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
+from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.knobs import knob
+from mtool.kernels.padding import round_up
+from mtool.kernels.schedule import BaseSchedule
+from mtool.ops.conv2d.geometry import Conv
+
+HEADER = "mt_dsp16_columns.h"
+
+
+def dot_cost(depth: int, unroll: int, kind: Kind) -> float:
+    """Return instructions of 3 x 2 dot products: 19 (16 of halves) for four steps of k, 40 with sums of 64 bits."""
+    if kind.long:
+        return 10.0 * depth
+    return round_up(depth, unroll) // unroll * (unroll // 4 * (16 if kind.halves else 19) + 3)
+
+
+def best_unroll(depth: int) -> int:
+    """Return the unrolling with the fewest instructions."""
+    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, Kind(False, False)))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A layer's epilogue and packed weights [groups, ...], and the loops that they are for."""
+
+    epilogue: Int16Epilogue
+    stream: Array
+    kind: Kind
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph, order: Array, depth: int, groups: int, packing: str) -> "Packed | None":
+        """Pack a node's weights; None: the schedules are not for it.
+
+        Args:
+            node: a conv2d.
+            graph: its graph.
+            order: the place in the filter of each element of a column, -1 for filling.
+            depth: what a column is filled up to, a multiple of 4.
+            groups: of channels.
+            packing: see `pack`.
+        """
+        epilogue, weights, bias = Int16Epilogue.of(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
+        kind = Kind.of(weights, bias, packing)
+        if epilogue is None or kind is None:
+            return None
+        flat = weights.reshape(weights.shape[0], -1)
+        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), flat.dtype)], axis=1)[:, order]
+        split = (np.split(data, groups) for data in (filters, bias, epilogue.scale))
+        parts = [pack(w, b, s, depth, 1 if kind.long else 2, packing) for w, b, s in zip(*split, strict=True)]
+        return cls(epilogue, np.concatenate(parts), kind)
+
+
+def results_aside(conv: Conv, epilogue: Int16Epilogue | None) -> int:
+    """Return how many results are not stored directly: all three pixels', or those of the unwanted ones."""
+    channels = conv.out_channels // conv.group
+    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
+
+
+@dataclass(frozen=True)
+class Tiles(BaseSchedule):
+    """What both schedules share."""
+
+    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+    packing: str = knob("", "halves", meaning=PACKING_MEANING)
+
+    def _order(self, conv: Conv) -> Array:
+        raise NotImplementedError
+
+    def _unroll(self, depth: int) -> int:
+        return self.unroll or best_unroll(depth)
+
+    def _padded(self, conv: Conv) -> int:
+        """Elements of a column."""
+        depth = self._order(conv).size
+        return round_up(depth, self._unroll(depth))
+
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+        conv = Conv.of(node, graph)
+        return Packed.of(node, graph, self._order(conv), self._padded(conv), conv.group, self.packing)
+
+    def _tiles(self, node: Node, graph: Graph) -> float:
+        """Instructions of all tiles: the dot products, and 60 for two channels of three pixels."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        assert packed is not None
+        depth = self._order(conv).size
+        pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
+        results = 300 if packed.kind.long else 60
+        after = 8 * conv.pixels * conv.out_channels if packed.epilogue.rest is not None else 0
+        dots = dot_cost(depth, self._unroll(depth), packed.kind)
+        return math.ceil(conv.pixels / 3) * pairs * (dots + results) + after

@@ -1,0 +1,86 @@
+"""Register tiles of int8 for SIMD32: three or two pixels by two channels, which 1x1 and im2col share.
+
+The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns*.h.
+"""
+
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.kernels.dsp.loops import UNROLLS
+from mtool.kernels.dsp.weights_int8 import Packed
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.knobs import knob
+from mtool.kernels.padding import round_up
+from mtool.kernels.schedule import BaseSchedule
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.tile import Tile
+
+TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
+HEADERS = {"3x2": "mt_dsp_columns.h", "2x2": "mt_dsp_columns_2x2.h"}
+SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
+
+
+def dot_cost(depth: int, unroll: int, tile: Tile, *, apart: bool = False) -> int:
+    """Return instructions of a tile's dot products and results.
+
+    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 an iteration, 57 for the results; of 2x2: 13, 2, 40.
+    """
+    four, iteration, results = (17, 3, 57) if tile.pixels == 3 else (13, 2, 40)
+    return round_up(depth, unroll) // unroll * (unroll // 4 * (four + 2 * apart) + iteration) + results
+
+
+def best_unroll(depth: int, tile: Tile) -> int:
+    """Return the unrolling with the fewest instructions."""
+    return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, tile))
+
+
+def results_aside(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
+    """Return the bytes of results that are not stored directly: a tile's, or those of unwanted pixels."""
+    channels = conv.out_channels // conv.group
+    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0)
+
+
+@dataclass(frozen=True)
+class Tiles(BaseSchedule):
+    """What both schedules share."""
+
+    unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
+
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
+
+    def depth(self, conv: Conv) -> int:
+        """Elements of a column, before it is filled up for the unrolled loop."""
+        raise NotImplementedError
+
+    def gathering(self, conv: Conv, tile: Tile) -> float:
+        """Instructions that make all columns of a group."""
+        raise NotImplementedError
+
+    def _tile(self, conv: Conv) -> Tile:
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
+
+    def _unroll(self, conv: Conv, tile: Tile) -> int:
+        return self.unroll or best_unroll(self.depth(conv), tile)
+
+    def _padded(self, conv: Conv) -> int:
+        return round_up(self.depth(conv), self._unroll(conv, self._tile(conv)))
+
+    def _columns_bytes(self, conv: Conv) -> int:
+        return 2 * self._tile(conv).pixels * self._padded(conv)
+
+    def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
+        dots = dot_cost(self.depth(conv), self._unroll(conv, tile), tile, apart=apart)
+        return conv.group * (tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile))
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, and what gathers the pixels."""
+        conv, packed = Conv.of(node, graph), self._packed(node, graph)
+        return self._cost(conv, self._tile(conv), apart=packed is not None and packed.apart)
+
+    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+        raise NotImplementedError

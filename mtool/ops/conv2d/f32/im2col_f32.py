@@ -1,0 +1,95 @@
+"""Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels, or two by eight.
+
+See crt/include/mt_f32.h and mt_f32_2x8.h.
+"""
+
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.float32 import FloatEpilogue
+from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.weights import pack
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.knobs import knob
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.tile import Tile
+
+TILES = ("4x4", "2x8")  # pixels by channels; the second where four pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 4x4, or 2x8 where that saves a tenth"
+HEADERS = {"4x4": "mt_f32.h", "2x8": "mt_f32_2x8.h"}
+FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
+
+
+@dataclass(frozen=True)
+class Im2col(BaseSchedule):
+    """The patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
+
+    A 1x1 layer runs in place: forwards, or backwards if it grows.
+    """
+
+    name = "f32_columns"
+
+    product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, no groups, no dilation of columns, float32."""
+        conv = Conv.of(node, graph)
+        shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
+        return has_tiles(target) and shape and FloatEpilogue.of(node, graph) is not None
+
+    def _is_direct(self, node: Node, graph: Graph) -> bool:
+        epilogue = FloatEpilogue.of(node, graph)
+        return epilogue is None or epilogue.rest is None
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A tile's columns, and results that are not stored directly."""
+        conv = Conv.of(node, graph)
+        tile = self._tile(conv)
+        direct = self._is_direct(node, graph) and conv.out_channels % tile.channels == 0
+        aside = tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0
+        return 4 * (tile.pixels * round_up(conv.depth, 4) + aside * round_up(conv.out_channels, tile.channels))
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if pixel by pixel; a residual operand that is not its input."""
+        residuals = residual_operands(node, graph)
+        alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
+        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""
+        conv = Conv.of(node, graph)
+        each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
+        return self._cost(conv, self._tile(conv), each)
+
+    def _cost(self, conv: Conv, tile: Tile, each: float) -> float:
+        channels = tile.channel_steps(conv) * tile.channels
+        return tile.columns(conv) * tile.pixels * (channels * (each * conv.depth + 3) + 3 * conv.depth)
+
+    def _tile(self, conv: Conv) -> Tile:
+        """Which of them leaves less empty is the same however products are summed."""
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile, 1.2), saving=0.1)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
+        assert epilogue is not None
+        tile, filters = self._tile(conv), graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        body = template(
+            "ops/conv2d/f32/im2col_f32.c.j2",
+            conv=conv,
+            depth=round_up(conv.depth, 4),
+            tile=tile,
+            function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target)),
+            epilogue=epilogue,
+            backward=conv.is_pointwise and conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+        )
+        weights = pack(filters, graph.constants[node.inputs[2]], tile.channels)
+        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADERS[tile.name])

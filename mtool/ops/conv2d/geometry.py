@@ -1,0 +1,62 @@
+"""The numbers of a convolution."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from mtool.ir import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """The numbers of one convolution; sizes in elements, pads as (top, left)."""
+
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    out_size: tuple[int, int]
+    out_channels: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pad: tuple[int, int]
+    dilation: tuple[int, int]
+    group: int
+    pad_value: int
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Read them off a conv2d node."""
+        n, h, w, c = graph.types[node.inputs[0]].shape
+        _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
+        attrs = node.attrs
+        return cls(
+            n, (h, w), c, (out_h, out_w), out_c, attrs["kernel"], attrs["strides"],
+            attrs["pads"][:2], attrs["dilations"], attrs["group"], attrs["pad_value"],
+        )  # fmt: skip
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each input channel has outputs of its own."""
+        return self.group == self.channels and self.group > 1
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of one image."""
+        return self.out_size[0] * self.out_size[1]
+
+    @property
+    def depth(self) -> int:
+        """Multiply-accumulates of one output: the length of its patch."""
+        return math.prod(self.kernel) * self.channels // self.group
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is 1x1, stride 1, without padding: pixel by pixel."""
+        return self.kernel == (1, 1) and self.stride == (1, 1) and self.pad == (0, 0) and self.out_size == self.size
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of one channel with as much padding as the outputs reach."""
+        return tuple(  # type: ignore[return-value]
+            (self.out_size[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)
+        )

@@ -1,0 +1,133 @@
+"""Schedule of depthwise convolutions for cores that have nothing but a multiplier of integers."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText
+from mtool.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
+from mtool.kernels.knobs import knob
+from mtool.kernels.operands import is_identity
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import plane_in_place
+from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Walk
+
+BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
+HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
+
+
+@dataclass(frozen=True)
+class Depthwise(BaseSchedule):
+    """A channel is copied with its padding into a plane; several outputs at a time slide over it.
+
+    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    input's storage.
+    """
+
+    name = "int_plane"
+
+    direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
+    taps: str = knob(
+        "",
+        "held",
+        "loaded",
+        meaning="weights stay in registers, or are loaded for each block; auto: as many as there are",
+    )
+    block: int = knob(0, 1, 2, 3, 4, 6, meaning="outputs at a time at most; auto: as there are registers for")
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
+        return target.registers > 0 and shape and is_narrow(node, graph) and _is_local(node, graph)
+
+    def _holds(self, conv: Conv, target: Target) -> bool:
+        fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
+        return self.taps == "held" or (self.taps == "" and fits)
+
+    def _walk(self, node: Node, graph: Graph, target: Target) -> Walk:
+        conv = Conv.of(node, graph)
+        held = self._holds(conv, target)
+        once, byte = reads_activations(node, graph), price_of_code(node, graph)
+        walks = [
+            walk
+            for walk in Walk.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+            if not (once and walk.out_size[1] % walk.block)
+        ]
+        fitting = [
+            walk for walk in walks if self.block or walk.block == 1 or _registers(walk, held) <= target.registers
+        ]
+        return min(
+            fitting,
+            key=lambda walk: conv.channels * _cost(walk, held, target) + byte * _code_bytes(walk, held, target),
+        )
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """One padded plane."""
+        return math.prod(Conv.of(node, graph).plane)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if the output has the same shape."""
+        return plane_in_place(node, graph)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """See below."""
+        conv = Conv.of(node, graph)
+        return conv.channels * _cost(self._walk(node, graph, target), self._holds(conv, target), target)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
+        walk = self._walk(node, graph, target)
+        body = template(
+            "ops/conv2d/integer/depthwise_int8.c.j2",
+            conv=conv,
+            walk=walk,
+            held=self._holds(conv, target),
+            target=target,
+            x=graph.types[node.inputs[0]].dtype.c,
+            epilogue=epilogue,
+        )
+        taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
+        return epilogue.kernel(body, np.ascontiguousarray(taps.swapaxes(1, 2) if walk.turned else taps))
+
+
+def _registers(walk: Walk, held: bool) -> int:
+    """Sums, taps, an input, what the loop needs besides."""
+    return walk.block + (math.prod(walk.kernel) if held else walk.kernel[1]) + 1 + POINTERS
+
+
+def _row(walk: Walk, held: bool, target: Target) -> int:
+    """Instructions of a row of taps: products, loads, a loop's end."""
+    products = walk.block * walk.kernel[1] * target.product_instructions
+    return products + len(walk.places) + (0 if held else walk.kernel[1] + 4)
+
+
+def _code_bytes(walk: Walk, held: bool, target: Target) -> float:
+    """Code of a block, about."""
+    return 4 * _row(walk, held, target) * (walk.kernel[0] if held else 1) + 3 * EPILOGUE * walk.block
+
+
+def _cost(walk: Walk, held: bool, target: Target) -> float:
+    """Instructions a channel: blocks, 2.5 a copied element."""
+    each = walk.kernel[0] * _row(walk, held, target) + EPILOGUE * walk.block + 12
+    return walk.out_size[0] * (walk.blocks * each + 8) + 2.5 * math.prod(walk.copied) + 3 * walk.copied[0]
+
+
+def _is_local(node: Node, graph: Graph) -> bool:
+    """Whether the epilogue reads nothing but its own elements, tables, and what belongs to the channel."""
+    shape = graph.types[node.outputs[0]].shape
+    own = {
+        axis
+        for load in node.attrs["epilogue"].walk()
+        if load.op == "load" and not is_identity(load, shape, graph.types[node.inputs[load.value]].shape)
+        for index in load.args
+        for axis in index.walk()
+        if axis.op == "axis"
+    }
+    return all(axis.value == 3 for axis in own)

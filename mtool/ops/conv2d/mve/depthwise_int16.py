@@ -1,0 +1,99 @@
+"""Schedule of depthwise convolutions with int16 activations for Helium: 8 lanes of channels. See mt_mve16.h."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+
+HEADER = "mt_mve16.h"
+
+
+def pack(taps: Array, bias: Array, scale: Array) -> Array:
+    """Return int8 [C/8, 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
+
+    Args:
+        taps: int8 [T, C]; C is filled up to a multiple of 8.
+        bias: int32 [C], the input's zero point folded in.
+        scale: float32 [C].
+    """
+    count, channels = taps.shape
+    more = round_up(channels, INT16_LANES) - channels
+    weights = np.pad(taps, ((0, 0), (0, more))).reshape(count, -1, INT16_LANES).swapaxes(0, 1)
+    ends = []
+    for end in (bias.astype(np.int32), scale.astype(np.float32)):
+        lanes = np.pad(end, (0, more)).reshape(-1, INT16_LANES // 2, 2).swapaxes(1, 2)
+        ends.append(np.ascontiguousarray(lanes).reshape(-1, INT16_LANES).view(np.int8))
+    return np.concatenate([ends[0], weights.reshape(len(weights), -1), ends[1]], axis=1)
+
+
+class Depthwise(BaseSchedule):
+    """Depthwise: pixel by pixel, where each tap meets the image is found once for all channels, eight at a time.
+
+    Rows of the input are copied into a ring of as many as the kernel spans.
+    """
+
+    name = "mve16_taps"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Any kernel, stride and dilation, one image, int16 to int16, sums of 32 bits."""
+        conv = Conv.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1 and conv.channels == conv.out_channels
+        return target.has_mve and shape and has_narrow_sums(node, graph) and Int16Epilogue.of(node, graph) is not None
+
+    def _results(self, node: Node, graph: Graph) -> int:
+        """Results of a pixel that an epilogue follows."""
+        epilogue = Int16Epilogue.of(node, graph)
+        return Conv.of(node, graph).channels if epilogue is not None and epilogue.rest is not None else 0
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A place a tap, a pixel of padding, results that an epilogue follows, the ring."""
+        conv = Conv.of(node, graph)
+        ring = self._span(conv) * conv.size[1] * conv.channels
+        return 4 * conv.depth + 2 * (conv.channels + self._results(node, graph) + ring)
+
+    def _span(self, conv: Conv) -> int:
+        """Rows that the kernel spans."""
+        return (conv.kernel[0] - 1) * conv.dilation[0] + 1
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if rows are copied before they are written."""
+        conv = Conv.of(node, graph)
+        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
+        ahead = all(
+            (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
+            for y in range(conv.out_size[0])
+        )
+        plain = graph.types[node.outputs[0]].dtype.size == 2 and not node.attrs["epilogue"].operands() & {0}
+        return (0,) if ahead and plain else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
+        conv = Conv.of(node, graph)
+        vectors = math.ceil(conv.channels / INT16_LANES)
+        after = 8 * self._results(node, graph)
+        copying = math.prod(conv.size) * conv.channels / 2
+        return float(conv.pixels * (vectors * (8 * conv.depth + 34) + 12 * conv.depth + after)) + copying
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        assert epilogue is not None
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, -1).T)
+        body = template(
+            "ops/conv2d/mve/depthwise_int16.c.j2",
+            conv=conv,
+            epilogue=epilogue,
+            span=self._span(conv),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
+        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int32_t")

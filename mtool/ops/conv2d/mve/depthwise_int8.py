@@ -1,0 +1,111 @@
+"""Schedule of depthwise convolutions of any kernel for Helium: 16 lanes of channels. See crt/include/mt_mve.h."""
+
+import math
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.mve.vectors import INT8_LANES, WIDENED_ORDER
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.scaling import Scaling
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+
+HEADER = "mt_mve.h"
+
+
+def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+    """Return int8 [C/16, 128 or 192 + 16 * T]: biases, taps, scaling; the lanes of all but taps as they are widened.
+
+    Args:
+        taps: int8 [T, C]; T is filled up to an even number, C to a multiple of 16.
+        bias: int32 [C], the input's zero point folded in.
+        scaling: of C channels.
+    """
+    count, channels = taps.shape
+    more = round_up(channels, INT8_LANES) - channels
+    filled = np.pad(taps, ((0, count % 2), (0, more)))
+    weights = filled.reshape(len(filled), -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, len(filled) * INT8_LANES)
+    heads = np.ascontiguousarray(
+        np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
+    ).view(np.int8)
+    return np.concatenate([heads, weights, scaling.filled(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+
+
+class Depthwise(BaseSchedule):
+    """Depthwise: 16 channels at a time, each row of input is copied once into a ring of as many as the kernel spans.
+
+    Taps go in pairs, whose products are summed in 16 bits. The last lanes may be fewer than 16.
+    """
+
+    name = "mve_taps"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Any kernel, stride, dilation and multiplier, weights from -127, one image, int8 to 8 bits."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        shape = conv.is_depthwise and conv.batch == 1
+        weights = graph.constants[node.inputs[1]]
+        int8 = weights.dtype == np.int8 and weights.min(initial=0) >= -127
+        narrow = graph.types[node.outputs[0]].dtype.size == 1
+        return target.has_mve and shape and int8 and narrow and epilogue is not None
+
+    def _copied(self, conv: Conv) -> int:
+        """Columns of the input that outputs reach."""
+        return min(conv.size[1], conv.plane[1] - conv.pad[1])
+
+    def _pitch(self, conv: Conv) -> int:
+        """Bytes of a row of the ring."""
+        return INT8_LANES * max(conv.plane[1], self._copied(conv) + conv.pad[1])
+
+    def _span(self, conv: Conv) -> int:
+        """Rows that the kernel spans."""
+        return (conv.kernel[0] - 1) * conv.dilation[0] + 1
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The ring, and where taps meet it."""
+        conv = Conv.of(node, graph)
+        return self._span(conv) * self._pitch(conv) + 4 * round_up(conv.depth, 2)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if rows are read before they are written and channels are their own."""
+        conv = Conv.of(node, graph)
+        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
+        ahead = all(
+            (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
+            for y in range(conv.out_size[0])
+        )
+        own = conv.channels == conv.out_channels and not node.attrs["epilogue"].operands() & {0}
+        return (0,) if ahead and own else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        vectors = math.ceil(conv.out_channels / INT8_LANES)
+        after = 6 * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
+        each = 26 * math.ceil(conv.depth / 2) + 45
+        return vectors * (each * conv.pixels + 5.0 * math.prod(conv.size) + 30 * conv.out_size[0]) + after
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1).T)
+        packed = pack(taps, epilogue.bias, epilogue.scaling)
+        body = template(
+            "ops/conv2d/mve/depthwise_int8.c.j2",
+            conv=conv,
+            how=epilogue.how,
+            epilogue=epilogue,
+            kind=epilogue.scaling.kind,
+            multiplier=conv.out_channels // conv.channels,
+            copied=self._copied(conv),
+            pitch=self._pitch(conv),
+            taps=round_up(conv.depth, 2),
+            stream=packed.shape[1],
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")

@@ -1,0 +1,104 @@
+"""Schedule of conv2d for Helium, float32: pixels by vectors of channels. See crt/include/mt_mve_f32.h."""
+
+import math
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.float32 import FloatEpilogue
+from mtool.kernels.f32.weights import pack
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.knobs import knob
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+
+HEADER = "mt_mve_f32.h"
+
+CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
+TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results
+
+
+@dataclass(frozen=True)
+class Im2col(BaseSchedule):
+    """The patches of a few pixels are gathered side by side and meet all channels, a vector or two at a time.
+
+    A 1x1 layer runs in place: forwards, or backwards if it grows.
+
+    Of tiles that waste equally little that of three pixels is taken: it has more instructions, but they load half as
+    many single floats, which nothing can be done beside.
+    """
+
+    name = "mve_f32_columns"
+
+    pixels: int = knob(0, *CHANNELS, meaning="of a tile: 3 by eight channels or 6 by four; auto: what wastes less")
+
+    def _pixels(self, conv: Conv) -> int:
+        def products(pixels: int) -> int:
+            return round_up(conv.pixels, pixels) * round_up(conv.out_channels, CHANNELS[pixels])
+
+        return self.pixels or min(CHANNELS, key=products)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, no groups, no dilation of columns, float32; no window beside the input."""
+        conv = Conv.of(node, graph)
+        shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
+        meets = all(
+            conv.pad[i] <= (conv.kernel[i] - 1) * conv.dilation[i]
+            and (conv.out_size[i] - 1) * conv.stride[i] - conv.pad[i] < conv.size[i]
+            for i in (0, 1)
+        )
+        return target.has_mve and shape and meets and FloatEpilogue.of(node, graph) is not None
+
+    def _stands_aside(self, node: Node, graph: Graph) -> bool:
+        """Whether results go through scratch: for an epilogue, or because a tile has more than there are."""
+        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
+        pixels = self._pixels(conv)
+        whole = conv.pixels % pixels == 0 and conv.out_channels % CHANNELS[pixels] == 0
+        return (epilogue is not None and epilogue.rest is not None) or not whole
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The columns, and results that are not stored directly."""
+        conv = Conv.of(node, graph)
+        pixels = self._pixels(conv)
+        aside = round_up(conv.out_channels, CHANNELS[pixels]) if self._stands_aside(node, graph) else 0
+        return 4 * pixels * (round_up(conv.depth, 4) + aside)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input, if pixel by pixel; a residual operand that is not its input."""
+        residuals = residual_operands(node, graph)
+        alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
+        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""
+        conv = Conv.of(node, graph)
+        pixels = self._pixels(conv)
+        four, results = TILE_COSTS[pixels]
+        groups = round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels]
+        run = math.ceil(conv.kernel[1] * conv.channels / 4)
+        gathering = conv.kernel[0] * (3 * run + 8) + (5 if conv.is_pointwise else 40)
+        tile = groups * (four * round_up(conv.depth, 4) // 4 + results) + pixels * gathering + 25
+        return float(math.ceil(conv.pixels / pixels) * tile)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
+        assert epilogue is not None
+        pixels = self._pixels(conv)
+        body = template(
+            "ops/conv2d/mve/im2col_f32.c.j2",
+            conv=conv,
+            depth=round_up(conv.depth, 4),
+            pixels=pixels,
+            filled=round_up(conv.out_channels, CHANNELS[pixels]),
+            groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
+            aside=self._stands_aside(node, graph),
+            epilogue=epilogue,
+            backward=conv.is_pointwise and conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+        )
+        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        weights = pack(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
+        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)

@@ -1,0 +1,160 @@
+"""Register tiles of int8 for Helium: four pixels by two channels, or two by four. See crt/include/mt_mve*.h."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.ir import Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.in_place import residual_operands
+from mtool.kernels.knobs import knob
+from mtool.kernels.mve.vectors import INT8_LANES
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.scaling import Scaling
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.tile import Tile
+
+HEADER = "mt_mve.h"
+TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
+TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fifth"
+HEADERS = {"4x2": HEADER, "2x4": "mt_mve_2x4.h"}
+UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
+SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
+
+
+def best_unroll(depth: int) -> int:
+    """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
+    blocks = round_up(depth, INT8_LANES) // INT8_LANES
+    return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
+
+
+def dot_cost(padded: int, unroll: int, tile: Tile) -> float:
+    """Return instructions of a tile's dot products with their results: 14 a block, 2 an iteration, 34 (29) more."""
+    return padded / INT8_LANES * (14 + 2 / unroll) + (34 if tile.name == "4x2" else 29)
+
+
+def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: int) -> Array:
+    """Return the stream of mt_mve_columns, int8 [N/T, T * (8 or 12 + padded)].
+
+    Args:
+        weights: int8 [N, K]; N is filled up to whole tiles, K to `padded`.
+        bias: int32 [N], the input's zero point folded in.
+        scaling: of N channels.
+        padded: whole vectors.
+        together: T, the channels of a tile.
+    """
+    wanted, depth = weights.shape
+    count = round_up(wanted, together)
+    filled = np.zeros((count, padded), np.int8)
+    filled[:wanted, :depth] = weights
+    tiles = count // together
+    blocks = filled.reshape(tiles, together, -1, INT8_LANES).transpose(0, 2, 1, 3).reshape(tiles, -1)
+    heads = np.pad(bias.astype(np.int32), (0, count - wanted)).view(np.int8).reshape(tiles, -1)
+    return np.concatenate([heads, blocks, scaling.filled(count).vectors(together)], axis=1)
+
+
+def _by_vectors(conv: Conv) -> bool:
+    """Whether a tap is whole vectors."""
+    return conv.channels // conv.group % INT8_LANES == 0
+
+
+@dataclass(frozen=True)
+class Tiles(BaseSchedule):
+    """What both schedules share."""
+
+    name = ""
+    template = ""
+    pixelwise = False
+
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of k an iteration; auto: the most that divide the depth")
+
+    tile: str = knob("", *TILES, meaning=TILE_MEANING)
+
+    def _unroll(self, conv: Conv) -> int:
+        return self.unroll or best_unroll(conv.depth)
+
+    def _padded(self, conv: Conv) -> int:
+        return round_up(conv.depth, INT8_LANES * self._unroll(conv))
+
+    def _tile(self, conv: Conv) -> Tile:
+        if self.tile:
+            return Tile.named(self.tile)
+        return Tile.chosen(*TILES, lambda tile: self._cost(conv, tile))
+
+    def fits(self, conv: Conv) -> bool:
+        """Whether the shape is one of this schedule's."""
+        raise NotImplementedError
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """One image, int8 to int8."""
+        conv = Conv.of(node, graph)
+        shape = conv.batch == 1 and self.fits(conv)
+        int8 = graph.constants[node.inputs[1]].dtype == np.int8 and conv.out_channels < SCATTER_REACH
+        return target.has_mve and shape and int8 and Int8Epilogue.of(node, graph) is not None
+
+    def by_rows(self, node: Node, graph: Graph) -> bool:
+        """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        direct = epilogue is not None and epilogue.rest is None
+        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """A tile's columns, and a patch or results that are not stored directly."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        padded = self._padded(conv)
+        tile, channels = self._tile(conv), conv.out_channels // conv.group
+        whole = conv.pixels % tile.pixels == 0 and channels % tile.channels == 0
+        direct = (epilogue is None or epilogue.rest is None) and whole
+        gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
+        row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
+        aside = 0 if direct else tile.pixels * round_up(channels, tile.channels)
+        return tile.pixels * padded + row + max(aside, gathered)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
+        residuals = residual_operands(node, graph)
+        bytewise = graph.types[node.outputs[0]].dtype.size == 1
+        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
+            return residuals
+        return (0, *residuals)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dot products, and what gathers the pixels."""
+        conv = Conv.of(node, graph)
+        return self._cost(conv, self._tile(conv))
+
+    def _cost(self, conv: Conv, tile: Tile) -> float:
+        gathering = conv.depth / 4 if _by_vectors(conv) else conv.depth * 1.5
+        dots = tile.channel_steps(conv) * dot_cost(self._padded(conv), self._unroll(conv), tile)
+        return conv.group * tile.columns(conv) * (dots + tile.pixels * gathering + 40)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        tile = self._tile(conv)
+        filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
+        split = (*(np.split(data, conv.group) for data in (filters, epilogue.bias)), epilogue.scaling.split(conv.group))
+        groups = zip(*split, strict=True)
+        weights = np.concatenate(
+            [pack(rows, bias, scaling, self._padded(conv), tile.channels) for rows, bias, scaling in groups]
+        )
+        body = template(
+            self.template,
+            conv=conv,
+            tile=tile,
+            padded=self._padded(conv),
+            unroll=self._unroll(conv),
+            by_vectors=_by_vectors(conv),
+            stream=weights.size // conv.group,
+            epilogue=epilogue,
+            by_rows=self.by_rows(node, graph),
+            backward=conv.out_channels > conv.channels,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+        )
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], scratch="int8_t")

@@ -1,0 +1,40 @@
+"""Schedules of dense in portable C."""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText, acc_type
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target, plain_product
+
+
+class Gemv(BaseSchedule):
+    """Row by row of the input; four outputs at a time share each input element."""
+
+    name = "c99_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything."""
+        return True
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Those of the products, 12 instructions an output."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        return rows * graph.types[node.outputs[0]].shape[1] * (plain_product(target) * depth + 12)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        rows, depth = graph.types[node.inputs[0]].shape
+        acc = acc_type(node, graph)
+        epilogue = EpilogueText(node, graph)
+        body = template(
+            "ops/dense/c99/gemv.c.j2",
+            rows=rows,
+            depth=depth,
+            outputs=graph.types[node.outputs[0]].shape[1],
+            x=graph.types[node.inputs[0]].dtype.c,
+            w=graph.types[node.inputs[1]].dtype.c,
+            acc=acc.c,
+            float=acc.is_float,
+            epilogue=epilogue,
+        )
+        return epilogue.kernel(body, graph.constants[node.inputs[1]])

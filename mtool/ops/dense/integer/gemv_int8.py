@@ -1,0 +1,70 @@
+"""Schedule of dense for cores that have nothing but a multiplier of integers. See mtool/kernels/integer/tile.py."""
+
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText
+from mtool.kernels.integer.tile import (
+    CHANNELS_MEANING,
+    COLUMNS_MEANING,
+    UNROLL_MEANING,
+    Tile,
+    Work,
+    is_narrow,
+    pack,
+    price_of_code,
+    reads_activations,
+)
+from mtool.kernels.knobs import knob
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+
+
+@dataclass(frozen=True)
+class Gemv(BaseSchedule):
+    """Some outputs at a time share each input element; of two rows, two rows each weight."""
+
+    name = "int_rows"
+
+    columns: int = knob(0, 1, 2, meaning=COLUMNS_MEANING)
+    channels: int = knob(0, 1, 2, 4, 6, 8, meaning=CHANNELS_MEANING)
+    unroll: int = knob(0, 1, 2, 4, meaning=UNROLL_MEANING)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """8 bits by 8 bits."""
+        return target.registers > 0 and is_narrow(node, graph)
+
+    def _work(self, node: Node, graph: Graph) -> Work:
+        rows, depth = graph.types[node.inputs[0]].shape
+        return Work(
+            rows,
+            graph.types[node.outputs[0]].shape[1],
+            depth,
+            reads_activations(node, graph),
+            price_of_code(node, graph),
+        )
+
+    def _tile(self, node: Node, graph: Graph, target: Target) -> Tile:
+        work = self._work(node, graph)
+        columns = 1 if work.vectors % (self.columns or 2) else self.columns
+        return Tile.best(target, work, columns, self.channels, self.unroll)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The tiles'."""
+        return self._tile(node, graph, target).cost(target, self._work(node, graph))
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        epilogue, tile, work = EpilogueText(node, graph), self._tile(node, graph, target), self._work(node, graph)
+        body = template(
+            "ops/dense/integer/gemv_int8.c.j2",
+            rows=work.vectors,
+            depth=work.depth,
+            outputs=work.outputs,
+            tile=tile,
+            target=target,
+            x=graph.types[node.inputs[0]].dtype.c,
+            epilogue=epilogue,
+        )
+        return epilogue.kernel(body, pack(graph.constants[node.inputs[1]], tile.channels))

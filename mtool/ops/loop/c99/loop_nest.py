@@ -1,0 +1,126 @@
+"""The one emitter of loop nests."""
+
+import re
+
+from mtool.ir import Expr, Graph, Node
+from mtool.ir.expr import Reduction, first_of
+from mtool.ir.scalar import FUNCTIONS, Text, literal
+from mtool.kernels.in_place import identity_loads
+from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
+from mtool.kernels.target import Target
+
+INDENT = "    "
+NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
+
+
+def _axis_name(number: int) -> str:
+    return NAMES[number] if number < len(NAMES) else f"a{number}"
+
+
+class LoopNest(BaseSchedule):
+    """Axes in order, outermost first; a single flat loop where every operand has the output's shape."""
+
+    name = "c99_loop"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Every expression has this form."""
+        return True
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Operands that are read only at the element that is written."""
+        if any(part.op == "reduce" for part in node.attrs["expr"].walk()):
+            return ()
+        return identity_loads(node, graph, node.attrs["expr"])
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """Count the expression's functions an element."""
+        weight = sum(1 for _ in node.attrs["expr"].walk())
+        return float(graph.types[node.outputs[0]].count * weight)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the nest."""
+        expr: Expr = node.attrs["expr"]
+        out = graph.types[node.outputs[0]]
+        names = operand_names(node, graph, expr)
+        arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
+        loads = [part for part in expr.walk() if part.op == "load"]
+        free = any(part.op == "axis" for part in expr.walk(indices=False))
+        free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
+        flat = not free and all(
+            is_identity(load, out.shape, graph.types[node.inputs[load.value]].shape)
+            or graph.types[node.inputs[load.value]].count == 1
+            or self._is_table(load)
+            for load in loads
+        )
+        lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
+        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        body = "\n".join(lines)
+        words = set(re.findall(r"\w+", body))  # an index into a dimension of size 1 is not written
+        used = tuple(argument for argument in arguments if argument.name in words)
+        constants = {name: data for name, data in constants.items() if name in words}
+        return Kernel(used, body, constants, needs_math(expr))
+
+    def _is_table(self, load: Expr) -> bool:
+        """A lookup whose index holds no bare axis: table[input[i] + 128]."""
+        return not any(part.op == "axis" for arg in load.args for part in arg.walk(indices=False))
+
+    def _flat(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str], count: int) -> list[str]:
+        value = element(expr, node, graph, names, lambda number: Text("0"), offset="i")
+        return [f"{INDENT}for (int32_t i = 0; i < {count}; ++i) {{", f"{INDENT * 2}output[i] = {value};", f"{INDENT}}}"]
+
+    def _nest(self, expr: Expr, node: Node, graph: Graph, names: dict[int, str]) -> list[str]:
+        out = graph.types[node.outputs[0]]
+        lines: list[str] = []
+        depth = 1
+        for number, size in enumerate(out.shape):
+            if size != 1:
+                axis = _axis_name(number)
+                lines.append(f"{INDENT * depth}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
+                depth += 1
+
+        def axes(number: int) -> Text:
+            return Text("0") if number < len(out.shape) and out.shape[number] == 1 else Text(_axis_name(number))
+
+        totals: dict[Expr, str] = {}
+
+        def reduce(part: Expr) -> Text:
+            if part not in totals:
+                totals[part] = f"total{len(totals)}" if totals else "total"
+                body = element(part.args[0], node, graph, names, axes, reduce=reduce, as_stored=False)
+                lines.extend(_reduction(part, totals[part], body, depth))
+            return Text(totals[part])
+
+        value = element(expr, node, graph, names, axes, reduce=reduce)
+        index = element_offset(out.shape)
+        lines.append(f"{INDENT * depth}output[{index}] = {value};")
+        lines.extend(INDENT * level + "}" for level in range(depth - 1, 0, -1))
+        return lines
+
+
+def element_offset(shape: tuple[int, ...]) -> str:
+    """Return the flat offset of the element that the axes stand at, as C."""
+    text = ""
+    for number, size in enumerate(shape):
+        if size == 1:
+            continue
+        axis = _axis_name(number)
+        text = axis if not text else f"({text}) * {size} + {axis}" if " " in text else f"{text} * {size} + {axis}"
+    return text or "0"
+
+
+def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
+    how: Reduction = part.value
+    dtype = part.dtype
+    start = literal(first_of(how.kind, dtype), dtype)
+    lines = [f"{INDENT * depth}{dtype.computed} {name} = {start.c};"]
+    level = depth
+    for number, size in how.axes:
+        axis = _axis_name(number)
+        lines.append(f"{INDENT * level}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
+        level += 1
+    op = {"multiply": "mul"}.get(how.kind, how.kind)
+    combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), Text(body, 9)).c
+    lines.append(f"{INDENT * level}{name} = {combined};")
+    lines.extend(INDENT * down + "}" for down in range(level - 1, depth - 1, -1))
+    return lines

@@ -1,0 +1,69 @@
+"""The numbers of one batched product, and the C of its operands."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from mtool.ir import Expr, Graph, Node
+from mtool.kernels.operands import needs_math, operand_arguments, operand_names
+from mtool.kernels.schedule import Argument, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Sizes, the zero points of both operands, and their strides in elements.
+
+    `batch` has the sizes of the outer dimensions, `a_batch` and `b_batch` the strides along them. `a_steps` are those
+    along (rows, depth), `b_steps` along (depth, columns).
+    """
+
+    batch: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+    points: tuple[int, int]
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    a_steps: tuple[int, int]
+    b_steps: tuple[int, int]
+
+    @classmethod
+    def of(cls, node: Node, graph: Graph) -> Self:
+        """Read them off a matmul node."""
+        *batch, rows, columns = graph.types[node.outputs[0]].shape
+        a, b = node.attrs["a"], node.attrs["b"]
+        return cls(
+            tuple(batch), rows, node.attrs["depth"], columns, node.attrs["points"],
+            a[:-2], b[:-2], a[-2:], b[-2:],
+        )  # fmt: skip
+
+    @property
+    def batches(self) -> int:
+        """How many products there are."""
+        return math.prod(self.batch)
+
+    @property
+    def indices(self) -> dict[int, str]:
+        """The C of the output's axes in the loops of the templates."""
+        outer = {place: f"n{place}" if size > 1 else "0" for place, size in enumerate(self.batch)}
+        return {**outer, len(self.batch): "m", len(self.batch) + 1: "n"}
+
+
+def kernel(
+    node: Node, graph: Graph, body: str, after: Expr | None, scratch: str = "", headers: tuple[str, ...] = ()
+) -> Kernel:
+    """Assemble the function: both operands, either of which may be a constant, output, what `after` reads."""
+    names = operand_names(node, graph, after) if after is not None else {}
+    constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+    arguments = []
+    for number, name in enumerate(("a", "b")):
+        value = node.inputs[number]
+        if value in graph.constants:
+            constants[name] = graph.constants[value]
+        source = ("constant", name) if value in graph.constants else ("input", number)
+        arguments.append(Argument(name, graph.types[value].dtype.c, source))
+    arguments.append(Argument("output", graph.types[node.outputs[0]].dtype.c, "output"))
+    arguments += operand_arguments(node, graph, names)
+    if scratch:
+        arguments.append(Argument("scratch", scratch, "scratch"))
+    return Kernel(tuple(arguments), body, constants, after is not None and needs_math(after), headers)

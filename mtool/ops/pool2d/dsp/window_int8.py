@@ -1,0 +1,15 @@
+"""Schedule of pool2d of int8 for SIMD32. See crt/include/mt_dsp_pool.h."""
+
+from mtool.kernels.target import Target
+from mtool.ops.pool2d.window import WindowSchedule
+
+
+class Window(WindowSchedule):
+    """Four channels at a time."""
+
+    name = "dsp_window"
+    stem = "dsp"
+
+    def fits(self, target: Target) -> bool:
+        """SIMD32."""
+        return target.has_dsp

@@ -1,0 +1,19 @@
+"""Schedule of pool2d of float32. See crt/include/mt_f32_pool.h."""
+
+from mtool.ir import DType
+from mtool.kernels.f32.products import has_tiles
+from mtool.kernels.target import Target
+from mtool.ops.pool2d.window import WindowSchedule
+
+
+class Window(WindowSchedule):
+    """One channel at a time."""
+
+    name = "f32_window"
+    stem = "f32"
+    lanes = 1
+    dtype = DType.FLOAT32
+
+    def fits(self, target: Target) -> bool:
+        """A Cortex-M with a float32 FPU."""
+        return has_tiles(target)

@@ -1,0 +1,17 @@
+"""Schedule of pool2d of float32 for Helium. See crt/include/mt_mve_f32_pool.h."""
+
+from mtool.ir import DType
+from mtool.kernels.target import Target
+from mtool.ops.pool2d.window import WindowSchedule
+
+
+class Window(WindowSchedule):
+    """Four channels at a time."""
+
+    name = "mve_f32_window"
+    stem = "mve_f32"
+    dtype = DType.FLOAT32
+
+    def fits(self, target: Target) -> bool:
+        """Helium."""
+        return target.has_mve

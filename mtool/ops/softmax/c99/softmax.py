@@ -1,0 +1,53 @@
+"""Schedules of softmax in portable C."""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText
+from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
+from mtool.kernels.target import Target
+
+
+class Softmax(BaseSchedule):
+    """Row by row: the maximum, the sum of the exponentials, the quotients."""
+
+    name = "c99_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Results of float32."""
+        return not node.attrs.get("fixed")
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """Its input: each element is read for the last time when its quotient is written."""
+        same = graph.types[node.inputs[0]].dtype.size == graph.types[node.outputs[0]].dtype.size
+        return (0,) if same else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """80 instructions an element."""
+        return 80.0 * graph.types[node.outputs[0]].count
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        epilogue = EpilogueText(node, graph)
+        integer = x.dtype.is_integer
+        body = template(
+            "ops/softmax/c99/softmax.c.j2",
+            rows=x.shape[0],
+            length=x.shape[1],
+            x=x.dtype.c,
+            kind=x.dtype.kind[0] + str(x.dtype.size * 8),
+            integer=integer,
+            log=node.attrs["log"],
+            epilogue=epilogue,
+        )
+        names = epilogue.names
+        arguments = [
+            Argument("input", x.dtype.c, ("input", 0)),
+            Argument("output", y.dtype.c, "output"),
+            *([Argument("exponential", "float", ("constant", "exponential"))] if integer else []),
+            *operand_arguments(node, graph, names),
+        ]
+        constants = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
+        constants |= {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        return Kernel(tuple(arguments), body, constants, not integer or needs_math(epilogue.expr))

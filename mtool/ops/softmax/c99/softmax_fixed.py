@@ -1,0 +1,42 @@
+"""Schedule of softmax in fixed point, in portable C."""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.epilogues.expression import EpilogueText
+from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Argument, Kernel
+from mtool.kernels.target import Target
+from mtool.ops.softmax.c99.softmax import Softmax
+
+
+class SoftmaxFixed(Softmax):
+    """Row by row in fixed point: gemmlowp's, the quotients in steps of 1/256."""
+
+    name = "c99_fixed_rows"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """8-bit integers with a table of exponentials of int32."""
+        return bool(node.attrs.get("fixed"))
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
+        epilogue = EpilogueText(node, graph)
+        kind = x.dtype.kind[0] + str(x.dtype.size * 8)
+        rows, length = x.shape
+        body = template(
+            "ops/softmax/c99/softmax_fixed.c.j2", rows=rows, length=length, x=x.dtype.c, kind=kind, epilogue=epilogue
+        )
+        arguments = (
+            Argument("input", x.dtype.c, ("input", 0)),
+            Argument("output", y.dtype.c, "output"),
+            Argument("exponential", "int32_t", ("constant", "exponential")),
+            *operand_arguments(node, graph, epilogue.names),
+        )
+        constants = {"exponential": graph.constants[node.inputs[1]]}
+        constants |= {
+            name: graph.constants[node.inputs[n]]
+            for n, name in epilogue.names.items()
+            if node.inputs[n] in graph.constants
+        }
+        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",))

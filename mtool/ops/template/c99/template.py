@@ -1,0 +1,47 @@
+"""The schedule of kernels that are one C template."""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
+from mtool.kernels.target import Target
+
+
+class Template(BaseSchedule):
+    """The template as it is."""
+
+    name = "c99_template"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """Everything."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """What the lowering asked for."""
+        return int(node.attrs["scratch"])
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """There is no other."""
+        return 0.0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Render the template; `types` has the type of each input and output."""
+        names = node.attrs["names"]
+        inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
+        types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
+        body = template(f"ops/template/c99/{node.attrs['template']}.c.j2", types=types, **node.attrs["values"])
+        arguments, constants = [], {}
+        for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
+            constant = value in graph.constants
+            if constant:
+                constants[name] = graph.constants[value]
+            arguments.append(Argument(name, types[name].dtype.c, ("constant", name) if constant else ("input", number)))
+        for number, name in enumerate(outputs):
+            arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
+        if node.attrs["scratch"]:
+            arguments.append(Argument("scratch", node.attrs["values"]["scratch_type"], "scratch"))
+        used = [argument for argument in arguments if argument.name in body]
+        return Kernel(tuple(used), body, constants, node.attrs["math"])
