@@ -1,4 +1,4 @@
-"""Schedules of pool2d for SIMD32, Helium and float32: a window at a time. See crt/include/mt_*_pool.h."""
+"""What pools by windows share: one pixel at a time, all of its channels."""
 
 import math
 
@@ -17,6 +17,7 @@ class WindowSchedule(BaseSchedule):
 
     name = ""
     stem = ""
+    header = ""
     lanes = 4
     dtype = DType.INT8
 
@@ -99,4 +100,4 @@ class WindowSchedule(BaseSchedule):
         if not direct:
             arguments.append(Argument("scratch", acc.c, "scratch"))
         constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr), (f"mt_{self.stem}_pool.h",))
+        return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr), (self.header,))

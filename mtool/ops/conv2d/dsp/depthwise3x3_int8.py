@@ -1,4 +1,7 @@
-"""Schedule of depthwise 3x3 for SIMD32: a plane of int16 a channel at a time. See crt/include/mt_dsp_plane.h."""
+"""Depthwise 3x3 of int8 for SIMD32: pairs of taps slide over a channel's plane of int16.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise3x3_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -16,7 +19,7 @@ from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS
 
-HEADER = "mt_dsp_plane.h"
+HEADER = "mt_dsp_depthwise3x3_int8.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 

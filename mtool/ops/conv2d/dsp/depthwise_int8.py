@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions of any kernel for SIMD32: pairs of taps. See crt/include/mt_dsp_taps.h."""
+"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps meet a channel's plane.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int8.h.
+"""
 
 import math
 from dataclasses import dataclass
@@ -120,7 +123,7 @@ class Depthwise(BaseSchedule):
     epilogue_type: ClassVar[type[Int8Epilogue]] = Int8Epilogue
     after: ClassVar[int] = 6  # instructions of an output that an epilogue follows
     sweep: ClassVar[str] = "mt_dsp_sweep"
-    header: ClassVar[str] = "mt_dsp_taps.h"
+    header: ClassVar[str] = "mt_dsp_depthwise_int8.h"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 

@@ -1,6 +1,6 @@
-"""Register tiles of int16 activations for SIMD32: three pixels by two channels, which 1x1 and im2col share.
+"""Register tiles of int16 activations for SIMD32, which 1x1 and im2col share: three pixels by two channels.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp16_columns.h.
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_3x2_int16.h.
 """
 
 import math
@@ -18,7 +18,7 @@ from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_dsp16_columns.h"
+HEADER = "mt_dsp_tile_3x2_int16.h"
 
 
 def dot_cost(depth: int, unroll: int, kind: Kind) -> float:

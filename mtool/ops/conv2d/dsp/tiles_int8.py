@@ -1,6 +1,6 @@
-"""Register tiles of int8 for SIMD32: three or two pixels by two channels, which 1x1 and im2col share.
+"""Register tiles of int8 for SIMD32, which 1x1 and im2col share: three or two pixels by two channels.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns*.h.
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_*_int8.h.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from mtool.ops.conv2d.tile import Tile
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
-HEADERS = {"3x2": "mt_dsp_columns.h", "2x2": "mt_dsp_columns_2x2.h"}
+HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
 
 

@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions for Cortex-M with a float32 FPU: several outputs of a plane at a time."""
+"""Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time."""
 
 import math
 from dataclasses import dataclass

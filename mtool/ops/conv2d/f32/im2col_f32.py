@@ -1,6 +1,6 @@
-"""Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels, or two by eight.
+"""Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
 
-See crt/include/mt_f32.h and mt_f32_2x8.h.
+The inner loops and the layout of the packed weights: crt/include/mt_f32_tile_*.h.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from mtool.ops.conv2d.tile import Tile
 
 TILES = ("4x4", "2x8")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x4, or 2x8 where that saves a tenth"
-HEADERS = {"4x4": "mt_f32.h", "2x8": "mt_f32_2x8.h"}
+HEADERS = {"4x4": "mt_f32_tile_4x4.h", "2x8": "mt_f32_tile_2x8.h"}
 FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 

@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions for cores that have nothing but a multiplier of integers."""
+"""Depthwise convolutions of 8 bits for cores without SIMD: several outputs of a plane at a time."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions for Helium, float32: a vector of channels, a few outputs at a time."""
+"""Depthwise convolutions of float32 for Helium: a vector of channels, a few outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_f32.h.
+"""
 
 import math
 from collections import defaultdict
@@ -17,7 +20,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_mve_f32.h"
+HEADER = "mt_mve_depthwise_f32.h"
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
 REGISTERS = 8

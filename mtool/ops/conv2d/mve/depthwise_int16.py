@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions with int16 activations for Helium: 8 lanes of channels. See mt_mve16.h."""
+"""Depthwise convolutions of int16 activations for Helium: eight lanes of channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int16.h.
+"""
 
 import math
 
@@ -14,7 +17,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_mve16.h"
+HEADER = "mt_mve_depthwise_int16.h"
 
 
 def pack(taps: Array, bias: Array, scale: Array) -> Array:

@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions of any kernel for Helium: 16 lanes of channels. See crt/include/mt_mve.h."""
+"""Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int8.h.
+"""
 
 import math
 
@@ -15,7 +18,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_mve.h"
+HEADER = "mt_mve_depthwise_int8.h"
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -1,4 +1,7 @@
-"""Schedule of conv2d for Helium, float32: pixels by vectors of channels. See crt/include/mt_mve_f32.h."""
+"""Convolutions of float32 for Helium: pixels by vectors of channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_f32.h.
+"""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_mve_f32.h"
+HEADER = "mt_mve_tile_f32.h"
 
 CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
 TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results

@@ -1,4 +1,7 @@
-"""Register tiles of int16 activations for Helium: four pixels by two channels. See crt/include/mt_mve16.h."""
+"""Register tiles of int16 activations for Helium, which 1x1 and im2col share: four pixels by two channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_4x2_int16.h.
+"""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +21,12 @@ from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.mve.tiles_int8 import SCATTER_REACH
 
-HEADER = "mt_mve16.h"
-UNROLLS = (4, 2, 1)  # blocks an iteration: the loops that mt_mve16.h has
+HEADER = "mt_mve_tile_4x2_int16.h"
+UNROLLS = (4, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_4x2_int16.h has
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_mve16.h, in blocks, that divides the depth."""
+    """Return the largest unrolling of mt_mve_tile_4x2_int16.h, in blocks, that divides the depth."""
     blocks = round_up(depth, INT16_LANES) // INT16_LANES
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 

@@ -1,4 +1,7 @@
-"""Register tiles of int8 for Helium: four pixels by two channels, or two by four. See crt/include/mt_mve*.h."""
+"""Register tiles of int8 for Helium, which 1x1 and im2col share: four pixels by two channels, or two by four.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_*_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -19,16 +22,15 @@ from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import shrinks_by_rows
 from mtool.ops.conv2d.tile import Tile
 
-HEADER = "mt_mve.h"
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fifth"
-HEADERS = {"4x2": HEADER, "2x4": "mt_mve_2x4.h"}
-UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
+HEADERS = {"4x2": "mt_mve_tile_4x2_int8.h", "2x4": "mt_mve_tile_2x4_int8.h"}
+UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
+    """Return the largest unrolling of mt_mve_tile_int8.h, in blocks, that divides the depth."""
     blocks = round_up(depth, INT8_LANES) // INT8_LANES
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 

@@ -1,4 +1,7 @@
-"""Schedule of dense with int16 activations for SIMD32: four outputs at a time. See crt/include/mt_dsp16_rows.h."""
+"""Dense layers of int16 activations for SIMD32: four outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_int16.h.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +16,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.dense.dsp.gemv_int8 import UNROLLS, best_unroll
 
-HEADER = "mt_dsp16_rows.h"
+HEADER = "mt_dsp_gemv_int16.h"
 
 
 @dataclass(frozen=True)

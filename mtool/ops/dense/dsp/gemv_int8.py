@@ -1,4 +1,7 @@
-"""Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp_rows.h."""
+"""Dense layers of int8 for SIMD32: four outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -15,8 +18,8 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 
-HEADER = "mt_dsp_rows.h"
-UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_rows.h has
+HEADER = "mt_dsp_gemv_int8.h"
+UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_gemv_int8.h has
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | None:
@@ -41,7 +44,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_dsp_rows.h that divides the depth."""
+    """Return the largest unrolling of mt_dsp_gemv_int8.h that divides the depth."""
     return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 

@@ -1,4 +1,7 @@
-"""Schedule of dense for Cortex-M with a float32 FPU: eight outputs at a time. See crt/include/mt_f32.h."""
+"""Dense layers of float32 for a Cortex-M's FPU: eight outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_f32_gemv.h.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.dense.weights_f32 import pack
 
-HEADER = "mt_f32.h"
+HEADER = "mt_f32_gemv.h"
 GROUP = 8  # outputs at a time
 
 

@@ -1,4 +1,7 @@
-"""Schedule of dense for Helium, float32: vectors of outputs. See crt/include/mt_mve_f32.h."""
+"""Dense layers of float32 for Helium: vectors of outputs.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_f32.h.
+"""
 
 from dataclasses import dataclass
 
@@ -11,9 +14,9 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.dense.weights_f32 import pack
 
-HEADER = "mt_mve_f32.h"
+HEADER = "mt_mve_gemv_f32.h"
 
-GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_f32.h has
+GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h has
 
 
 @dataclass(frozen=True)

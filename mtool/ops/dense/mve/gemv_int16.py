@@ -1,4 +1,7 @@
-"""Schedule of dense with int16 activations for Helium: eight outputs at a time. See crt/include/mt_mve16.h."""
+"""Dense layers of int16 activations for Helium: eight outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
+"""
 
 import numpy as np
 
@@ -11,7 +14,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 
-HEADER = "mt_mve16.h"
+HEADER = "mt_mve_gemv_int16.h"
 
 GROUP = 8  # outputs at a time
 

@@ -1,4 +1,7 @@
-"""Schedule of dense for Helium: eight outputs at a time, int8. See crt/include/mt_mve.h."""
+"""Dense layers of int8 for Helium: eight outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -15,10 +18,10 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 
-HEADER = "mt_mve.h"
+HEADER = "mt_mve_gemv_int8.h"
 
 GROUP = 8  # outputs at a time
-UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve.h has
+UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:

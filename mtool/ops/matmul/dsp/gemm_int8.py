@@ -1,4 +1,7 @@
-"""Schedule of batched products for SIMD32: three rows by two columns. See crt/include/mt_dsp_product.h."""
+"""Batched products of int8 for SIMD32: three rows by two columns.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemm_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.matmul.operands import Product, kernel
 
-HEADER = "mt_dsp_product.h"
+HEADER = "mt_dsp_gemm_int8.h"
 
 
 def dot_cost(depth: int, unroll: int) -> int:

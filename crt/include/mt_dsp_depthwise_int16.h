@@ -1,9 +1,9 @@
-/* Depthwise convolutions of int16 activations with SIMD32: pairs of taps meet a plane. See mt_dsp16.h, mt_dsp_taps.h. */
-#ifndef MT_DSP16_TAPS_H
-#define MT_DSP16_TAPS_H
+/* Depthwise convolutions of int16 activations with SIMD32: pairs of taps meet a plane. See mt_dsp_int16.h, mt_dsp_depthwise_int8.h. */
+#ifndef MT_DSP_DEPTHWISE_INT16_H
+#define MT_DSP_DEPTHWISE_INT16_H
 
-#include "mt_dsp16.h"
-#include "mt_dsp_taps.h"
+#include "mt_dsp_int16.h"
+#include "mt_dsp_depthwise_int8.h"
 
 #ifdef __cplusplus
 extern "C" {

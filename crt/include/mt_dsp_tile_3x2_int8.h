@@ -1,8 +1,8 @@
 /* Convolutions of int8 with SIMD32: three pixels by two output channels. In plain C as mt_dsp.h is.
  *
  * Patches are widened to int16 pairs in scratch, three side by side; each two channels' packed weights meet them. */
-#ifndef MT_DSP_COLUMNS_H
-#define MT_DSP_COLUMNS_H
+#ifndef MT_DSP_TILE_3X2_INT8_H
+#define MT_DSP_TILE_3X2_INT8_H
 
 #include "mt_dsp.h"
 

@@ -1,8 +1,8 @@
-/* Dense layers of int16 activations with SIMD32: four outputs at a time. See mt_dsp16.h. */
-#ifndef MT_DSP16_ROWS_H
-#define MT_DSP16_ROWS_H
+/* Dense layers of int16 activations with SIMD32: four outputs at a time. See mt_dsp_int16.h. */
+#ifndef MT_DSP_GEMV_INT16_H
+#define MT_DSP_GEMV_INT16_H
 
-#include "mt_dsp16.h"
+#include "mt_dsp_int16.h"
 
 #ifdef __cplusplus
 extern "C" {

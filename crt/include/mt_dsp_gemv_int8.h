@@ -1,6 +1,6 @@
 /* Dense layers of int8 with SIMD32: four outputs at a time. In plain C as mt_dsp.h is. */
-#ifndef MT_DSP_ROWS_H
-#define MT_DSP_ROWS_H
+#ifndef MT_DSP_GEMV_INT8_H
+#define MT_DSP_GEMV_INT8_H
 
 #include "mt_dsp.h"
 

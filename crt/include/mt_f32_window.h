@@ -1,6 +1,6 @@
 /* Pooling windows of float32: a channel at a time, in the order of the portable loops. */
-#ifndef MT_F32_POOL_H
-#define MT_F32_POOL_H
+#ifndef MT_F32_WINDOW_H
+#define MT_F32_WINDOW_H
 
 #include <stdint.h>
 

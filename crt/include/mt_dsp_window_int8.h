@@ -1,6 +1,6 @@
 /* Pooling windows of int8 with SIMD32: four channels at a time. In plain C as mt_dsp.h is. */
-#ifndef MT_DSP_POOL_H
-#define MT_DSP_POOL_H
+#ifndef MT_DSP_WINDOW_INT8_H
+#define MT_DSP_WINDOW_INT8_H
 
 #include "mt_dsp.h"
 

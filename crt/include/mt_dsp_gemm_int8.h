@@ -1,10 +1,10 @@
 /* Products of two int8 activations with SIMD32: three rows by two columns. See mt_dsp.h.
  *
  * Both are widened to int16 pairs less their zero points. Within four elements the pairs are (0, 2) and (1, 3). */
-#ifndef MT_DSP_PRODUCT_H
-#define MT_DSP_PRODUCT_H
+#ifndef MT_DSP_GEMM_INT8_H
+#define MT_DSP_GEMM_INT8_H
 
-#include "mt_dsp16_columns.h"
+#include "mt_dsp_tile_3x2_int16.h"
 
 #ifdef __cplusplus
 extern "C" {

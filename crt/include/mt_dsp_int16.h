@@ -5,8 +5,8 @@
  * where the compiler has proved that they fit, int64 otherwise.
  *
  * Results are those of mt_requantise_wide and mt_requantise_long, bit for bit. */
-#ifndef MT_DSP16_H
-#define MT_DSP16_H
+#ifndef MT_DSP_INT16_H
+#define MT_DSP_INT16_H
 
 #include "mt_dsp.h"
 

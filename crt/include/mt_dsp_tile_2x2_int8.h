@@ -1,7 +1,7 @@
 /* Convolutions of int8 with SIMD32, two pixels by two output channels: where the third of three would stay empty, or
- * where memory is short. Weights are those of mt_dsp_columns.h. In plain C as mt_dsp.h is. */
-#ifndef MT_DSP_COLUMNS_2X2_H
-#define MT_DSP_COLUMNS_2X2_H
+ * where memory is short. Weights are those of mt_dsp_tile_3x2_int8.h. In plain C as mt_dsp.h is. */
+#ifndef MT_DSP_TILE_2X2_INT8_H
+#define MT_DSP_TILE_2X2_INT8_H
 
 #include "mt_dsp.h"
 

@@ -1,9 +1,9 @@
-/* Convolutions of int16 activations with SIMD32: three columns at a time meet all output channels. See mt_dsp16.h. */
-#ifndef MT_DSP16_COLUMNS_H
-#define MT_DSP16_COLUMNS_H
+/* Convolutions of int16 activations with SIMD32: three columns at a time meet all output channels. See mt_dsp_int16.h. */
+#ifndef MT_DSP_TILE_3X2_INT16_H
+#define MT_DSP_TILE_3X2_INT16_H
 
-#include "mt_dsp16.h"
-#include "mt_dsp_columns.h"
+#include "mt_dsp_int16.h"
+#include "mt_dsp_tile_3x2_int8.h"
 
 #ifdef __cplusplus
 extern "C" {

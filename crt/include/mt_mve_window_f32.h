@@ -1,16 +1,16 @@
-/* Pooling windows of float32 with Helium: four channels at a time, each in the order of mt_f32_pool.h. In plain C as
+/* Pooling windows of float32 with Helium: four channels at a time, each in the order of mt_f32_window.h. In plain C as
  * mt_mve_f32.h is. */
-#ifndef MT_MVE_F32_POOL_H
-#define MT_MVE_F32_POOL_H
+#ifndef MT_MVE_WINDOW_F32_H
+#define MT_MVE_WINDOW_F32_H
 
-#include "mt_f32_pool.h"
+#include "mt_f32_window.h"
 #include "mt_mve_f32.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#ifdef MT_MVE_F32_ASM
+#ifdef MT_MVE_ASM
 
 /* Four channels, or the `lanes` that are left. */
 MT_MVE_F32_INLINE float32x4_t mt_mve_f32_some(const float *from, int whole, mve_pred16_t lanes)

@@ -1,6 +1,6 @@
 /* Pooling windows of int8 with Helium: 16 channels at a time. In plain C as mt_mve.h is. */
-#ifndef MT_MVE_POOL_H
-#define MT_MVE_POOL_H
+#ifndef MT_MVE_WINDOW_INT8_H
+#define MT_MVE_WINDOW_INT8_H
 
 #include "mt_mve.h"
 

@@ -1,7 +1,7 @@
 /* Convolutions of float32 on Cortex-M, two pixels by eight output channels: where four pixels would leave columns empty.
  * In plain C as mt_f32.h is. */
-#ifndef MT_F32_2X8_H
-#define MT_F32_2X8_H
+#ifndef MT_F32_TILE_2X8_H
+#define MT_F32_TILE_2X8_H
 
 #include "mt_f32.h"
 
