@@ -29,4 +29,4 @@ def _stem(node: Node, graph: Graph) -> str:
         ]
         label = words[0] if words else str(node.attrs.get("label", "loop")).split("+")[0]
         return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
-    return {"pool2d": "pool"}.get(node.op, node.op)
+    return {"pool2d": "pool", "template": "direct"}.get(node.op, node.op)  # a name that projects have is kept

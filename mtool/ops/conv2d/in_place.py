@@ -11,8 +11,8 @@ def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     residuals = residual_operands(node, graph)
     shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
-    direct = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
-    if direct and not node.attrs["epilogue"].operands() & {0}:
+    pixel_by_pixel = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
+    if pixel_by_pixel and not node.attrs["epilogue"].operands() & {0}:
         return (0, *residuals)
     return residuals
 

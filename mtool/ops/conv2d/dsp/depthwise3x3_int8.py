@@ -25,8 +25,8 @@ STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The plane of a channel as it is walked: sizes and pads along (slow, fast), steps in bytes of the tensors.
+class Traversal:
+    """The plane of a channel as it is traversed: sizes and pads along (slow, fast), steps in bytes of the tensors.
 
     The fast axis is the one with the fewer instructions: outputs go in pairs, and an odd one costs.
     """
@@ -40,14 +40,14 @@ class Walk:
     transposed: bool
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
+    def of(cls, conv: Conv, direction: str = "") -> "Traversal | None":
         """Choose the direction; None: neither is within the reach of the instructions."""
         (h, w), (oh, ow), c = conv.size, conv.out_size, conv.channels
         straight = cls(conv.size, conv.out_size, conv.pad, (w * c, c), (ow * c, c), conv.stride[0], False)
         turned = cls((w, h), (ow, oh), conv.pad[::-1], (c, w * c), (c, ow * c), conv.stride[0], True)
         named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
-        fitting = [walk for walk in named if walk._is_in_reach()]
-        return min(fitting, key=lambda walk: walk.cost(), default=None)
+        fitting = [traversal for traversal in named if traversal._is_in_reach()]
+        return min(fitting, key=lambda traversal: traversal.cost(), default=None)
 
     @property
     def rows(self) -> int:
@@ -95,37 +95,37 @@ class Depthwise3x3(BaseSchedule):
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         fits = epilogue is not None and epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv, self.direction) is not None
+        return target.has_dsp and shape and plain and fits and int8 and Traversal.of(conv, self.direction) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane of int16."""
-        walk = self._walk(node, graph)
-        return 2 * walk.pitch * walk.rows
+        traversal = self._traversal(node, graph)
+        return 2 * traversal.pitch * traversal.rows
 
-    def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph), self.direction)
-        assert walk is not None
-        return walk
+    def _traversal(self, node: Node, graph: Graph) -> Traversal:
+        traversal = Traversal.of(Conv.of(node, graph), self.direction)
+        assert traversal is not None
+        return traversal
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if the output is no larger."""
         return (0,) if graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Walk."""
-        return Conv.of(node, graph).channels * self._walk(node, graph).cost()
+        """See Traversal."""
+        return Conv.of(node, graph).channels * self._traversal(node, graph).cost()
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, walk = Int8Epilogue.of(node, graph), self._walk(node, graph)
+        epilogue, traversal = Int8Epilogue.of(node, graph), self._traversal(node, graph)
         assert epilogue is not None
         conv = Conv.of(node, graph)
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, 3, 3)
-        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, epilogue.scaling)
         body = template(
             "ops/conv2d/dsp/depthwise3x3_int8.c.j2",
             conv=conv,
-            walk=walk,
+            traversal=traversal,
             how=epilogue.how,
             kind=epilogue.scaling.kind,
             stream=packed.shape[1],

@@ -11,7 +11,7 @@ from mtool.kernels.in_place import residual_operands
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
 
 
@@ -35,7 +35,7 @@ class Pointwise(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * results_aside(conv, Int16Epilogue.of(node, graph))
+        return 6 * self._padded(conv) + 2 * staged_results(conv, Int16Epilogue.of(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -61,7 +61,7 @@ class Pointwise(Tiles):
             long=packed.kind.long,
             depth=self._padded(conv),
             epilogue=epilogue,
-            aside=results_aside(conv, epilogue) > 0,
+            staged=staged_results(conv, epilogue) > 0,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )

@@ -10,7 +10,7 @@ from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.tile import Tile
 
@@ -53,8 +53,8 @@ class Pointwise(Tiles):
         conv = Conv.of(node, graph)
         tile = self._tile(conv)
         reach = (tile.pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
-        aside = results_aside(conv, Int8Epilogue.of(node, graph), tile)
-        return self._columns_bytes(conv) + aside + (reach if conv.channels % 4 else 0)
+        staged = staged_results(conv, Int8Epilogue.of(node, graph), tile)
+        return self._columns_bytes(conv) + staged + (reach if conv.channels % 4 else 0)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -75,7 +75,7 @@ class Pointwise(Tiles):
             tile=tile,
             function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
             depth=self._padded(conv),
-            results=results_aside(conv, epilogue, tile),
+            results=staged_results(conv, epilogue, tile),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),

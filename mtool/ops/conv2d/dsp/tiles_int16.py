@@ -64,11 +64,11 @@ class Packed:
         return cls(epilogue, np.concatenate(parts), kind)
 
 
-def results_aside(conv: Conv, epilogue: Int16Epilogue | None) -> int:
+def staged_results(conv: Conv, epilogue: Int16Epilogue | None) -> int:
     """Return how many results are not stored directly: all three pixels', or those of the unwanted ones."""
     channels = conv.out_channels // conv.group
-    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
+    stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (3 if not stored_directly else 1 if conv.pixels % 3 else 0)
 
 
 @dataclass(frozen=True)

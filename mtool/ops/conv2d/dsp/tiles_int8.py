@@ -36,11 +36,11 @@ def best_unroll(depth: int, tile: Tile) -> int:
     return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, tile))
 
 
-def results_aside(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
+def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
     """Return the bytes of results that are not stored directly: a tile's, or those of unwanted pixels."""
     channels = conv.out_channels // conv.group
-    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0)
+    stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0)
 
 
 @dataclass(frozen=True)

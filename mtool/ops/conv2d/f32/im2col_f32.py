@@ -42,7 +42,7 @@ class Im2col(BaseSchedule):
         shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
         return has_tiles(target) and shape and FloatEpilogue.of(node, graph) is not None
 
-    def _is_direct(self, node: Node, graph: Graph) -> bool:
+    def _stores_directly(self, node: Node, graph: Graph) -> bool:
         epilogue = FloatEpilogue.of(node, graph)
         return epilogue is None or epilogue.rest is None
 
@@ -50,9 +50,9 @@ class Im2col(BaseSchedule):
         """A tile's columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
         tile = self._tile(conv)
-        direct = self._is_direct(node, graph) and conv.out_channels % tile.channels == 0
-        aside = tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0
-        return 4 * (tile.pixels * round_up(conv.depth, 4) + aside * round_up(conv.out_channels, tile.channels))
+        stored_directly = self._stores_directly(node, graph) and conv.out_channels % tile.channels == 0
+        staged = tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0
+        return 4 * (tile.pixels * round_up(conv.depth, 4) + staged * round_up(conv.out_channels, tile.channels))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""

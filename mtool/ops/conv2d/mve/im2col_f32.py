@@ -54,7 +54,7 @@ class Im2col(BaseSchedule):
         )
         return target.has_mve and shape and meets and FloatEpilogue.of(node, graph) is not None
 
-    def _stands_aside(self, node: Node, graph: Graph) -> bool:
+    def _is_staged(self, node: Node, graph: Graph) -> bool:
         """Whether results go through scratch: for an epilogue, or because a tile has more than there are."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         pixels = self._pixels(conv)
@@ -65,8 +65,8 @@ class Im2col(BaseSchedule):
         """The columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
         pixels = self._pixels(conv)
-        aside = round_up(conv.out_channels, CHANNELS[pixels]) if self._stands_aside(node, graph) else 0
-        return 4 * pixels * (round_up(conv.depth, 4) + aside)
+        staged = round_up(conv.out_channels, CHANNELS[pixels]) if self._is_staged(node, graph) else 0
+        return 4 * pixels * (round_up(conv.depth, 4) + staged)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
@@ -97,7 +97,7 @@ class Im2col(BaseSchedule):
             pixels=pixels,
             filled=round_up(conv.out_channels, CHANNELS[pixels]),
             groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
-            aside=self._stands_aside(node, graph),
+            staged=self._is_staged(node, graph),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),

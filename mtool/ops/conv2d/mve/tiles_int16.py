@@ -74,7 +74,7 @@ class Tiles(BaseSchedule):
         narrow = has_narrow_sums(node, graph)
         return target.has_mve and shape and narrow and Int16Epilogue.of(node, graph) is not None
 
-    def _is_direct(self, node: Node, graph: Graph) -> bool:
+    def _stores_directly(self, node: Node, graph: Graph) -> bool:
         """Whether all results are stored where they belong."""
         conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
         plain = epilogue is None or epilogue.rest is None
@@ -87,7 +87,7 @@ class Tiles(BaseSchedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Four columns, and a patch or results that are not stored directly."""
         conv = Conv.of(node, graph)
-        results = 0 if self._is_direct(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
+        results = 0 if self._stores_directly(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
         return 2 * (4 * self._padded(conv) + max(results, self._gathered(conv)))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ class Tiles(BaseSchedule):
         gathering = conv.depth * (1.5 if self._gathered(conv) else 0.4)
         pairs = math.ceil(conv.out_channels / conv.group / 2)
         tile = pairs * (self._padded(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
-        after = 0 if self._is_direct(node, graph) else 6 * conv.pixels * conv.out_channels
+        after = 0 if self._stores_directly(node, graph) else 6 * conv.pixels * conv.out_channels
         return conv.group * math.ceil(conv.pixels / 4) * (tile + 4 * gathering + 20) + after
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
@@ -121,7 +121,7 @@ class Tiles(BaseSchedule):
             gathered=self._gathered(conv) > 0,
             stream=weights.size // conv.group,
             epilogue=epilogue,
-            direct=self._is_direct(node, graph),
+            stored_directly=self._stores_directly(node, graph),
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )

@@ -102,8 +102,13 @@ class Tiles(BaseSchedule):
     def by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        direct = epilogue is not None and epilogue.rest is None
-        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
+        stored_directly = epilogue is not None and epilogue.rest is None
+        return (
+            stored_directly
+            and not self.pixelwise
+            and conv.group == 1
+            and shrinks_by_rows(conv, self._tile(conv).pixels)
+        )
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A tile's columns, and a patch or results that are not stored directly."""
@@ -111,11 +116,11 @@ class Tiles(BaseSchedule):
         padded = self._padded(conv)
         tile, channels = self._tile(conv), conv.out_channels // conv.group
         whole = conv.pixels % tile.pixels == 0 and channels % tile.channels == 0
-        direct = (epilogue is None or epilogue.rest is None) and whole
+        stored_directly = (epilogue is None or epilogue.rest is None) and whole
         gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
         row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
-        aside = 0 if direct else tile.pixels * round_up(channels, tile.channels)
-        return tile.pixels * padded + row + max(aside, gathered)
+        staged = 0 if stored_directly else tile.pixels * round_up(channels, tile.channels)
+        return tile.pixels * padded + row + max(staged, gathered)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""

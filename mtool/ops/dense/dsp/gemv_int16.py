@@ -44,7 +44,7 @@ class Gemv(BaseSchedule):
         return 2 if kind is not None and kind.long else 4
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole words."""
+        """Results that are staged, and a row of inputs that is not whole words."""
         depth = graph.types[node.inputs[0]].shape[1]
         filled = self._filled(depth)
         return 2 * (self._results(node, graph) + (filled if filled > depth else 0))

@@ -32,7 +32,7 @@ class Gemv(BaseSchedule):
         return has_tiles(target) and FloatEpilogue.of(node, graph) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole groups of four."""
+        """Results that are staged, and a row of inputs that is not whole groups of four."""
         depth = graph.types[node.inputs[0]].shape[1]
         return 4 * (self._results(node, graph) + (round_up(depth, 4) if depth % 4 else 0))
 

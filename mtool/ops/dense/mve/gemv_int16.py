@@ -47,7 +47,7 @@ class Gemv(BaseSchedule):
         return target.has_mve and has_narrow_sums(node, graph) and Int16Epilogue.of(node, graph) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole vectors."""
+        """Results that are staged, and a row of inputs that is not whole vectors."""
         depth = graph.types[node.inputs[0]].shape[1]
         return 2 * (self._results(node, graph) + (round_up(depth, INT16_LANES) if depth % INT16_LANES else 0))
 

@@ -61,7 +61,7 @@ class Gemv(BaseSchedule):
         return target.has_mve and int8 and Int8Epilogue.of(node, graph) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole vectors."""
+        """Results that are staged, and a row of inputs that is not whole vectors."""
         depth = graph.types[node.inputs[0]].shape[1]
         filled = self._filled(depth)
         return self._results(node, graph) + (filled if filled > depth else 0)
