@@ -130,7 +130,7 @@ class Depthwise3x3(BaseSchedule):
             kind=epilogue.scaling.kind,
             stream=packed.shape[1],
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -185,7 +185,7 @@ class Depthwise(BaseSchedule):
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, self.header, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, packed, self.header, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

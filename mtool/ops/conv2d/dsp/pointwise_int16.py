@@ -65,4 +65,4 @@ class Pointwise(Tiles):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER, "int32_t")

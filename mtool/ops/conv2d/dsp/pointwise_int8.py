@@ -80,4 +80,4 @@ class Pointwise(Tiles):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name], "int32_t")

@@ -85,7 +85,7 @@ class Depthwise(BaseSchedule):
 
         def result(acc: str, offset: str) -> str:
             if epilogue.rest is not None:
-                return epilogue.text(node, graph, acc, offset)
+                return epilogue.rest_text(node, graph, acc, offset)
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
         body = template(
@@ -97,7 +97,7 @@ class Depthwise(BaseSchedule):
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
         weights = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")
 
 
 def pack(taps: Array, bias: Array) -> Array:

@@ -89,7 +89,7 @@ class Im2col(BaseSchedule):
             function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target)),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         weights = pack(filters, graph.constants[node.inputs[2]], tile.channels)
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADERS[tile.name])
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], "float")

@@ -96,4 +96,4 @@ class Depthwise3x3(BaseSchedule):
             lanes=lanes,
             pixels=INT8_LANES // lanes,
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")

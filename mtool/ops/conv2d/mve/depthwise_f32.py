@@ -173,8 +173,8 @@ class Depthwise(BaseSchedule):
             copied=self._copied(conv),
             pitch=self._pitch(conv),
             span=self._span(conv),
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, -1)
         weights = pack(taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")

@@ -99,4 +99,4 @@ class Depthwise(BaseSchedule):
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int32_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int32_t")

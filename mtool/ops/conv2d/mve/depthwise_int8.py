@@ -111,4 +111,4 @@ class Depthwise(BaseSchedule):
             stream=packed.shape[1],
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")

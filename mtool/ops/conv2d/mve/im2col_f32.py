@@ -100,8 +100,8 @@ class Im2col(BaseSchedule):
             staged=self._is_staged(node, graph),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = pack(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")

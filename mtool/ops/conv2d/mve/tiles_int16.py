@@ -125,4 +125,4 @@ class Tiles(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, weights, HEADER, "int16_t")

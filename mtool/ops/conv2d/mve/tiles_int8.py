@@ -164,4 +164,4 @@ class Tiles(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], scratch="int8_t")
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], "int8_t")
