@@ -41,27 +41,7 @@ MT_DSP_INLINE void mt_dsp16_sweep(const int16_t *plane, int16_t *output, const i
 {
     for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
         int32_t sums[4] = {bias, bias, bias, bias};
-        const int16_t *w = taps, *row = plane;
-        for (int32_t y = 0; y < rows; ++y, row += next) {
-            const int16_t *from = row;
-            if (stride == 1) {
-                int32_t x = mt_dsp_pair(from);
-                from += 2;
-                MT_UNROLL(8)
-                for (int32_t k = 0; k < steps; ++k)
-                    mt_dsp_step1(sums, &w, &from, &x);
-            } else if (stride == 2) {
-                int32_t x[3] = {mt_dsp_pair(from), mt_dsp_pair(from + 2), mt_dsp_pair(from + 4)};
-                from += 6;
-                MT_UNROLL(8)
-                for (int32_t k = 0; k < steps; ++k)
-                    mt_dsp_step2(sums, &w, &from, x);
-            } else {
-                for (int32_t k = 0; k < steps; ++k, w += 4, from += 2)
-                    for (int32_t i = 0; i < 4; ++i)
-                        sums[i] = mt_dsp_mac(mt_dsp_pair(from + i * stride), mt_dsp_pair(w), sums[i]);
-            }
-        }
+        mt_dsp_outputs4(sums, plane, taps, rows, steps, next, stride);
         output[0] = mt_dsp16_requantise(sums[0], scale, zero_point, low, high);
         if (count > 1)
             output[step] = mt_dsp16_requantise(sums[1], scale, zero_point, low, high);

@@ -159,6 +159,32 @@ MT_DSP_INLINE int32_t mt_dsp_pair(const int16_t *from)
 MT_DSP_SPREAD(mt_dsp_spread_i8, int8_t)
 MT_DSP_SPREAD(mt_dsp_spread_i16, int16_t)
 
+/* The sums of four outputs of a row, whose first meets the plane at `row`. */
+MT_DSP_INLINE void mt_dsp_outputs4(int32_t sums[4], const int16_t *row, const int16_t *w, int32_t rows, int32_t steps,
+                                   int32_t next, int32_t stride)
+{
+    for (int32_t y = 0; y < rows; ++y, row += next) {
+        const int16_t *from = row;
+        if (stride == 1) {
+            int32_t x = mt_dsp_pair(from);
+            from += 2;
+            MT_UNROLL(8)
+            for (int32_t k = 0; k < steps; ++k)
+                mt_dsp_step1(sums, &w, &from, &x);
+        } else if (stride == 2) {
+            int32_t x[3] = {mt_dsp_pair(from), mt_dsp_pair(from + 2), mt_dsp_pair(from + 4)};
+            from += 6;
+            MT_UNROLL(8)
+            for (int32_t k = 0; k < steps; ++k)
+                mt_dsp_step2(sums, &w, &from, x);
+        } else {
+            for (int32_t k = 0; k < steps; ++k, w += 4, from += 2)
+                for (int32_t i = 0; i < 4; ++i)
+                    sums[i] = mt_dsp_mac(mt_dsp_pair(from + i * stride), mt_dsp_pair(w), sums[i]);
+        }
+    }
+}
+
 /* A row of outputs of a depthwise channel with any kernel, four at a time (the last ones are computed and not stored).
  * `plane` has int16, aligned as words; taps are as mt_dsp_spread gives them. Rows of the plane that taps meet stand
  * `next` elements apart, outputs `step` bytes. All from `rows` on are constants, but perhaps `count`. */
@@ -170,27 +196,7 @@ MT_DSP_INLINE void mt_dsp_sweep_by(const int16_t *plane, int8_t *output, const i
     const int32_t bias = fixed->bias;
     for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
         int32_t sums[4] = {bias, bias, bias, bias};
-        const int16_t *w = taps, *row = plane;
-        for (int32_t y = 0; y < rows; ++y, row += next) {
-            const int16_t *from = row;
-            if (stride == 1) {
-                int32_t x = mt_dsp_pair(from);
-                from += 2;
-                MT_UNROLL(8)
-                for (int32_t k = 0; k < steps; ++k)
-                    mt_dsp_step1(sums, &w, &from, &x);
-            } else if (stride == 2) {
-                int32_t x[3] = {mt_dsp_pair(from), mt_dsp_pair(from + 2), mt_dsp_pair(from + 4)};
-                from += 6;
-                MT_UNROLL(8)
-                for (int32_t k = 0; k < steps; ++k)
-                    mt_dsp_step2(sums, &w, &from, x);
-            } else {
-                for (int32_t k = 0; k < steps; ++k, w += 4, from += 2)
-                    for (int32_t i = 0; i < 4; ++i)
-                        sums[i] = mt_dsp_mac(mt_dsp_pair(from + i * stride), mt_dsp_pair(w), sums[i]);
-            }
-        }
+        mt_dsp_outputs4(sums, plane, taps, rows, steps, next, stride);
         MT_UNROLL(4)
         for (int32_t i = 0; i < 4; ++i)
             if (i == 0 || count > i)

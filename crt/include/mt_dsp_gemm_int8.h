@@ -82,60 +82,20 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
             MT_DSP_DOT3(MT_DSP16_MAC16);
         else
             MT_DSP_DOT3(MT_DSP16_MAC8);
-        __asm__ volatile("vmov s2, s3, %[a0], %[b0]\n\t"
-                         "vmov s4, s5, %[a1], %[b1]\n\t"
-                         "vmov s6, s7, %[a2], %[b2]\n\t"
-                         "vcvt.f32.s32 s2, s2\n\t"
-                         "vcvt.f32.s32 s3, s3\n\t"
-                         "vcvt.f32.s32 s4, s4\n\t"
-                         "vcvt.f32.s32 s5, s5\n\t"
-                         "vcvt.f32.s32 s6, s6\n\t"
-                         "vcvt.f32.s32 s7, s7\n\t"
-                         "vmul.f32 s2, s2, %[s]\n\t"
-                         "vmul.f32 s3, s3, %[s]\n\t"
-                         "vmul.f32 s4, s4, %[s]\n\t"
-                         "vmul.f32 s5, s5, %[s]\n\t"
-                         "vmul.f32 s6, s6, %[s]\n\t"
-                         "vmul.f32 s7, s7, %[s]\n\t"
-                         "vcvtr.s32.f32 s2, s2\n\t"
-                         "vcvtr.s32.f32 s3, s3\n\t"
-                         "vcvtr.s32.f32 s4, s4\n\t"
-                         "vcvtr.s32.f32 s5, s5\n\t"
-                         "vcvtr.s32.f32 s6, s6\n\t"
-                         "vcvtr.s32.f32 s7, s7\n\t"
-                         "vmov %[a0], %[b0], s2, s3\n\t"
-                         "vmov %[a1], %[b1], s4, s5\n\t"
-                         "vmov %[a2], %[b2], s6, s7"
+        __asm__ volatile(MT_DSP_SCALE6("%[s]", "%[s]")
                          : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),
                            [b2] "+&r"(b2)
                          : [s] "t"(scale)
                          : "s2", "s3", "s4", "s5", "s6", "s7");
-#define MT_DSP_PRODUCT_STORE(a, b, o)                                                                \
-    if (full)                                                                                        \
-        __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                          \
-                         "qadd %[vb], %[vb], %[offset]\n\t"                                          \
-                         "usat %[va], #8, %[va]\n\t"                                                 \
-                         "usat %[vb], #8, %[vb]\n\t"                                                 \
-                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                       \
-                         "eor %[va], %[va], #0x80808080\n\t"                                         \
-                         "strh %[va], [%[to]], #2"                                                   \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                               \
-                         : [offset] "r"(own.offset)                                                  \
-                         : "cc", "memory");                                                          \
-    else                                                                                             \
-    __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                              \
-                     "qadd %[vb], %[vb], %[offset]\n\t"                                              \
-                     "usat %[va], #8, %[va]\n\t"                                                     \
-                     "usat %[vb], #8, %[vb]\n\t"                                                     \
-                     "orr %[va], %[va], %[vb], lsl #8\n\t"                                           \
-                     "uqadd8 %[va], %[va], %[above]\n\t"                                             \
-                     "uqsub8 %[va], %[va], %[span]\n\t"                                              \
-                     "uadd8 %[va], %[va], %[low]\n\t"                                                \
-                     "strh %[va], [%[to]], #2"                                                       \
-                     : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                                   \
-                     : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span),       \
-                       [low] "r"(own.low)                                                            \
-                     : "cc", "memory")
+#define MT_DSP_PRODUCT_STORE(a, b, o)                                       \
+    if (full)                                                               \
+        __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                 \
+                         "qadd %[vb], %[vb], %[offset]\n\t" MT_DSP_BYTES2   \
+                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)      \
+                         : [offset] "r"(own.offset)                         \
+                         : "cc", "memory");                                 \
+    else                                                                    \
+        MT_DSP_STORE_RANGE(a, b, o)
         MT_DSP_PRODUCT_STORE(a0, b0, o0);
         MT_DSP_PRODUCT_STORE(a1, b1, o1);
         MT_DSP_PRODUCT_STORE(a2, b2, o2);

@@ -38,24 +38,7 @@ extern "C" {
                      "ldrd %[c], %[d], [%[w]], #8\n\t"                                                              \
                      "1:\n\t" macs "ldr r4, %[e]\n\t"                                                               \
                      "cmp %[x], r4\n\t"                                                                             \
-                     "bne 1b\n\t"                                                                                   \
-                     "vldmia %[w]!, {s0, s1, s2, s3}\n\t"                                                           \
-                     "vmov s4, s5, %[a], %[b]\n\t"                                                                  \
-                     "vmov s6, s7, %[c], %[d]\n\t"                                                                  \
-                     "vcvt.f32.s32 s4, s4\n\t"                                                                      \
-                     "vcvt.f32.s32 s5, s5\n\t"                                                                      \
-                     "vcvt.f32.s32 s6, s6\n\t"                                                                      \
-                     "vcvt.f32.s32 s7, s7\n\t"                                                                      \
-                     "vmul.f32 s4, s4, s0\n\t"                                                                      \
-                     "vmul.f32 s5, s5, s1\n\t"                                                                      \
-                     "vmul.f32 s6, s6, s2\n\t"                                                                      \
-                     "vmul.f32 s7, s7, s3\n\t"                                                                      \
-                     "vcvtr.s32.f32 s4, s4\n\t"                                                                     \
-                     "vcvtr.s32.f32 s5, s5\n\t"                                                                     \
-                     "vcvtr.s32.f32 s6, s6\n\t"                                                                     \
-                     "vcvtr.s32.f32 s7, s7\n\t"                                                                     \
-                     "vmov %[a], %[b], s4, s5\n\t"                                                                  \
-                     "vmov %[c], %[d], s6, s7"                                                                      \
+                     "bne 1b\n\t" MT_DSP_FLOAT4                                                                      \
                      : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)     \
                      : [e] "m"(end)                                                                                 \
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \

@@ -31,24 +31,6 @@ extern "C" {
     "smlad %[c], r5, r6, %[c]\n\t"
 #define MT_DSP_ROW8 MT_DSP_ROW4 MT_DSP_ROW4
 #define MT_DSP_ROW16 MT_DSP_ROW8 MT_DSP_ROW8
-#define MT_DSP_FLOAT4                    \
-    "vldmia %[w]!, {s0, s1, s2, s3}\n\t" \
-    "vmov s4, s5, %[a], %[b]\n\t"        \
-    "vmov s6, s7, %[c], %[d]\n\t"        \
-    "vcvt.f32.s32 s4, s4\n\t"            \
-    "vcvt.f32.s32 s5, s5\n\t"            \
-    "vcvt.f32.s32 s6, s6\n\t"            \
-    "vcvt.f32.s32 s7, s7\n\t"            \
-    "vmul.f32 s4, s4, s0\n\t"            \
-    "vmul.f32 s5, s5, s1\n\t"            \
-    "vmul.f32 s6, s6, s2\n\t"            \
-    "vmul.f32 s7, s7, s3\n\t"            \
-    "vcvtr.s32.f32 s4, s4\n\t"           \
-    "vcvtr.s32.f32 s5, s5\n\t"           \
-    "vcvtr.s32.f32 s6, s6\n\t"           \
-    "vcvtr.s32.f32 s7, s7\n\t"           \
-    "vmov %[a], %[b], s4, s5\n\t"        \
-    "vmov %[c], %[d], s6, s7"
 #define MT_DSP_FIXED4(scale, scale_256)                     \
     "ldmia %[w]!, {r4, r5, r8, r9}\n\t"                     \
     scale("%[a]", "r4", "r5") scale_256("%[b]", "r8", "r9") \

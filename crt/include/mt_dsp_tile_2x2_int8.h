@@ -1,9 +1,9 @@
 /* Convolutions of int8 with SIMD32, two pixels by two output channels: where the third of three would stay empty, or
- * where memory is short. Weights are those of mt_dsp_tile_3x2_int8.h. In plain C as mt_dsp.h is. */
+ * where memory is short. See mt_dsp_tile_int8.h. */
 #ifndef MT_DSP_TILE_2X2_INT8_H
 #define MT_DSP_TILE_2X2_INT8_H
 
-#include "mt_dsp.h"
+#include "mt_dsp_tile_int8.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -148,13 +148,7 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
 
 MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32_t words)
 {
-    for (; words; --words, column += 4, x += 4) {
-        uint32_t word;
-        memcpy(&word, x, 4);
-        column[0] = mt_dsp_sxtb16(word);
-        column[2] = mt_dsp_sxtb16(word >> 8 | word << 24);
-    }
-    return column;
+    return mt_dsp_widen_of(column, x, words, 2);
 }
 
 MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_t *x1, int32_t words)
@@ -168,34 +162,16 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
                                       const struct mt_dsp_range *range)
 {
     int8_t *const o[2] = {o0, o1};
-    const int32_t words = (int32_t)(end - columns) / 2; /* of weights */
     (void)unroll;
-    for (int32_t n = 0; n < pairs; ++n, weights += (by == MT_BY_FLOAT ? 4 : 6) + words)
-        for (int32_t j = 0; j < 2; ++j) {
-            uint32_t a = weights[0], b = weights[1];
-            const uint32_t *w = weights + 2;
-            for (int32_t k = 0; k < words; ++k) {
-                const int32_t x = columns[2 * k + j];
-                const uint32_t wa = apart ? w[k / 2 * 2] : w[k], wb = w[k / 2 * 2 + 1];
-                const int32_t turn = apart && k % 2;
-                a = mt_dsp_smlad(x, mt_dsp_sxtb16(turn ? wa >> 8 | wa << 24 : wa), a);
-                b = mt_dsp_smlad(x, apart ? mt_dsp_sxtb16(turn ? wb >> 8 | wb << 24 : wb) : (int32_t)wa, b);
-            }
-            const uint32_t *const of_b = w + words + (by == MT_BY_FLOAT ? 1 : 2);
-            o[j][2 * n] = mt_dsp_narrow(a, 1, w + words, by, range);
-            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, apart ? 1 : 256, of_b, by, range);
-        }
+    mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 2);
 }
 
 #endif
 
-/* One column with the same pair everywhere: padding. */
+/* One column of padding. */
 MT_DSP_INLINE int32_t *mt_dsp_fill1_2x2(int32_t *column, int8_t value, int32_t words)
 {
-    const int32_t pair = (int32_t)((uint32_t)(uint16_t)value * 0x10001u);
-    for (; words; --words, column += 4)
-        column[0] = column[2] = pair;
-    return column;
+    return mt_dsp_fill_of(column, value, words, 2);
 }
 
 /* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */

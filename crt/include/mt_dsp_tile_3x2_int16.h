@@ -96,35 +96,7 @@ MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, 
             MT_DSP_DOT3(MT_DSP_APART16);
         else
             MT_DSP_DOT3(MT_DSP_APART8);
-        __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"
-                         "vmov s2, s3, %[a0], %[b0]\n\t"
-                         "vmov s4, s5, %[a1], %[b1]\n\t"
-                         "vmov s6, s7, %[a2], %[b2]\n\t"
-                         "vcvt.f32.s32 s2, s2\n\t"
-                         "vcvt.f32.s32 s3, s3\n\t"
-                         "vcvt.f32.s32 s4, s4\n\t"
-                         "vcvt.f32.s32 s5, s5\n\t"
-                         "vcvt.f32.s32 s6, s6\n\t"
-                         "vcvt.f32.s32 s7, s7\n\t"
-                         "vmul.f32 s2, s2, s0\n\t"
-                         "vmul.f32 s3, s3, s1\n\t"
-                         "vmul.f32 s4, s4, s0\n\t"
-                         "vmul.f32 s5, s5, s1\n\t"
-                         "vmul.f32 s6, s6, s0\n\t"
-                         "vmul.f32 s7, s7, s1\n\t"
-                         "vcvtr.s32.f32 s2, s2\n\t"
-                         "vcvtr.s32.f32 s3, s3\n\t"
-                         "vcvtr.s32.f32 s4, s4\n\t"
-                         "vcvtr.s32.f32 s5, s5\n\t"
-                         "vcvtr.s32.f32 s6, s6\n\t"
-                         "vcvtr.s32.f32 s7, s7\n\t"
-                         "vmov %[a0], %[b0], s2, s3\n\t"
-                         "vmov %[a1], %[b1], s4, s5\n\t"
-                         "vmov %[a2], %[b2], s6, s7"
-                         : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1),
-                           [b2] "+&r"(b2), [w] "+&r"(weights)
-                         :
-                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+        MT_DSP_FLOAT6();
         MT_DSP16_CLAMP2(a0, b0);
         MT_DSP16_CLAMP2(a1, b1);
         MT_DSP16_CLAMP2(a2, b2);

@@ -1,10 +1,8 @@
-/* Convolutions of int8 with SIMD32: three pixels by two output channels. In plain C as mt_dsp.h is.
- *
- * Patches are widened to int16 pairs in scratch, three side by side; each two channels' packed weights meet them. */
+/* Convolutions of int8 with SIMD32: three pixels by two output channels. See mt_dsp_tile_int8.h. */
 #ifndef MT_DSP_TILE_3X2_INT8_H
 #define MT_DSP_TILE_3X2_INT8_H
 
-#include "mt_dsp.h"
+#include "mt_dsp_tile_int8.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,33 +87,34 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
                      : [end] "m"(end)                                                                            \
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
-/* What scales the six sums, in place. */
+/* What scales the six sums, in place: in s2 to s7, by `a` and `b`. */
+#define MT_DSP_SCALE6(a, b)             \
+    "vmov s2, s3, %[a0], %[b0]\n\t"     \
+    "vmov s4, s5, %[a1], %[b1]\n\t"     \
+    "vmov s6, s7, %[a2], %[b2]\n\t"     \
+    "vcvt.f32.s32 s2, s2\n\t"           \
+    "vcvt.f32.s32 s3, s3\n\t"           \
+    "vcvt.f32.s32 s4, s4\n\t"           \
+    "vcvt.f32.s32 s5, s5\n\t"           \
+    "vcvt.f32.s32 s6, s6\n\t"           \
+    "vcvt.f32.s32 s7, s7\n\t"           \
+    "vmul.f32 s2, s2, " a "\n\t"        \
+    "vmul.f32 s3, s3, " b "\n\t"        \
+    "vmul.f32 s4, s4, " a "\n\t"        \
+    "vmul.f32 s5, s5, " b "\n\t"        \
+    "vmul.f32 s6, s6, " a "\n\t"        \
+    "vmul.f32 s7, s7, " b "\n\t"        \
+    "vcvtr.s32.f32 s2, s2\n\t"          \
+    "vcvtr.s32.f32 s3, s3\n\t"          \
+    "vcvtr.s32.f32 s4, s4\n\t"          \
+    "vcvtr.s32.f32 s5, s5\n\t"          \
+    "vcvtr.s32.f32 s6, s6\n\t"          \
+    "vcvtr.s32.f32 s7, s7\n\t"          \
+    "vmov %[a0], %[b0], s2, s3\n\t"     \
+    "vmov %[a1], %[b1], s4, s5\n\t"     \
+    "vmov %[a2], %[b2], s6, s7"
 #define MT_DSP_FLOAT6()                                                                                \
-    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"                                                      \
-                     "vmov s2, s3, %[a0], %[b0]\n\t"                                                   \
-                     "vmov s4, s5, %[a1], %[b1]\n\t"                                                   \
-                     "vmov s6, s7, %[a2], %[b2]\n\t"                                                   \
-                     "vcvt.f32.s32 s2, s2\n\t"                                                         \
-                     "vcvt.f32.s32 s3, s3\n\t"                                                         \
-                     "vcvt.f32.s32 s4, s4\n\t"                                                         \
-                     "vcvt.f32.s32 s5, s5\n\t"                                                         \
-                     "vcvt.f32.s32 s6, s6\n\t"                                                         \
-                     "vcvt.f32.s32 s7, s7\n\t"                                                         \
-                     "vmul.f32 s2, s2, s0\n\t"                                                         \
-                     "vmul.f32 s3, s3, s1\n\t"                                                         \
-                     "vmul.f32 s4, s4, s0\n\t"                                                         \
-                     "vmul.f32 s5, s5, s1\n\t"                                                         \
-                     "vmul.f32 s6, s6, s0\n\t"                                                         \
-                     "vmul.f32 s7, s7, s1\n\t"                                                         \
-                     "vcvtr.s32.f32 s2, s2\n\t"                                                        \
-                     "vcvtr.s32.f32 s3, s3\n\t"                                                        \
-                     "vcvtr.s32.f32 s4, s4\n\t"                                                        \
-                     "vcvtr.s32.f32 s5, s5\n\t"                                                        \
-                     "vcvtr.s32.f32 s6, s6\n\t"                                                        \
-                     "vcvtr.s32.f32 s7, s7\n\t"                                                        \
-                     "vmov %[a0], %[b0], s2, s3\n\t"                                                   \
-                     "vmov %[a1], %[b1], s4, s5\n\t"                                                   \
-                     "vmov %[a2], %[b2], s6, s7"                                                       \
+    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t" MT_DSP_SCALE6("s0", "s1")                            \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
                        [b2] "+&r"(b2), [w] "+&r"(weights)                                              \
                      :                                                                                 \
@@ -133,10 +132,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
         MT_DSP_FIXED3(b0, b1, b2, scale_b); \
     } while (0)
 
-/* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and a + 256 * b,
- * a word for two steps of k, scales a and b / 256. `apart`: biases a and b, for four steps of k a word of a and one of
- * b, scales a and b. By multipliers, instead of each scale: the multiplier, the places. `range` null: zero point -128
- * and no limits. */
+/* Three columns by all output channels, two at a time. `range` null: zero point -128 and no limits. */
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                   int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
                                   const struct mt_dsp_range *range)
@@ -174,13 +170,7 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
 
 MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t words)
 {
-    for (; words; --words, column += 6, x += 4) {
-        uint32_t word;
-        memcpy(&word, x, 4);
-        column[0] = mt_dsp_sxtb16(word);
-        column[3] = mt_dsp_sxtb16(word >> 8 | word << 24);
-    }
-    return column;
+    return mt_dsp_widen_of(column, x, words, 3);
 }
 
 MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_t *x1, const int8_t *x2, int32_t words)
@@ -196,40 +186,15 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
 {
     int8_t *const o[3] = {o0, o1, o2};
     (void)unroll;
-    for (int32_t n = 0; n < pairs; ++n) {
-        const uint32_t *const bias = weights;
-        uint32_t a[3] = {bias[0], bias[0], bias[0]}, b[3] = {bias[1], bias[1], bias[1]};
-        weights += 2;
-        for (const int32_t *c = columns; apart && c != end; c += 6, weights += 2)
-            for (int32_t j = 0; j < 6; ++j) {
-                const uint32_t wa = j < 3 ? weights[0] : weights[0] >> 8 | weights[0] << 24;
-                const uint32_t wb = j < 3 ? weights[1] : weights[1] >> 8 | weights[1] << 24;
-                a[j % 3] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(wa), a[j % 3]);
-                b[j % 3] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(wb), b[j % 3]);
-            }
-        for (const int32_t *c = columns; !apart && c != end; c += 3, ++weights)
-            for (int32_t j = 0; j < 3; ++j) {
-                a[j] = mt_dsp_smlad(c[j], mt_dsp_sxtb16(*weights), a[j]);
-                b[j] = mt_dsp_smlad(c[j], (int32_t)*weights, b[j]);
-            }
-        for (int32_t j = 0; j < 3; ++j) {
-            const uint32_t *const of_b = weights + (by == MT_BY_FLOAT ? 1 : 2);
-            o[j][2 * n] = mt_dsp_narrow(a[j], 1, weights, by, range);
-            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b[j] : b[j] - a[j], apart ? 1 : 256, of_b, by, range);
-        }
-        weights += by == MT_BY_FLOAT ? 2 : 4;
-    }
+    mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 3);
 }
 
 #endif
 
-/* One column with the same pair everywhere: padding. */
+/* One column of padding. */
 MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words)
 {
-    const int32_t pair = (int32_t)((uint32_t)(uint16_t)value * 0x10001u);
-    for (; words; --words, column += 6)
-        column[0] = column[3] = pair;
-    return column;
+    return mt_dsp_fill_of(column, value, words, 3);
 }
 
 /* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */

@@ -62,6 +62,21 @@ MT_F32_INLINE float mt_f32_add_product(float sum, float a, float b, int fused)
     return fused ? fmaf(a, b, sum) : sum + a * b;
 }
 
+/* `pixels` columns by all output channels, `channels` at a time: those of a pixel go to its o. */
+MT_F32_INLINE void mt_f32_tiles(const float *columns, const float *end, const float *weights, float *const *o,
+                                int32_t tiles, int fused, int relu, int32_t pixels, int32_t channels)
+{
+    const int32_t depth = (int32_t)(end - columns) / pixels;
+    for (int32_t n = 0; n < tiles; ++n, weights += channels * (1 + depth))
+        for (int32_t p = 0; p < pixels; ++p)
+            for (int32_t q = 0; q < channels; ++q) {
+                float sum = weights[q];
+                for (int32_t k = 0; k < depth; ++k)
+                    sum = mt_f32_add_product(sum, columns[pixels * k + p], weights[channels * (k + 1) + q], fused);
+                o[p][channels * n + q] = relu && sum < 0.0f ? 0.0f : sum;
+            }
+}
+
 #endif
 
 #ifdef __cplusplus

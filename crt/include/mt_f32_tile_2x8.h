@@ -106,15 +106,7 @@ MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, co
                                       float *o1, int32_t eights, int fused, int relu)
 {
     float *const o[2] = {o0, o1};
-    const int32_t depth = (int32_t)(end - columns) / 2;
-    for (int32_t n = 0; n < eights; ++n, weights += 8 + 8 * depth)
-        for (int32_t p = 0; p < 2; ++p)
-            for (int32_t q = 0; q < 8; ++q) {
-                float sum = weights[q];
-                for (int32_t k = 0; k < depth; ++k)
-                    sum = mt_f32_add_product(sum, columns[2 * k + p], weights[8 + 8 * k + q], fused);
-                o[p][8 * n + q] = relu && sum < 0.0f ? 0.0f : sum;
-            }
+    mt_f32_tiles(columns, end, weights, o, eights, fused, relu, 2, 8);
 }
 
 #endif

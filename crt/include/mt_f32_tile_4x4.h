@@ -91,18 +91,7 @@ MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const 
                                   float *o2, float *o3, int32_t quads, int fused, int relu)
 {
     float *const o[4] = {o0, o1, o2, o3};
-    for (int32_t n = 0; n < quads; ++n) {
-        const float *const bias = weights;
-        weights += 4;
-        for (int32_t p = 0; p < 4; ++p)
-            for (int32_t q = 0; q < 4; ++q) {
-                float sum = bias[q];
-                for (int32_t k = 0; k < end - columns; k += 4)
-                    sum = mt_f32_add_product(sum, columns[k + p], weights[k + q], fused);
-                o[p][4 * n + q] = relu && sum < 0.0f ? 0.0f : sum;
-            }
-        weights += end - columns;
-    }
+    mt_f32_tiles(columns, end, weights, o, quads, fused, relu, 4, 4);
 }
 
 #endif
