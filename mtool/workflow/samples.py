@@ -11,14 +11,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
+from mtool.oracles import Array, Sample
 from mtool.workflow import wording
 
-Array = NDArray[Any]
-Sample = dict[str, Array]
+__all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
 
 
 def read(path: Path) -> dict[str, Array]:
