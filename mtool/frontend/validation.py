@@ -13,7 +13,6 @@ from onnx.defs import OpSchema
 from mtool.frontend.inference import SHAPING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-from mtool.ir.types import Array
 
 _CONTROL = ("If", "Loop", "Scan")
 
@@ -102,22 +101,6 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
         raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
     if proto.op_type == "Einsum":
         _check_equation(attrs["equation"].replace(" ", ""), shapes)
-
-
-def check_lengths(
-    proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], constants: Mapping[str, Array]
-) -> None:
-    """Hold constant lengths of sequences against the axis that they are of.
-
-    Raises:
-        Unsupported: one is out of range.
-    """
-    if proto.op_type != "ReverseSequence" or proto.input[1] not in constants or proto.input[0] not in types:
-        return
-    shape, axis = types[proto.input[0]].shape, attrs.get("time_axis", 0)
-    lengths = constants[proto.input[1]]
-    if 0 <= axis < len(shape) and lengths.size and not 0 <= lengths.min() <= lengths.max() <= shape[axis]:
-        raise Unsupported(f"its sequence_lens are {lengths.tolist()}, of {shape[axis]} steps")
 
 
 def _check_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:

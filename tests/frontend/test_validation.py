@@ -70,15 +70,6 @@ def test_attributes_have_the_values_that_are_defined(op: str, attrs: dict[str, A
         import_graph(proto, "test")
 
 
-def test_lengths_of_sequences_that_are_known_lie_inside() -> None:
-    nodes = [helper.make_node("ReverseSequence", ["x", "n"], ["y"])]
-    inside = {"n": np.array([1, 4, 2], LONG)}
-    import_graph(model(nodes, {"x": (F, (4, 3))}, ["y"], inside), "test")
-    outside = {"n": np.array([1, 65536, 2], LONG)}
-    with pytest.raises(ModelError, match="of 4 steps"):
-        import_graph(model(nodes, {"x": (F, (4, 3))}, ["y"], outside), "test")
-
-
 @pytest.mark.parametrize(
     ("op", "inputs", "attrs"),
     [

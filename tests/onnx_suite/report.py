@@ -49,6 +49,8 @@ with which `mtool verify` compares:
 - *Tensors without elements*: a sum or mean of nothing is 0, a product 1, a maximum the lowest number (-inf of floats),
   an integer product over nothing 0. A tensor without elements has a pointer in the interface, which is not read.
 - *NaN* is quantised to the lowest integer.
+- *A function of the model's own* that has the domain and name of an operator is not called: the operator is, if the
+  model's opset has it, or if it is one of com.microsoft's that mtool knows.
 
 And where they are not onnxruntime's: with tf_crop_and_resize, onnxruntime leaves out the region of interest along axes
 that keep their size; a recurrent layer of no steps returns its initial state, not 0; ArgMax and ArgMin of values among
