@@ -18,7 +18,7 @@ from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
 from mtool.frontend.indices import check_indices, kept_inside, outside
-from mtool.frontend.inference import infer
+from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
+_KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Split")  # of nothing they make nothing
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
@@ -219,6 +220,7 @@ def _told(
     state.types |= kinds
     outputs = [name for name in proto.output if name]
     if outputs and all(name in kinds and not kinds[name].count for name in outputs):
+        _check_is_told(proto, state)
         for name in outputs:
             state.add_constant(name, np.zeros(kinds[name].shape, kinds[name].dtype.numpy))
         return True
@@ -229,6 +231,19 @@ def _told(
             state.add_constant(name, data)
         return True
     return False
+
+
+def _check_is_told(proto: onnx.NodeProto, state: "Importer") -> None:
+    """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
+
+    Raises:
+        ValueNeeded: it does.
+    """
+    if proto.op_type in _KEEP_EMPTY and not state.types[proto.input[0]].count:
+        return
+    for place in SHAPING.get(proto.op_type, ()):
+        if place < len(proto.input) and proto.input[place] and proto.input[place] not in state.constants:
+            raise ValueNeeded(proto.input[place], onnx.defs.get_schema(proto.op_type).inputs[place].name)
 
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:
