@@ -125,6 +125,24 @@ def test_the_place_of_a_nan_lies_in_the_tensor(tmp_path: Path) -> None:
     np.testing.assert_array_equal(hard.sum(axis=1), [1, 1, 1])
 
 
+def test_equal_values_are_standardised_to_0(tmp_path: Path) -> None:
+    """onnxruntime divides 0 by 0, and the variance of ONNX's reference, E[x^2] - E[x]^2, may be negative."""
+    rows = np.array([[0.1] * 6, [0] * 6, [-1.3] * 6, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]], F).reshape(1, 4, 2, 3)
+    scale, zero = F(0.013), np.int8(5)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("MeanVarianceNormalization", ["d"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (F, rows.shape)}, ["y"], {"s": scale, "z": zero})
+    (found,) = run_c(compiled(proto), {"x": rows}, tmp_path, level="-O0")
+    exact = np.rint(rows / scale).astype(np.float64) * scale
+    centred = exact - exact.mean((0, 2, 3), keepdims=True)
+    expected = centred / (exact.std((0, 2, 3), keepdims=True) + 1e-9)
+    assert (found[0, :3] == 0).all()
+    np.testing.assert_allclose(found[0, 3], expected[0, 3], rtol=1e-5, atol=1e-6)
+
+
 ODD = F([-2, -1, -0.0, 0, 1, 2, np.nan, np.inf, -np.inf])
 
 
