@@ -10,7 +10,7 @@ from mtool.build import toolchains
 from mtool.build.build import BUILDERS
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
-from mtool.workflow import litert, reference
+from mtool.oracles import litert, ort
 
 
 def doctor(
@@ -38,13 +38,13 @@ def doctor(
         ]
         for f in found
     ]
-    version = reference.version()
+    version = ort.version()
     rows.append(
         [
             "onnxruntime",
             version or "missing",
             "mtool verify without a golden file",
-            "" if version else reference.INSTALL,
+            "" if version else ort.INSTALL,
         ]
     )
     version = litert.version()

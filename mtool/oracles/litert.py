@@ -1,17 +1,14 @@
 """LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
 
-import contextlib
 import importlib.metadata
-import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mtool.errors import BuildError, ModelError
-from mtool.workflow.samples import Array, Sample
+from mtool.oracles import Array, Sample
+from mtool.oracles.process import HINT
 
 NAME = "LiteRT"
 PACKAGE = "ai-edge-litert"
@@ -28,9 +25,10 @@ def version() -> str:
 
 
 def outputs(
-    model: Path,
+    model: str,
     samples: Sequence[Sample],
     *,
+    title: str,
     constants: Mapping[str, Array] | None = None,
     states: States = (),
     exact: bool = False,
@@ -38,8 +36,9 @@ def outputs(
     """Run the model on each sample with LiteRT; the outputs by name, in the same order.
 
     Args:
-        model: the TFLite file.
+        model: the TFLite file's absolute path.
         samples: inputs by name.
+        title: what the file is called in messages.
         constants: inputs that are the same for every sample.
         states: pairs of an output and the input of the next sample that it feeds; they begin as zeros.
         exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
@@ -50,15 +49,16 @@ def outputs(
     """
     return [
         {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
-        for interpreter in _runs(model, samples, constants or {}, states, exact=exact, keep=False)
+        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=exact, keep=False)
     ]
 
 
 def intermediates(
-    model: Path,
+    model: str,
     samples: Sequence[Sample],
     tensors: Iterable[str],
     *,
+    title: str,
     constants: Mapping[str, Array] | None = None,
     states: States = (),
 ) -> list[Sample]:
@@ -77,39 +77,38 @@ def intermediates(
             for detail in interpreter.get_tensor_details()
             if detail["name"] in wanted
         }
-        for interpreter in _runs(model, samples, constants or {}, states, exact=True, keep=True)
+        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=True, keep=True)
     ]
 
 
 def _runs(
-    model: Path,
+    model: str,
     samples: Sequence[Sample],
     constants: Mapping[str, Array],
     states: States,
     *,
+    title: str,
     exact: bool,
     keep: bool,
 ) -> Iterator[Any]:
     """Yield the interpreter after each sample."""
     try:
-        with _quiet():
-            from ai_edge_litert.interpreter import Interpreter, OpResolverType
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
     except ImportError:
         raise BuildError(
             "LiteRT is not installed",
             details=["it is what the outputs of a TFLite model are compared with"],
-            hint=f"{INSTALL}, or give a file of expected outputs: --golden G.npz",
+            hint=f"{INSTALL}, or {HINT}",
         ) from None
     how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
     try:
-        with _quiet():
-            interpreter = Interpreter(
-                model_path=str(model),
-                experimental_op_resolver_type=how,
-                experimental_preserve_all_tensors=keep,
-                num_threads=1,
-            )
-            interpreter.allocate_tensors()
+        interpreter = Interpreter(
+            model_path=model,
+            experimental_op_resolver_type=how,
+            experimental_preserve_all_tensors=keep,
+            num_threads=1,
+        )
+        interpreter.allocate_tensors()
         places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}
         kept = {put["name"]: np.zeros(put["shape"], put["dtype"]) for put in inputs if put["name"] in fed}
@@ -122,21 +121,7 @@ def _runs(
             yield interpreter
     except (ValueError, RuntimeError, KeyError) as refused:
         raise ModelError(
-            f"LiteRT can't run {model}",
+            f"LiteRT can't run {title}",
             details=str(refused).splitlines()[:3],
-            hint="give a file of expected outputs: --golden G.npz",
+            hint=HINT,
         ) from None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what the library writes to the process's standard error out of mtool's own."""
-    sys.stderr.flush()
-    saved = os.dup(2)
-    try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-            yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
