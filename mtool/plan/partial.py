@@ -9,18 +9,17 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
 from mtool.ops.schedule import Target
 from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.plan import Io, Plan, Step, choose_schedule, lay_out_steps
+from mtool.plan.plan import Plan, Step, choose_schedule, lay_out_steps
 from mtool.plan.rows import Reads, reads_of
 from mtool.plan.windows import Region, in_windows
-
-Partial = Literal["auto", "never", "always"]
+from mtool.settings import Io, Partial
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
 DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts

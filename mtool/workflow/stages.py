@@ -17,9 +17,9 @@ from mtool.compiler import compile_model
 from mtool.filetree import Edits, FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
-from mtool.plan import Choices, Io, Partial
-from mtool.project import Format
+from mtool.plan import Choices
 from mtool.session import Device
+from mtool.settings import Format, Io, Partial
 from mtool.text import short_name
 from mtool.workflow import wording
 
