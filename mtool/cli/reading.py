@@ -10,8 +10,8 @@ from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.plan import Choice
 from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding
-from mtool.workflow import Options, samples
-from mtool.workflow.samples import Array
+from mtool.workflow.samples import Array, read
+from mtool.workflow.stages import Options
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -73,7 +73,7 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
         name, value = _pair(text, "--const", "axes=[1]")
         try:
             if value.endswith(".npy"):
-                (values[name],) = samples.read(Path(value)).values()
+                (values[name],) = read(Path(value)).values()
             else:
                 values[name] = np.asarray(json.loads(value))
         except (UsageError, OSError, ValueError, MemoryError, RecursionError):
