@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from mtool import ops
 from mtool.ir import Graph, Node
@@ -12,8 +11,7 @@ from mtool.plan.choice import Choice, Choices, check_names, chosen
 from mtool.plan.memory import ALIGNMENT, Storage, lay_out, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
-
-Io = Literal["arena", "external"]
+from mtool.settings import Io
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from mtool import locks
 from mtool.boards import Board
 from mtool.errors import UsageError
-from mtool.frontend import Rounding, is_tflite
+from mtool.frontend import is_tflite
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
+from mtool.settings import Rounding
 from mtool.workflow import counted, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.inference import run_samples

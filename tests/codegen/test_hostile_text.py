@@ -22,7 +22,8 @@ from mtool.filetree import FileTree
 from mtool.frontend.given import Given
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.plan import Io, Plan, make_plan
+from mtool.plan import Plan, make_plan
+from mtool.settings import Io
 from mtool.text import c_string, comment, encodable, file_name, one_line, plain, visible
 
 EVIL = [

@@ -16,8 +16,9 @@ from mtool.frontend import from_proto
 from mtool.frontend.given import Given
 from mtool.ir import Graph
 from mtool.kernels.target import Target
-from mtool.plan import Io, Plan, make_plan
+from mtool.plan import Plan, make_plan
 from mtool.plan.memory import Part
+from mtool.settings import Io
 
 F32 = np.float32
 
