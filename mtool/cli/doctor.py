@@ -26,7 +26,7 @@ def doctor(
     """
     from mtool import boards
     from mtool.build import toolchains
-    from mtool.workflow import litert
+    from mtool.oracles import litert, ort
 
     named = [boards.get(name) for name in board or ()]
     wanted = {name for one in named for name in needs(one)} if named else set(toolchains.ALL)

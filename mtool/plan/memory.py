@@ -122,6 +122,10 @@ class _Storages:
         self.window_bytes: dict[str, int] = {}
         for value, (window, offset) in graph.windows.items():
             self.window_bytes[window] = max(self.window_bytes.get(window, 0), offset + graph.types[value].bytes)
+        self.alignment: dict[str, int] = {}  # of roots: the largest element's of the values that lie there
+        for value, kind in graph.types.items():
+            root = self.root(value)
+            self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.last |= {self.root(value): number for value in step.node.inputs}
@@ -133,9 +137,8 @@ class _Storages:
 
     def add(self, root: str) -> None:
         size = self.window_bytes.get(root) or self.graph.types[root].bytes
-        dtype = self.graph.types[root].dtype if root in self.graph.types else None
         self.owner[root] = len(self.pieces)
-        self.pieces.append(Storage(size, (), [root], max(dtype.size if dtype else 0, ALIGNMENT)))
+        self.pieces.append(Storage(size, (), [root], self.alignment[root]))
         self.accesses.append([])
 
     def access(self, step: int, value: str, *, writes: bool) -> None:
@@ -159,6 +162,7 @@ class _Storages:
         piece = self.pieces[self.owner[heir]]
         self.owner[output] = self.owner[heir]
         piece.bytes = max(piece.bytes, self.graph.types[output].bytes)
+        piece.alignment = max(piece.alignment, self.alignment[root])
         piece.values.append(output)
 
     def scratch(self, number: int) -> int | None:

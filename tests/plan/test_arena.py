@@ -17,8 +17,8 @@ from mtool.frontend.given import Given
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.plan import Plan, make_plan
-from mtool.plan.memory import Part
-from mtool.settings import Io
+from mtool.plan.memory import Part, storages
+from mtool.settings import Io, Partial
 
 F32 = np.float32
 
@@ -83,6 +83,40 @@ def test_images_a_few_rows_at_a_time() -> None:
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
             assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10
+
+
+def wide(size: int, channels: int) -> Graph:
+    """Return an image network with 8-byte integers between its convolutions."""
+    rng = np.random.default_rng(size)
+    shapes = {"w": (channels, 2, 3, 3), "v": (channels, 2, 3, 3), "u": (1, 2 * channels, 3, 3)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["x", "v"], ["b"], pads=[1] * 4),
+        helper.make_node("Cast", ["a"], ["c"], to=7),
+        helper.make_node("Cast", ["b"], ["d"], to=7),
+        helper.make_node("Concat", ["c", "d"], ["e"], axis=1),
+        helper.make_node("Concat", ["d", "c"], ["f"], axis=1),
+        helper.make_node("Mul", ["e", "f"], ["g"]),
+        helper.make_node("Cast", ["g"], ["h"], to=1),
+        helper.make_node("Conv", ["h", "u"], ["i"], strides=[2, 2]),
+        helper.make_node("ReduceMean", ["i"], ["y"], axes=[2, 3], keepdims=1),
+    ]
+    constants = {name: rng.standard_normal(shape).astype(F32) for name, shape in shapes.items()}
+    return lowered(model(nodes, {"x": (F32, (1, 2, size, size))}, ["y"], constants), HOST)
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+@pytest.mark.parametrize("partial", ["never", "always"])
+def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io: Io) -> None:
+    for size, channels in ((9, 3), (12, 2)):
+        plan = make_plan(wide(size, channels), HOST, io, partial)
+        assert bool(plan.graph.windows) == (partial == "always")
+        pieces, owners, _ = storages(plan.graph, plan.steps, io)
+        types = plan.graph.types
+        assert sum(types[value].dtype.size == 8 for value in owners) >= 4
+        for value, (number, offset) in owners.items():
+            assert pieces[number].alignment == 8 or types[value].dtype.size <= 4
+            assert offset % types[value].dtype.size == plan.offsets[value] % types[value].dtype.size == 0
 
 
 def stateful(seed: int) -> Graph:
