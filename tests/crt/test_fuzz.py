@@ -11,6 +11,7 @@ from tests.crt import firmware
 SECONDS = 30
 
 
+@pytest.mark.long
 def test_no_input_harms_the_server(tmp_path: Path) -> None:
     if shutil.which("clang") is None:
         pytest.skip("clang is not installed")
