@@ -6,9 +6,11 @@ as well is asked of it without code (`-fsyntax-only`), which takes next to nothi
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+CACHE = ("ccache",) if shutil.which("ccache") else ()
 COMPILER = "clang" if shutil.which("clang") else "gcc"
 FLAGS = (
     "-O0",
@@ -22,5 +24,9 @@ FLAGS = (
 def build(sources: Sequence[str | Path], program: Path, flags: Sequence[str]) -> Path:
     """Build a program, with no warning of either compiler where `flags` make them errors."""
     subprocess.run(["gcc", "-fsyntax-only", *flags, *sources], check=True)
-    subprocess.run([COMPILER, *flags, *FLAGS, *sources, "-o", program, "-lm"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
+        for source, made in zip(sources, objects, strict=True):  # apart, as ccache takes them
+            subprocess.run([*CACHE, COMPILER, *flags, *FLAGS, "-c", source, "-o", made], check=True)
+        subprocess.run([COMPILER, *FLAGS, *objects, "-o", program, "-lm"], check=True)
     return program

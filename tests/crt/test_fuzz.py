@@ -4,11 +4,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import amount
 import pytest
 
 from tests.crt import firmware
 
-SECONDS = 30
+SECONDS = amount.of(30, 10)
 
 
 @pytest.mark.long
