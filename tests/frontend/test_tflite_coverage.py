@@ -209,6 +209,24 @@ FLOAT = [
     of("DEQUANTIZE", [q("x", X)], f("y", X), "DequantizeOptions"),
     of("ADD", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), "AddOptions", tag="_i32"),
     of("FLOOR_DIV", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), tag="_i32"),
+    of("FLOOR_MOD", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), tag="_i32"),
+    of("SELECT", [T("c", [2], BOOL), f("a", X), f("b", X)], f("y", X), tag="_first_axis"),
+    of(
+        "FULLY_CONNECTED",
+        [f("x", [2, 3, 10]), random("w", [7, 10]), random("b", [7])],
+        f("y", [2, 3, 7]),
+        "FullyConnectedOptions",
+        {"KeepNumDims": True},
+        tag="_keep",
+    ),
+    of(
+        "FULLY_CONNECTED",
+        [f("x", [2, 3, 10]), random("w", [7, 10])],
+        f("y", [6, 7]),
+        "FullyConnectedOptions",
+        {},
+        tag="_flat",
+    ),
     *(
         of(kind, [f("x", X), whole("axis", axis)], T("y", out, I64), options, {"OutputType": 4})
         for kind, axis, out, options in (
@@ -314,6 +332,14 @@ MOVES = [
         {},
         tag="_plain",
     ),
+    of(
+        "PACK",
+        [q("a", X), q("b", X)],
+        q("y", [2, 4, 6, 3, 2]),
+        "PackOptions",
+        {"Axis": -1, "ValuesCount": 2},
+        tag="_i8",
+    ),
 ]
 
 STEPS = [
@@ -386,6 +412,7 @@ STEPS = [
         tag="_i8",
     ),
     of("SUM", [q("x", X), whole("a", [1])], q("y", [2, 6, 3], I8, 0.2, 3), "ReducerOptions", {}, tag="_i8"),
+    of("SUM", [q("x", X), whole("a", [1])], q("y", [2, 6, 3]), "ReducerOptions", {}, tag="_i8_one_grid"),
     of("REDUCE_MAX", [q("x", X), whole("a", [1])], q("y", [2, 6, 3]), "ReducerOptions", {}, tag="_i8"),
     of(
         "BATCH_MATMUL",

@@ -30,6 +30,10 @@ def q(tensor: T, scale: float = 0.1, zero: int = 0, dtype: Any = I8) -> T:
     return T(tensor.name, tensor.shape, dtype, scale, zero)
 
 
+def wide(tensor: T) -> T:
+    return q(tensor, 0.001, 0, I16)
+
+
 def known(name: str, data: Any, dtype: Any = I32) -> T:
     array = np.asarray(data, dtype)
     return T(name, array.shape, dtype, data=array)
@@ -127,6 +131,7 @@ CASES = [
      "SplitVOptions", {"NumSplits": 1}, "its parts are [3] of 4"),
     ("SPLIT_V", [x(), known("s", [2, 2]), known("a", 1), y()], "SplitVOptions", {"NumSplits": 1}, "for 1 outputs"),
     ("UNPACK", [x([2, 3]), y([3])], "UnpackOptions", {"Num": 1, "Axis": 0}, "its axis is 0 of [2, 3], for 1 outputs"),
+    ("UNPACK", [q(x([1, 3])), q(y([3]), 0.2)], "UnpackOptions", {"Num": 1, "Axis": 0}, "its axis is 0"),
     ("UNPACK", [x([1, 3]), y([3])], "UnpackOptions", {"Num": 1, "Axis": 2}, "its axis is 2"),
     ("SLICE", [x([4]), known("b", [0, 0]), known("s", [1, 1]), y([1])], "", {}, "its begin is [0, 0]"),
     ("SLICE", [x([4]), known("b", [1]), known("s", [4]), y([4])], "", {}, "its begin is [1], its size [4]"),
@@ -185,6 +190,16 @@ EXACT = [
     ("AVERAGE_POOL_2D", [q(x()), q(y(), 0.2)], "Pool2DOptions", {**POOL, "Padding": 0}, "stand on different grids"),
     ("SOFTMAX", [q(x([1, 4])), q(y([1, 4]), 1 / 128, -128)], "SoftmaxOptions", {"Beta": 1.0}, "a grid of 1/256"),
     ("SOFTMAX", [q(x([1, 4])), q(y([1, 4]), 1 / 256, 0)], "SoftmaxOptions", {"Beta": 1.0}, "a grid of 1/256"),
+    ("MEAN", [wide(x()), known("a", [1]), wide(y([1, 4, 2]))], "ReducerOptions", {}, "is int16: --rounding tflite"),
+    ("SOFTMAX", [wide(x([1, 4])), wide(y([1, 4]))], "SoftmaxOptions", {"Beta": 1.0}, "is int16: --rounding tflite"),
+    ("AVERAGE_POOL_2D", [wide(x()), wide(y())], "Pool2DOptions", {**POOL, "Padding": 0}, "is int16: --rounding tflite"),
+    ("MUL", [wide(x()), T("w", IMAGE, I16, 0.1), wide(y())], "MulOptions", {}, "is int16: --rounding tflite"),
+    ("SUB", [q(x()), T("w", IMAGE, I16, 0.1), q(y())], "SubOptions", {}, "'w' is int16: --rounding tflite"),
+    ("FULLY_CONNECTED", [wide(x([2, 4])), w([3, 4], I8, 0.1), wide(y([2, 3]))], "FullyConnectedOptions", {},
+     "is int16: --rounding tflite"),
+    ("CONV_2D", [wide(x()), W8, wide(OUT)], "Conv2DOptions", CONV, "is int16: --rounding tflite"),
+    ("TRANSPOSE_CONV", [known("s", IMAGE), w([2, 1, 1, 2], I8, 0.1), wide(x()), wide(y())], "TransposeConvOptions",
+     {"StrideH": 1, "StrideW": 1}, "is int16: --rounding tflite"),
     ("QUANTIZE", [x(), q(y())], "QuantizeOptions", {}, "it quantises float32"),
     ("RELU", [q(x()), T("y", IMAGE, I16, 0.1)], "", {}, "'y' is int16: --rounding tflite is for 8 bits"),
 ]  # fmt: skip
