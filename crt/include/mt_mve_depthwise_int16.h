@@ -38,8 +38,8 @@ MT_MVE_INLINE const int8_t *mt_mve16_lanes(const int16_t *base, const int32_t *t
     return weights + 32;
 }
 
-MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output, const int8_t *weights,
-                                  int32_t channels, const struct mt_mve16_range *range)
+MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
+                                  const int8_t *weights, int32_t channels, const struct mt_mve16_range *range)
 {
     int32_t c = 0;
     for (; c <= channels - 8; c += 8)
@@ -50,8 +50,8 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
 
 #else /* the same in plain C */
 
-MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output, const int8_t *weights,
-                                  int32_t channels, const struct mt_mve16_range *range)
+MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
+                                  const int8_t *weights, int32_t channels, const struct mt_mve16_range *range)
 {
     for (int32_t c = 0; c < channels; ++c) {
         const int8_t *const group = weights + c / 8 * (64 + 8 * count);
@@ -66,8 +66,8 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
 
 #endif
 
-MT_OPERATOR void mt_mve16_taps(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output, const int8_t *weights,
-                               int32_t channels, const struct mt_mve16_range *range)
+MT_OPERATOR void mt_mve16_taps(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
+                               const int8_t *weights, int32_t channels, const struct mt_mve16_range *range)
 {
     mt_mve16_pixel(base, taps, count, output, weights, channels, range);
 }

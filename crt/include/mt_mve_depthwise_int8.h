@@ -68,9 +68,9 @@ MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, i
 /* A row of outputs of a depthwise convolution, up to 16 channels: `taps` has where each tap meets the first output,
  * in bytes from `rows`, an even number of them. Bytes from one output's input to the next's, and from its results to the
  * next's: stride, step. The weights are biases, a vector a tap, scales. */
-MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, int32_t pairs,
-                                int32_t count, int32_t stride, int32_t step, int32_t lanes, enum mt_scaling by,
-                                const struct mt_mve_range *range)
+MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights,
+                                int32_t pairs, int32_t count, int32_t stride, int32_t step, int32_t lanes,
+                                enum mt_scaling by, const struct mt_mve_range *range)
 {
     const int8_t *const last = rows + count * stride;
     for (; rows != last; rows += stride, output += step) {
@@ -100,9 +100,9 @@ MT_MVE_INLINE void mt_mve_gather(int8_t *row, const int8_t *x, int32_t pixels, i
             row[i] = x[places[i]];
 }
 
-MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights, int32_t pairs,
-                                int32_t count, int32_t stride, int32_t step, int32_t lanes, enum mt_scaling by,
-                                const struct mt_mve_range *range)
+MT_MVE_INLINE void mt_mve_sweep(const int8_t *rows, const int32_t *taps, int8_t *output, const int8_t *weights,
+                                int32_t pairs, int32_t count, int32_t stride, int32_t step, int32_t lanes,
+                                enum mt_scaling by, const struct mt_mve_range *range)
 {
     for (int32_t x = 0; x < count; ++x, output += step)
         for (int32_t i = 0; i < lanes; ++i) {

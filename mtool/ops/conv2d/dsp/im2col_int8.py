@@ -1,21 +1,18 @@
 """Convolutions of int8 for SIMD32: patches become columns."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mtool.ir import Graph, Node
-from mtool.kernels.dsp.weights_int8 import Packed
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
-from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.in_place import own_in_place, shrinks_by_rows
 from mtool.ops.conv2d.tile import Tile
 
 
@@ -65,19 +62,9 @@ class Im2col(Tiles):
         shape = conv.batch == 1 and not conv.is_depthwise
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
-        if epilogue is None or weights.dtype != np.int8:
-            return None
-        conv = Conv.of(node, graph)
-        order = np.asarray(ColumnLayout.of(conv).order)
-        flat = weights.reshape(weights.shape[0], -1)
-        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
-        return Packed.of(epilogue, filters, self._padded(conv), conv.group)
-
-    def depth(self, conv: Conv) -> int:
+    def order(self, conv: Conv) -> Sequence[int]:
         """A patch, with what fills up its rows."""
-        return len(ColumnLayout.of(conv).order)
+        return ColumnLayout.of(conv).order
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """8 for four elements, 20 a row; 12 a tap that stands alone."""
@@ -104,8 +91,7 @@ class Im2col(Tiles):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        return (0, *residuals) if self._by_rows(node, graph) else residuals
+        return own_in_place(node, graph, possible=self._by_rows(node, graph))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

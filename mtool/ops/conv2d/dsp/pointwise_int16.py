@@ -7,12 +7,12 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 
 
 class Pointwise(Tiles):
@@ -39,10 +39,7 @@ class Pointwise(Tiles):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 2:
-            return residuals
-        return (0, *residuals)
+        return own_in_place(node, graph, possible=True)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles, 6 to copy two elements of three pixels."""

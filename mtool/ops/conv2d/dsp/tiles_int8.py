@@ -3,7 +3,10 @@
 The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_*_int8.h.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.kernels.dsp.loops import UNROLLS
@@ -51,9 +54,13 @@ class Tiles(BaseSchedule):
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
+    def order(self, conv: Conv) -> Sequence[int]:
+        """Return the place in the kernel of each element of a column, -1 for filling."""
+        raise NotImplementedError
+
     def depth(self, conv: Conv) -> int:
         """Elements of a column, before it is filled up for the unrolled loop."""
-        raise NotImplementedError
+        return len(self.order(conv))
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """Instructions that make all columns of a group."""
@@ -83,4 +90,10 @@ class Tiles(BaseSchedule):
         return self._cost(conv, self._tile(conv), apart=packed is not None and packed.apart)
 
     def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        raise NotImplementedError
+        """The weights in the columns' order; None: the schedule is not for them."""
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        conv = Conv.of(node, graph)
+        flat = np.pad(weights.reshape(weights.shape[0], -1), ((0, 0), (0, 1)))
+        return Packed.of(epilogue, flat[:, self.order(conv)], self._padded(conv), conv.group)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.weights import pack
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 
 HEADER = "mt_mve_tile_f32.h"
 
@@ -70,9 +70,7 @@ class Im2col(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
-        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
+        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""

@@ -11,7 +11,6 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
 from mtool.kernels.padding import round_up
@@ -19,6 +18,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 from mtool.ops.conv2d.mve.tiles_int8 import SCATTER_REACH
 
 HEADER = "mt_mve_tile_4x2_int16.h"
@@ -92,9 +92,7 @@ class Tiles(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel."""
-        residuals = residual_operands(node, graph)
-        whole = self.pixelwise and graph.types[node.outputs[0]].dtype.size == 2
-        return (0, *residuals) if whole and not node.attrs["epilogue"].operands() & {0} else residuals
+        return own_in_place(node, graph, possible=self.pixelwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""

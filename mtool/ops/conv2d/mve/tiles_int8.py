@@ -10,7 +10,6 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
 from mtool.kernels.padding import round_up
@@ -19,7 +18,7 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
-from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.in_place import own_in_place, shrinks_by_rows
 from mtool.ops.conv2d.tile import Tile
 
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
@@ -124,11 +123,7 @@ class Tiles(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
-        residuals = residual_operands(node, graph)
-        bytewise = graph.types[node.outputs[0]].dtype.size == 1
-        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
-            return residuals
-        return (0, *residuals)
+        return own_in_place(node, graph, possible=self.pixelwise or self.by_rows(node, graph))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, and what gathers the pixels."""
