@@ -1,18 +1,15 @@
 """Arena layout: which values share storage, and where each storage lies.
 
-Offsets are found by first fit over several orders of the storages and a seeded local search, until
-the lower bound (the most bytes that live at one time) is reached or the search ends. What is live is known by parts
-of a storage: the rows of an image that have been read for the last time make room for others.
+What is live is known by parts of a storage: the rows of an image that have been read for the last time make room for
+others. mtool.plan.first_fit finds the offsets.
 """
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mtool.ir import Graph
-from mtool.plan.crowd import lay_out_crowd
 from mtool.plan.states import homes
 from mtool.settings import Io
 
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from mtool.plan.plan import Step
 
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
-SEARCH_ROUNDS = 400
-SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
-CROWD = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +250,7 @@ def live_bound(pieces: Sequence[Storage]) -> int:
     changes: dict[int, int] = {}
     for piece in pieces:
         for part in piece.parts:
-            size = _aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
+            size = aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
             for first, end in part.spans():
                 changes[first] = changes.get(first, 0) + size
                 changes[end] = changes.get(end, 0) - size
@@ -267,104 +261,9 @@ def live_bound(pieces: Sequence[Storage]) -> int:
     return most
 
 
-def _aligned(size: int, alignment: int = ALIGNMENT) -> int:
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return the smallest multiple of an alignment that is not less than a size."""
     return (size + alignment - 1) // alignment * alignment
-
-
-def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
-    """Return an offset for each storage, in bytes, and the arena's size."""
-    bound = live_bound(pieces)
-    numbers = range(len(pieces))
-    firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
-    pairs = _pairs(firsts, lasts)
-    if pairs is None:
-        return lay_out_crowd(
-            [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
-        )
-    spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
-    orders = [
-        sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
-        sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
-    ]
-    apart = _apart(pieces, pairs)
-    found = [(*_first_fit(pieces, order, apart), order) for order in orders]
-    best, size, order = min(found, key=lambda one: one[1])
-    chance = random.Random(0)
-    rounds = min(SEARCH_ROUNDS, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
-    for _ in range(rounds if len(pieces) > 2 else 0):
-        if size <= bound:
-            break
-        trial = list(order)
-        i, j = chance.randrange(len(trial)), chance.randrange(len(trial))
-        trial.insert(j, trial.pop(i))
-        placed, total = _first_fit(pieces, trial, apart)
-        if total <= size:
-            best, size, order = placed, total, trial
-    return best, size
-
-
-Apart = list[list[tuple[int, tuple[tuple[int, int], ...]]]]
-
-
-def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the pairs of storages whose lives may overlap; None: there are more than `CROWD`."""
-    found: list[tuple[int, int]] = []
-    alive: dict[int, int] = {}
-    for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
-        alive = {other: last for other, last in alive.items() if last >= firsts[number]}
-        found += [(other, number) for other in alive]
-        alive[number] = lasts[number]
-        if len(found) > CROWD:
-            return None
-    return found
-
-
-def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
-    """Return for each storage those that may not lie at any distance: open ranges of (its offset - theirs)."""
-    lives = [piece.live for piece in pieces]
-    apart: Apart = [[] for _ in pieces]
-    for m, n in pairs:
-        if lives[m] & lives[n]:
-            apart[n].append((m, _ranges(pieces[m].parts, pieces[n].parts)))
-            apart[m].append((n, _ranges(pieces[n].parts, pieces[m].parts)))
-    return apart
-
-
-def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
-    found = sorted(
-        (a.offset - b.offset - b.bytes, a.offset + a.bytes - b.offset) for a in first for b in second if a.live & b.live
-    )
-    merged: list[tuple[int, int]] = []
-    for low, high in found:
-        if merged and low < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
-        else:
-            merged.append((low, high))
-    return tuple(merged)
-
-
-def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> tuple[dict[int, int], int]:
-    placed: dict[int, int] = {}
-    total = 0
-    for number in order:
-        piece = pieces[number]
-        taken = sorted(
-            (placed[other] + low, placed[other] + high)
-            for other, ranges in apart[number]
-            if other in placed
-            for low, high in ranges
-        )
-        offset = 0
-        for low, high in taken:
-            if offset <= low:
-                break
-            if offset < high:
-                offset = _aligned(high, piece.alignment)
-        placed[number] = offset
-        total = max(total, offset + piece.bytes)
-    return placed, _aligned(total)
 
 
 def offsets_of(owners: Mapping[str, tuple[int, int]], placed: Mapping[int, int]) -> dict[str, int]:

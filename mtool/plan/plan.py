@@ -8,7 +8,8 @@ from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp, Schedule
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices, check_names, chosen
-from mtool.plan.memory import ALIGNMENT, Storage, lay_out, live_bound, offsets_of, storages
+from mtool.plan.first_fit import lay_out
+from mtool.plan.memory import ALIGNMENT, Storage, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
 from mtool.settings import Io
