@@ -237,6 +237,25 @@ FLOAT = [
     of(
         "ARG_MAX", [q("x", X), whole("axis", -1)], T("y", [2, 4, 6], I32), "ArgMaxOptions", {"OutputType": 2}, tag="_i8"
     ),
+    *(
+        of(
+            kind,
+            [f("x", [1, 9, 8, 3]), random("w", [count, 3, 2, depth]), random("b", [3])],
+            f("y", out),
+            f"{options}Options",
+            {**CONV, **steps, "DepthMultiplier": 1} if kind.startswith("DEPTH") else {**CONV, **steps},
+            tag=f"_{tag}",
+        )
+        for kind, options, count, depth in (
+            ("CONV_2D", "Conv2D", 3, 3),
+            ("DEPTHWISE_CONV_2D", "DepthwiseConv2D", 1, 3),
+        )
+        for tag, out, steps in (
+            ("strides", [1, 5, 3, 3], {"StrideH": 2, "StrideW": 3}),
+            ("apart", [1, 9, 8, 3], {"DilationHFactor": 3, "DilationWFactor": 2}),
+            ("valid", [1, 4, 7, 3], {"Padding": 1, "StrideH": 2}),
+        )
+    ),
 ]
 
 MOVES = [

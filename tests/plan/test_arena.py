@@ -15,6 +15,7 @@ from mtool import passes
 from mtool.frontend import from_proto
 from mtool.frontend.given import Given
 from mtool.ir import Graph
+from mtool.ir.source import Source
 from mtool.kernels.target import Target
 from mtool.plan import Plan, make_plan
 from mtool.plan.memory import Part, storages
@@ -83,6 +84,46 @@ def test_images_a_few_rows_at_a_time() -> None:
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
             assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10
+
+
+class Watched(Arena):
+    """Keeps what steps read and write of values that are tensors of the model, or rows of one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.seen: dict[Source, list[np.ndarray]] = {}  # type: ignore[type-arg]
+        super().__init__(plan)
+
+    def note(self, value: str, data: np.ndarray) -> None:  # type: ignore[type-arg]
+        if value in self.graph.sources:
+            self.seen.setdefault(self.graph.sources[value], []).append(data.copy())
+
+    def read(self, value: str) -> np.ndarray:  # type: ignore[type-arg]
+        data = super().read(value)
+        self.note(value, data)
+        return data
+
+    def write(self, value: str, data: np.ndarray) -> None:  # type: ignore[type-arg]
+        super().write(value, data)
+        self.note(value, data)
+
+
+def test_rows_are_those_of_the_tensor_that_they_say() -> None:
+    """What `verify` compares layer by layer."""
+    rows = 0
+    for seed in range(12):
+        graph = image(seed)
+        (fed,) = networks.feeds_of(graph, 1)
+        whole, parts = (Watched(make_plan(graph, HOST, partial=partial)) for partial in ("never", "always"))
+        whole.run(fed)
+        parts.run(fed)
+        for source, found in parts.seen.items():
+            what, numbers = source.moves[-1] if source.moves else ("", ())
+            of = Source(source.tensor, source.moves[:-1]) if what == "rows" else source
+            for data in found if of in whole.seen else ():
+                wanted = whole.seen[of][0][:, slice(*numbers)] if what == "rows" else whole.seen[of][0]
+                np.testing.assert_allclose(data, wanted, rtol=1e-5, atol=1e-5)
+                rows += what == "rows"
+    assert rows > 50
 
 
 def wide(size: int, channels: int) -> Graph:
