@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 
-INTERRUPTED = 130
+from mtool.cli.ending import INTERRUPTED
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mtool import __version__
 from mtool.codegen import weights
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import Interface, calls_of, operands_of
@@ -25,6 +24,7 @@ from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
 from mtool.settings import Weights
 from mtool.text import comment, encodable, short_name
+from mtool.version import __version__
 
 
 def generate(

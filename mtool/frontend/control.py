@@ -7,7 +7,7 @@ the same functions, so what it takes is time, not flash.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,12 +15,10 @@ from onnx import helper
 
 from mtool.frontend import tensors
 from mtool.frontend.bounds import Bound
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.scope import Bodies, Body, Opsets
 from mtool.text import argument
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 Control = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
 

@@ -1,7 +1,7 @@
 """What each node is imported by: by its domain, its operator, and whether it has only constant inputs."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +9,7 @@ from onnx import helper
 
 from mtool import lowerings
 from mtool.frontend import functions, tensors
-from mtool.frontend.bounds import COUNTING, limited
+from mtool.frontend.bounds import COUNTING
 from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
@@ -17,12 +17,14 @@ from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
+from mtool.frontend.importer import Importer
 from mtool.frontend.indices import check_indices, kept_inside, outside
 from mtool.frontend.inference import SHAPING, infer
+from mtool.frontend.maxima import limited
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
-from mtool.frontend.scope import Bodies
+from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node, check_values
 from mtool.frontend.words import check_words
@@ -30,9 +32,6 @@ from mtool.frontend.writing import Writer
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.text import argument
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
@@ -49,9 +48,9 @@ def import_node(
         Unsupported: it can't be compiled.
         ModelError: it exceeds the budget.
     """
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    domain = domain_of(proto.domain)
     version = opsets.get(domain, NEWEST_OPSET)
-    function = None if _is_operator(proto, domain, version) else state.functions.get(functions.key_of(proto))
+    function = None if _is_operator(proto, domain, version) else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
         _write_out(state, proto, function, origin, version, opsets, bodies)
         return

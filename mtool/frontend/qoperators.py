@@ -5,14 +5,13 @@ Sources: ONNX QLinearConv, QLinearMatMul (ai.onnx 10), and onnxruntime's contrib
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
+from mtool.frontend.importer import Importer
 
 Expansion = Callable[["Importer", onnx.NodeProto, str], list[onnx.NodeProto]]
 

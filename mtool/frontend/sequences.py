@@ -1,16 +1,13 @@
 """Sequences and optionals whose structure is known: lists of values while the model is imported, nothing in C."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 Opsets = Mapping[str, int]
 Sequence = Callable[["Importer", onnx.NodeProto, str, Opsets], None]

@@ -1,17 +1,15 @@
 """How an operator is written as other ONNX nodes: one after another, each imported at once, so its type is known."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 OPSET = {"": 23}
 

@@ -4,7 +4,8 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices
 from mtool.plan.partial import in_parts
-from mtool.plan.plan import Plan, Step, plan_whole
+from mtool.plan.plan import Plan, plan_whole
+from mtool.plan.step import Step
 from mtool.settings import Io, Partial
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]

@@ -16,7 +16,7 @@ from onnx import helper
 
 from mtool import boards, codegen, filetree, passes, project, resources
 from mtool.filetree import FileTree
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest

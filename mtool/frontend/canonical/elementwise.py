@@ -1,15 +1,11 @@
 """Canonical forms of what computes each element by itself: sums, comparisons, bounds, casts."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, with_axis
+from mtool.frontend.importer import Importer
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

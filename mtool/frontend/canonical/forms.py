@@ -1,13 +1,12 @@
 """What the canonical forms have in common: lists that were attributes once, and forms that many operators share."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
+from mtool.frontend.importer import Importer
 
 Attrs = Mapping[str, Any]
 Canonical = Callable[["Importer", onnx.NodeProto, str, Attrs, int], None]

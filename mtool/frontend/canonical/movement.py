@@ -1,16 +1,14 @@
 """Canonical forms of what moves elements and computes none: views, slices, gathers, shapes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, first_input, vector, with_axis
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

@@ -7,17 +7,15 @@ windows it leaves out elements at both ends; ONNX's own shapes are others there.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 @dataclass(frozen=True, slots=True)

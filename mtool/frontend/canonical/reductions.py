@@ -1,16 +1,12 @@
 """Canonical forms of what looks along axes: reductions, running sums, normalisations."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, vector, with_axis
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 def _reduce(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

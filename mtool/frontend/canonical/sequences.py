@@ -1,15 +1,11 @@
 """Canonical forms of what follows a sequence or a signal: recurrent layers, transforms, n-grams."""
 
-from typing import TYPE_CHECKING
-
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, computed
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

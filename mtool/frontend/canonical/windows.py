@@ -4,16 +4,14 @@ Padding is made explicit.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, with_axis
 from mtool.frontend.canonical.pools import pool
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tuple[int, ...]) -> dict[str, Any]:
