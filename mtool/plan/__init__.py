@@ -1,23 +1,26 @@
-"""Choose schedules, order the operators, lay out the arena."""
+"""Choose schedules, order the operators, lay out the arena. Who names a choice alone does not load the operators."""
 
-from mtool.ir import Graph
-from mtool.kernels.target import Target
+from typing import TYPE_CHECKING, Any
+
 from mtool.plan.choice import Choice, Choices
-from mtool.plan.partial import in_parts
-from mtool.plan.plan import Plan, plan_whole
-from mtool.plan.step import Step
 from mtool.settings import Io, Partial
+
+if TYPE_CHECKING:
+    from mtool.ir import Graph
+    from mtool.kernels.target import Target
+    from mtool.plan.plan import Plan
+    from mtool.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
 
 def make_plan(
-    graph: Graph,
-    target: Target,
+    graph: "Graph",
+    target: "Target",
     io: Io = "arena",
     partial: Partial = "auto",
     schedules: Choices | None = None,
-) -> Plan:
+) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
     Args:
@@ -30,5 +33,20 @@ def make_plan(
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
+    from mtool.plan.partial import in_parts
+    from mtool.plan.plan import plan_whole
+
     choices = schedules or {}
     return in_parts(plan_whole(graph, target, io, choices), partial, choices)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Plan":
+        from mtool.plan.plan import Plan
+
+        return Plan
+    if name == "Step":
+        from mtool.plan.step import Step
+
+        return Step
+    raise AttributeError(f"module 'mtool.plan' has no attribute {name!r}")

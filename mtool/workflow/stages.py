@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from mtool import boards, filetree, locks, manifest, project, resources
 from mtool.boards import Board
 from mtool.codegen import Conventions
-from mtool.compiler import compile_model
 from mtool.filetree import Edits, FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
@@ -120,6 +119,8 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
+    from mtool.compiler import compile_model
+
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
@@ -196,12 +197,22 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
         FitError: the firmware does not fit the board.
         BuildError: a toolchain is missing, or the build failed.
     """
+    return build_project(model.board, write_project(model, folder), kinds=kinds)
+
+
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
+    """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+
+    Raises:
+        FitError: the firmware does not fit the board.
+        BuildError: a toolchain is missing, or the build failed.
+    """
     from mtool import build as building
 
     start = time.monotonic()
-    built = building.build(write_project(model, folder), kinds=kinds)
-    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {model.board.cpu}")
-    return Prepared(built.folder, model.board, built.manifest, built)
+    built = building.build(folder, kinds=kinds)
+    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {board.cpu}")
+    return Prepared(built.folder, board, built.manifest, built)
 
 
 def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
