@@ -23,7 +23,7 @@ from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
 from mtool.version import __version__
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.stages import Model, Options, default_folder
 
 _STAMP = "compiled.key"
 _DATA = ("boards.yaml", "crt", "project_templates")
@@ -42,7 +42,7 @@ def recall(path: Path, board: str | Board, options: Options, folder: Path | None
     """
     try:
         target = boards.get(board) if isinstance(board, str) else board
-        place = folder or Path("build") / f"{model_name(path.stem)}-{target.name}"
+        place = folder or default_folder(model_name(path.stem), target)
         stamp = _stamp(place)
         if not stamp.is_file() or filetree.interrupted(place):
             return None
