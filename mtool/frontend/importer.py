@@ -17,9 +17,10 @@ from mtool.frontend.inference import check_size, element_name
 from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
 from mtool.ir import DType, Graph, Node, TensorType
-from mtool.ir.graph import verify
+from mtool.ir.node import Mapped
 from mtool.ir.source import Source
 from mtool.ir.types import Array
+from mtool.lowerings.verification import verify
 from mtool.text import argument
 
 
@@ -102,7 +103,7 @@ class Importer:
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")
         self._made.update(outputs)
-        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
+        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), Mapped(attrs), (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
         """Note a node that can't be compiled."""

@@ -7,6 +7,7 @@ from typing import Any
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, identity, load
 from mtool.ir.index import choose, number
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.templates import template_node
 
@@ -15,13 +16,15 @@ COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 
 def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     x, *arrays = node.inputs
-    names = node.attrs["names"]
+    names = Mapped.of(node)["names"]
     inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
     (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
     values: dict[str, Any] = {
-        "rows": rows, "features": features, "targets": targets, "given": names, "aggregate": node.attrs["aggregate"],
-        "trees": ctx.types[inputs["roots"]].count, "comparisons": [(n, COMPARISONS[n]) for n in node.attrs["modes"]],
+        "rows": rows, "features": features, "targets": targets, "given": names,
+        "aggregate": Mapped.of(node)["aggregate"],
+        "trees": ctx.types[inputs["roots"]].count,
+        "comparisons": [(n, COMPARISONS[n]) for n in Mapped.of(node)["modes"]],
         "per_leaf": _per_leaf(ctx, inputs, leaves),
     }  # fmt: skip
     template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, **values)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from mtool.ir import DType, Node
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.ordering import counted
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
@@ -20,7 +21,7 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     rows = ctx.types[node.outputs[0]].shape[0]
     values = {
         "batches": batches, "classes": classes, "count": count, "rows": rows, "given": tuple(inputs),
-        "center": node.attrs["center_point_box"], "scratch_type": "uint8_t",
+        "center": Mapped.of(node)["center_point_box"], "scratch_type": "uint8_t",
     }  # fmt: skip
     (output,), found = counted(node)
     template_node(ctx, node, "non_max_suppression", inputs, {"output": output, **found}, scratch=count, **values)

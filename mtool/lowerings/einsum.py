@@ -3,6 +3,7 @@
 from mtool.errors import ModelError
 from mtool.ir import Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
+from mtool.ir.node import Mapped
 from mtool.ir.types import DType
 from mtool.lowerings.lowering import Lower, Lowering
 
@@ -15,18 +16,23 @@ def _einsum(ctx: Lowering, node: Node) -> None:
             f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
             hint="write it as several",
         )
-    terms, result = _letters(node.attrs["equation"].replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
+    terms, result = _letters(
+        Mapped.of(node)["equation"].replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs]
+    )
     dtype = ctx.types[node.outputs[0]].dtype
     sizes: dict[str, int] = {}
     for term, value in zip(terms, node.inputs, strict=True):
         for letter, size in zip(term, ctx.types[value].shape, strict=True):
             if 1 != size != sizes.get(letter, size) != 1:
                 raise ModelError(
-                    f"Einsum {node.name!r} has operands that differ in {letter!r}", details=[node.attrs["equation"]]
+                    f"Einsum {node.name!r} has operands that differ in {letter!r}",
+                    details=[Mapped.of(node)["equation"]],
                 )
             sizes[letter] = max(sizes.get(letter, 1), size)
     if len({*result}) < len(result):
-        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[node.attrs["equation"]])
+        raise ModelError(
+            f"Einsum {node.name!r} has a letter twice in its output", details=[Mapped.of(node)["equation"]]
+        )
     summed = [letter for letter in sizes if letter not in result]
     place = {letter: number for number, letter in enumerate([*result, *summed])}
     product: Expr | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import call, const
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering, moves_integers
 
 Build = Callable[..., Expr]
@@ -157,7 +158,7 @@ VARIADIC: dict[str, Build] = {
 def _elementwise(build: Build) -> Lower:
     def lower(ctx: Lowering, node: Node) -> None:
         shape = ctx.types[node.outputs[0]].shape
-        ctx.loop(node, build(*ctx.operands(node.inputs, shape), **node.attrs), node.inputs)
+        ctx.loop(node, build(*ctx.operands(node.inputs, shape), **Mapped.of(node).values), node.inputs)
 
     return lower
 
@@ -210,7 +211,7 @@ def _cast(ctx: Lowering, node: Node) -> None:
     """Cast 25 and CastLike 25, between numbers and booleans."""
     kind = ctx.types[node.outputs[0]]
     (element,) = ctx.operands(node.inputs[:1], kind.shape)
-    if node.attrs.get("saturate", 1):
+    if Mapped.of(node).get("saturate", 1):
         element = saturated(element, kind.dtype)
     ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs[:1])
 
@@ -237,7 +238,7 @@ def _batch_normalization(ctx: Lowering, node: Node) -> None:
         call("cast", value, dtype=dtype)
         for value in (x, *(Expr("load", ctx.types[node.inputs[n]].dtype, axis, n) for n in range(1, 5)))
     )
-    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], dtype)))
+    deviation = call("sqrt", call("add", variance, const(Mapped.of(node)["epsilon"], dtype)))
     centred = call("div", call("sub", x, mean), deviation)
     result = call("add", call("mul", centred, scale), bias)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)

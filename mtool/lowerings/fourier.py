@@ -5,6 +5,7 @@ import numpy as np
 from mtool.ir import Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import modulo, plus, times
+from mtool.ir.node import Mapped
 from mtool.ir.types import DType
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.sliding_window import accumulator
@@ -20,7 +21,7 @@ def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, s
 
 def _transform(ctx: Lowering, node: Node) -> None:
     """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), of as much input as there is."""
-    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs
+    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], Mapped.of(node).values
     place, rank, length = attrs["axis"], len(kind.shape), attrs["length"]
     dtype = accumulator(kind.dtype)
     n = axis(rank)
@@ -52,7 +53,7 @@ def _transform(ctx: Lowering, node: Node) -> None:
 def _short_time(ctx: Lowering, node: Node) -> None:
     """STFT: frame f is the transform of the signal from f * step on, times the window."""
     signal, window = node.inputs[0], node.inputs[1]
-    kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], node.attrs
+    kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], Mapped.of(node).values
     length, dtype = attrs["length"], accumulator(kind.dtype)
     n = axis(4)
     turn = modulo(times(axis(2), n), length)

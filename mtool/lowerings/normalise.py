@@ -3,6 +3,7 @@
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, identity, load
 from mtool.ir.index import choose, every, inside, integer, minus, number, plus
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.sliding_window import accumulator
 
@@ -13,7 +14,7 @@ def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
 
 def _lrn(ctx: Lowering, node: Node) -> None:
     """LRN: x / (bias + alpha / size * sum of squares of the channels around) ** beta."""
-    kind, attrs = ctx.types[node.inputs[0]], node.attrs
+    kind, attrs = ctx.types[node.inputs[0]], Mapped.of(node).values
     rank, size = len(kind.shape), attrs["size"]
     own = identity(rank)
     channel = minus(plus(axis(1), axis(rank)), attrs["before"])
@@ -37,11 +38,11 @@ def _along(shape: tuple[int, ...], place: int) -> tuple[tuple[Expr, ...], tuple[
 
 def _lp_normalization(ctx: Lowering, node: Node) -> None:
     """LpNormalization: x / norm, and 0 where the norm is 0."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Mapped.of(node)["axis"]
     index, axes = _along(kind.shape, place)
     element = _wide(0, kind.dtype, index)
     dtype = element.dtype
-    one = node.attrs["p"] == 1
+    one = Mapped.of(node)["p"] == 1
     body = call("abs", element) if one else call("mul", element, element)
     total = Expr("reduce", dtype, (body,), Reduction("add", axes))
     norm = ctx.value(f"{node.outputs[0]}.norm", dtype, [1 if n == place else s for n, s in enumerate(kind.shape)])
@@ -56,7 +57,7 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
 
 def _hardmax(ctx: Lowering, node: Node) -> None:
     """Hardmax: 1 at the first maximum along the axis, 0 elsewhere."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Mapped.of(node)["axis"]
     shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
     index, axes = _along(kind.shape, place)
     own = identity(len(kind.shape))
@@ -75,7 +76,7 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
 
 def softmax(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Mapped.of(node)["axis"]
     shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
     index, axes = _along(kind.shape, place)
     own = identity(len(kind.shape))
@@ -88,7 +89,7 @@ def softmax(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, Expr("reduce", dtype, (power,), Reduction("add", axes)), [node.inputs[0], top], sums)
     centred = call("sub", _wide(0, kind.dtype, own), load(1, dtype, once))
     total = load(2, dtype, once)
-    log = node.attrs["log"]
+    log = Mapped.of(node)["log"]
     result = call("sub", centred, call("log", total)) if log else call("div", call("exp", centred), total)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from mtool.ir import DType, Node
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
 
@@ -19,7 +20,7 @@ def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
 
 def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return a node's outputs as ONNX has them, and how many elements are there, by C name, if that is asked for."""
-    if node.attrs.get("counted"):
+    if Mapped.of(node).get("counted"):
         return node.outputs[:-1], {"found_count": node.outputs[-1]}
     return node.outputs, {}
 
@@ -27,21 +28,21 @@ def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
 def _running(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
-    attrs = {key: node.attrs[key] for key in ("exclusive", "reverse")}
+    attrs = {key: Mapped.of(node)[key] for key in ("exclusive", "reverse")}
     product = node.op == "CumProd"
-    sizes = _split(shape, node.attrs["axis"])
+    sizes = _split(shape, Mapped.of(node)["axis"])
     template_node(ctx, node, "running", {"input": source}, {"output": made}, product=product, **sizes, **attrs)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
 def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by place; K is the output's size."""
-    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs["axis"]
+    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], Mapped.of(node)["axis"]
     source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     made, count = counted(node)
     indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
     sizes = _split(kind.shape, place)
-    better = ">" if node.attrs["largest"] else "<"
+    better = ">" if Mapped.of(node)["largest"] else "<"
     inputs = {"input": source} | ({"wanted": node.inputs[1]} if count else {})
     outputs = {"values": values, "indices": indices, **count}
     template_node(ctx, node, "top_k", inputs, outputs, k=result.shape[place], better=better, **sizes)
@@ -49,7 +50,7 @@ def _top_k(ctx: Lowering, node: Node) -> None:
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Mapped.of(node)["axis"]
     sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     found = ctx.types[node.outputs[0]].shape[place or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
@@ -59,7 +60,7 @@ def _unique(ctx: Lowering, node: Node) -> None:
         given = [*named, "", "", ""][number]
         outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
     outputs |= count
-    values = {**sizes, "found": found, "sorted": node.attrs["sorted"], "scratch_type": "int32_t"}
+    values = {**sizes, "found": found, "sorted": Mapped.of(node)["sorted"], "scratch_type": "int32_t"}
     template_node(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -73,7 +74,7 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Mapped.of(node)["axis"]
     sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     kept = ctx.types[node.outputs[0]].shape[place or 0]
     given = min(ctx.types[node.inputs[1]].count, sizes["count"])

@@ -6,6 +6,7 @@ from mtool.errors import ModelError
 from mtool.ir import DType, Expr, Node, Quant
 from mtool.ir.expr import axis, call, const, identity, load
 from mtool.ir.index import number, over
+from mtool.ir.node import Mapped
 from mtool.lowerings.elementwise import saturated
 from mtool.lowerings.lowering import Dequantised, Lower, Lowering
 
@@ -19,7 +20,7 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
     Raises:
         ModelError: they are not.
     """
-    shape, along = ctx.types[node.inputs[0]].shape, node.attrs.get("axis", 1)
+    shape, along = ctx.types[node.inputs[0]].shape, Mapped.of(node).get("axis", 1)
     for value in filter(None, node.inputs[1:3]):
         kind = ctx.types[value]
         vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
@@ -42,14 +43,14 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
     scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
     if not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
-    if node.attrs.get("block_size") or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+    if Mapped.of(node).get("block_size") or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
         return None
     points = np.zeros_like(scales, np.int32)
     if zero_point:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
     if scales.size == 1:
         return Dequantised(value, scales, points, None)
-    return Dequantised(value, scales, points, node.attrs.get("axis", 1) % len(ctx.types[node.inputs[0]].shape))
+    return Dequantised(value, scales, points, Mapped.of(node).get("axis", 1) % len(ctx.types[node.inputs[0]].shape))
 
 
 def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
@@ -79,7 +80,7 @@ def _note_as(ctx: Lowering, move: Node, known: str, other: str) -> None:
         return
     place = found.axis
     if place is not None:
-        perm = move.attrs["perm"]
+        perm = Mapped.of(move)["perm"]
         place = perm[place] if known == move.outputs[0] else perm.index(place)
     ctx.quant[other] = Quant(found.scale, found.zero_point, place)
 
@@ -91,10 +92,10 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
     kind, shape = ctx.types[node.inputs[place]], ctx.types[node.inputs[0]].shape
     index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
     if kind.count > 1:
-        along = node.attrs.get("axis", 1) % len(shape)
+        along = Mapped.of(node).get("axis", 1) % len(shape)
         index = (axis(along),)
         if len(kind.shape) > 1:
-            size = node.attrs.get("block_size") or -(-shape[along] // kind.shape[along])
+            size = Mapped.of(node).get("block_size") or -(-shape[along] // kind.shape[along])
             index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
     return call("cast", load(place, kind.dtype, index), dtype=dtype)
 
@@ -121,7 +122,7 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     if kind.dtype.is_float:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
-        if node.attrs.get("saturate", 1):
+        if Mapped.of(node).get("saturate", 1):
             steps = saturated(steps, kind.dtype)
         ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
         return

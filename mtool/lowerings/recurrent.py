@@ -9,6 +9,7 @@ import numpy as np
 
 from mtool.errors import ModelError
 from mtool.ir import DType, Node
+from mtool.ir.node import Mapped
 from mtool.ir.types import Array
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
@@ -48,8 +49,8 @@ class Weights:
 
 def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
-    if name in node.attrs.get("weights", {}):
-        scale, zero = node.attrs["weights"][name]
+    if name in Mapped.of(node).get("weights", {}):
+        scale, zero = Mapped.of(node)["weights"][name]
         return Weights(value, scale, zero)
     found = ctx.dequantised.get(value)
     if (
@@ -75,7 +76,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     inputs = {name: value if name == "lengths" else widened(ctx, node, value) for name, value in given.items() if value}
     if ctx.types[inputs["x"]].dtype is not DType.FLOAT32:
         raise ModelError(f"{node.op} {node.name!r} has elements of type {ctx.types[inputs['x']].dtype.label}")
-    attrs = node.attrs
+    attrs = Mapped.of(node).values
     first, second, size = ctx.types[given["x"]].shape
     steps, batch = (second, first) if attrs["batch_first"] else (first, second)
     directions, _, hidden = shape_of_r
@@ -99,14 +100,14 @@ def _lower(ctx: Lowering, node: Node) -> None:
         "gates": GATES[node.op], "kind": node.op, "reverse": attrs["direction"] == "reverse",
         "batch_first": attrs["batch_first"], "clip": attrs["clip"], "input_forget": attrs["input_forget"],
         "linear_before_reset": attrs["linear_before_reset"], "activation": _activations(attrs["functions"]),
-        "given": tuple(inputs), "scratch_type": "float", "dynamic_state": bool(node.attrs.get("dynamic_state")),
+        "given": tuple(inputs), "scratch_type": "float", "dynamic_state": bool(Mapped.of(node).get("dynamic_state")),
         "quantised": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantised.items()
         },
     }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
-    scratch = 4 * (SCRATCH[node.op] + bool(node.attrs.get("dynamic_state"))) * hidden
+    scratch = 4 * (SCRATCH[node.op] + bool(Mapped.of(node).get("dynamic_state"))) * hidden
     over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}
     template_node(
         ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, overwrites=over, **values

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 
 Element = Callable[[Expr], Expr]
@@ -44,10 +45,10 @@ def _root(total: Expr) -> Expr:
 def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...], tuple[Expr, ...]]:
     """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    rank, axes = len(kind.shape), node.attrs["axes"]
+    rank, axes = len(kind.shape), Mapped.of(node)["axes"]
     kept = [place for place in range(rank) if place not in axes]
     extra = {place: len(result.shape) + number for number, place in enumerate(axes)}
-    position = {place: place if node.attrs["keepdims"] else kept.index(place) for place in kept}
+    position = {place: place if Mapped.of(node)["keepdims"] else kept.index(place) for place in kept}
     index = tuple(axis(extra[place] if place in extra else position[place]) for place in range(rank))
     sizes = tuple((extra[place], kind.shape[place]) for place in axes)
     own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
@@ -89,7 +90,7 @@ def _arg(ctx: Lowering, node: Node) -> None:
     element = load(0, kind.dtype, index)
     ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
     number, size = sizes[0]
-    last = node.attrs["last"]
+    last = Mapped.of(node)["last"]
     beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
     outside = const(0 if last else size - 1, DType.INT32)  # which is no other place than one that is found
     place = call("where", beyond, outside, axis(number), dtype=DType.INT32)

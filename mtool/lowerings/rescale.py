@@ -7,6 +7,7 @@ divided by a positive count, ties away from zero. Table: 256 results for the val
 
 from mtool.ir import DType, Node
 from mtool.ir.expr import call, const, identity, load
+from mtool.ir.node import Mapped
 from mtool.ir.scalar import Rescale
 from mtool.lowerings.lowering import Lower, Lowering
 
@@ -14,7 +15,7 @@ from mtool.lowerings.lowering import Lower, Lowering
 def _rescale(ctx: Lowering, node: Node) -> None:
     value, multiplier, shift = node.inputs
     kind, result = ctx.types[value], ctx.types[node.outputs[0]]
-    inputs, attrs = [value], node.attrs
+    inputs, attrs = [value], Mapped.of(node).values
     shifts = ctx.constants[shift]
     axis = attrs["axis"] if shifts.size > 1 else None
     total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
@@ -32,7 +33,7 @@ def _mean(ctx: Lowering, node: Node) -> None:
     total = load(0, kind.dtype, identity(len(kind.shape)))
     steps = call("mean", call("cast", total, dtype=DType.INT32), count)
     for how, bound in (("maximum", "low"), ("minimum", "high")):
-        steps = call(how, steps, const(node.attrs[bound], DType.INT32))
+        steps = call(how, steps, const(Mapped.of(node)[bound], DType.INT32))
     ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from mtool.ir import Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, every
+from mtool.ir.node import Mapped
 from mtool.ir.types import Array, DType
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.sliding_window import accumulator
@@ -101,7 +102,7 @@ def axis_table(
 
 
 def _resize(ctx: Lowering, node: Node) -> None:
-    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], dict(node.attrs)
+    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], dict(Mapped.of(node).values)
     rank, dtype = len(kind.shape), accumulator(kind.dtype)
     inputs, index = [node.inputs[0]], []
     axes: list[tuple[int, int]] = []

@@ -5,6 +5,7 @@ import math
 from mtool.ir import Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, every, inside, integer, least, most, number, over, plus, times
+from mtool.ir.node import Mapped
 from mtool.ir.types import DType
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.sliding_window import accumulator
@@ -54,7 +55,7 @@ def _reflected(x: Expr, low: float, high: float) -> Expr:
 
 
 def _grid_sample(ctx: Lowering, node: Node) -> None:
-    kind, grid, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], node.attrs
+    kind, grid, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], Mapped.of(node).values
     spatial = len(kind.shape) - 2
     rank, dtype = len(kind.shape), accumulator(grid.dtype)
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs["mode"], attrs["mode"])
@@ -105,7 +106,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
 def _deform_conv(ctx: Lowering, node: Node) -> None:
     """DeformConv: a convolution whose taps are moved by an offset each, sampled between the four neighbours."""
     x, w, offsets, bias, mask = [*node.inputs, "", ""][:5]
-    kind, weights, result, attrs = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]], node.attrs
+    kind, weights, result, attrs = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]], Mapped.of(node).values
     kh, kw = attrs["kernel"]
     group, offset_group = attrs["group"], attrs["offset_group"]
     c, ky, kx, dy, dx = (axis(4 + n) for n in range(5))
@@ -144,7 +145,7 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
 
 def _roi_align(ctx: Lowering, node: Node) -> None:
     """RoiAlign: each bin is the mean, or the maximum, of samples on a grid of its own."""
-    kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], node.attrs
+    kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], Mapped.of(node).values
     dtype = kind.dtype
     height, width = kind.shape[2:]
     ratio = attrs["sampling_ratio"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mtool.ir import Node
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
 
@@ -23,9 +24,15 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[data]
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
-    values: dict[str, Any] = {"shape": kind.shape, "strides": _strides(kind.shape), "axis": node.attrs["axis"]}
+    values: dict[str, Any] = {
+        "shape": kind.shape,
+        "strides": _strides(kind.shape),
+        "axis": Mapped.of(node)["axis"],
+    }
     values["spread"] = ctx.types[indices].shape
-    template_node(ctx, node, "scatter_elements", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    template_node(
+        ctx, node, "scatter_elements", inputs, {"output": made}, reduction=Mapped.of(node)["reduction"], **values
+    )
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -39,7 +46,7 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
         "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
         "block": math.prod(kind.shape[depth:]),
     }  # fmt: skip
-    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=Mapped.of(node)["reduction"], **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -47,8 +54,8 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
     x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
-    values: dict[str, Any] = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
-    values["per_image"] = math.prod(node.attrs["inner"])
+    values: dict[str, Any] = {"inner": Mapped.of(node)["inner"], "shape": result.shape[2:], "count": x.count}
+    values["per_image"] = math.prod(Mapped.of(node)["inner"])
     values["positions"] = math.prod(x.shape[:2]) * values["per_image"]
     template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values)
 
@@ -58,9 +65,9 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     size = x.shape[2:]
     strides = _strides(size)
-    if node.attrs["column_major"]:
+    if Mapped.of(node)["column_major"]:
         strides = tuple(math.prod(size[:place]) for place in range(len(size)))
-    values = {key: node.attrs[key] for key in ("kernel", "strides", "dilations", "pads")}
+    values = {key: Mapped.of(node)[key] for key in ("kernel", "strides", "dilations", "pads")}
     values |= {"planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides}
     outputs = {"output": made, "indices": node.outputs[1]}
     template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, **values)
@@ -69,7 +76,7 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
 
 def _tf_idf(ctx: Lowering, node: Node) -> None:
     """TfIdfVectorizer of integers: how often each n-gram of the pool comes, with up to max_skip_count skips."""
-    attrs, x = node.attrs, ctx.types[node.inputs[0]]
+    attrs, x = Mapped.of(node).values, ctx.types[node.inputs[0]]
     starts = [*attrs["ngram_counts"], len(attrs["pool_int64s"])]
     grams: list[tuple[int, int, int]] = []  # length, place in the pool, column
     for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):

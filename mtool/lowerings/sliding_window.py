@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times
+from mtool.ir.node import Mapped
 from mtool.lowerings.lowering import Lower, Lowering
 
 Condition = list[Expr]
@@ -17,14 +18,14 @@ Condition = list[Expr]
 
 def _position(place: Expr, tap: Expr, node: Node, i: int) -> Expr:
     """Return where tap `tap` of output `place` lies along spatial dimension i."""
-    attrs = node.attrs
+    attrs = Mapped.of(node).values
     moved = plus(times(place, attrs["strides"][i]), times(tap, attrs["dilations"][i]))
     return minus(moved, attrs["pads"][i])
 
 
 def _within(position: Expr, node: Node, i: int, size: int, result: int) -> Condition:
     """Return the conditions that have to be tested for a position to lie in the input."""
-    attrs = node.attrs
+    attrs = Mapped.of(node).values
     last = (result - 1) * attrs["strides"][i] + (attrs["kernel"][i] - 1) * attrs["dilations"][i] - attrs["pads"][i]
     tests = inside(position, size)
     return [tests[0]] * (attrs["pads"][i] > 0) + [tests[1]] * (last >= size)
@@ -43,12 +44,12 @@ def accumulator(dtype: DType) -> DType:
 def conv(ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str) -> None:
     """Convolution with operands that may all be computed at run time."""
     kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[output]
-    spatial, rank = len(node.attrs["kernel"]), len(kind.shape)
+    spatial, rank = len(Mapped.of(node)["kernel"]), len(kind.shape)
     total_type = accumulator(kind.dtype)
-    group, channels = node.attrs["group"], weights.shape[1]
+    group, channels = Mapped.of(node)["group"], weights.shape[1]
     extra = rank
     c, taps = axis(extra), [axis(extra + 1 + i) for i in range(spatial)]
-    sizes = ((extra, channels), *((extra + 1 + i, size) for i, size in enumerate(node.attrs["kernel"])))
+    sizes = ((extra, channels), *((extra + 1 + i, size) for i, size in enumerate(Mapped.of(node)["kernel"])))
     positions = [_position(axis(2 + i), taps[i], node, i) for i in range(spatial)]
     conditions = [
         test for i in range(spatial) for test in _within(positions[i], node, i, kind.shape[2 + i], result.shape[2 + i])
@@ -57,7 +58,7 @@ def conv(ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str) -> N
     element = call("cast", load(0, kind.dtype, (axis(0), channel, *positions)), dtype=total_type)
     weight = call("cast", load(1, weights.dtype, (axis(1), c, *taps)), dtype=total_type)
     inputs = [x, w]
-    if "zero_points" in node.attrs:
+    if Mapped.of(node).get("zero_points"):
         element, weight = _centred(ctx, node, element, weight, inputs)
     body = _guarded(conditions, call("mul", element, weight), const(0, total_type))
     total = Expr("reduce", total_type, (body,), Reduction("add", sizes))
@@ -71,7 +72,7 @@ def conv(ctx: Lowering, node: Node, x: str, w: str, bias: str, output: str) -> N
 def _centred(ctx: Lowering, node: Node, x: Expr, w: Expr, inputs: list[str]) -> tuple[Expr, Expr]:
     """Take the zero points off: x's a scalar, w's a scalar or one an output channel."""
     made = []
-    for value, point in zip((x, w), node.attrs["zero_points"], strict=True):
+    for value, point in zip((x, w), Mapped.of(node)["zero_points"], strict=True):
         if not point:
             made.append(value)
             continue
@@ -85,7 +86,7 @@ def _centred(ctx: Lowering, node: Node, x: Expr, w: Expr, inputs: list[str]) -> 
 
 def _conv_integer(ctx: Lowering, node: Node) -> None:
     x, w, *points = [*node.inputs, "", ""][:4]
-    attrs = {**node.attrs, "zero_points": tuple(points)}
+    attrs = Mapped({**Mapped.of(node).values, "zero_points": tuple(points)})
     conv(ctx, Node(node.op, node.name, node.inputs, node.outputs, attrs, node.origins), x, w, "", node.outputs[0])
 
 
@@ -93,7 +94,7 @@ def conv_transpose(ctx: Lowering, node: Node) -> None:
     """ConvTranspose: output o gets x[i] * w[k] wherever i * stride + k * dilation - pad = o."""
     x, w, bias = [*node.inputs, ""][:3]
     kind, weights, result = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]]
-    attrs, group = node.attrs, node.attrs["group"]
+    attrs, group = Mapped.of(node).values, Mapped.of(node)["group"]
     spatial, rank = len(attrs["kernel"]), len(kind.shape)
     total_type = accumulator(kind.dtype)
     inner, outer = weights.shape[0] // group, weights.shape[1]
@@ -129,7 +130,7 @@ def crop(ctx: Lowering, node: Node, value: str, first: Sequence[int], output: st
 
 def pool(ctx: Lowering, node: Node, x: str, output: str) -> None:
     """Maximum, average and Lp pools of any rank."""
-    kind, result, attrs = ctx.types[x], ctx.types[output], node.attrs
+    kind, result, attrs = ctx.types[x], ctx.types[output], Mapped.of(node).values
     spatial, rank = len(attrs["kernel"]), len(kind.shape)
     taps = [axis(rank + i) for i in range(spatial)]
     sizes = tuple((rank + i, size) for i, size in enumerate(attrs["kernel"]))
@@ -170,14 +171,14 @@ def pool(ctx: Lowering, node: Node, x: str, output: str) -> None:
 
 def _counted(node: Node, positions: Sequence[Expr], tests: Condition) -> Condition:
     """Return the tests for what an average counts: with count_pads, padding before the input too."""
-    if not node.attrs["count_pads"]:
+    if not Mapped.of(node)["count_pads"]:
         return tests
     return [test for test in tests if test.op == "less"]
 
 
 def _col2im(ctx: Lowering, node: Node) -> None:
     """Col2Im: the sum of the columns' entries that an image element was copied to."""
-    attrs, result = node.attrs, ctx.types[node.outputs[0]]
+    attrs, result = Mapped.of(node).values, ctx.types[node.outputs[0]]
     kind = ctx.types[node.inputs[0]]
     spatial = len(attrs["kernel"])
     taps = [axis(2 + spatial + i) for i in range(spatial)]

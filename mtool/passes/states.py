@@ -8,6 +8,7 @@ import numpy as np
 
 from mtool.ir import DType, Graph, Node, Quant, State
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Mapped
 from mtool.ir.types import Array
 from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
 
@@ -83,7 +84,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
     if _maker(last.inputs[0], producers) != first:
         return graph
     window, cut = (first, last) if first.op == "Concat" else (last, first)
-    shape, time = graph.types[value].shape, window.attrs["axis"]
+    shape, time = graph.types[value].shape, Mapped.of(window)["axis"]
     if len(shape) not in (3, 4) or shape[0] != 1 or math.prod(shape[:time]) == 1:
         return graph
     whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
@@ -137,17 +138,17 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
     return node
 
 
-def _turned_attrs(node: Node, rank: int, axis: int) -> dict[str, object]:
+def _turned_attrs(node: Node, rank: int, axis: int) -> Mapped:
     if node.op == "Concat":
-        return {**node.attrs, "axis": axis}
+        return Mapped({**Mapped.of(node).values, "axis": axis})
     unit = {"first": 0, "stride": 1}
     turned = {}
     for name, one in unit.items():
-        values = list(node.attrs[name])
+        values = list(Mapped.of(node)[name])
         if rank == 3:
             values.insert(2, one)
         turned[name] = tuple(values[place] for place in NHWC_OF_NCHW)
-    return {**node.attrs, **turned}
+    return Mapped({**Mapped.of(node).values, **turned})
 
 
 def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
@@ -156,10 +157,10 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
     whole = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
     if whole != kind.shape:
         viewed = rewriter.value(f"{value}.whole", kind.dtype, whole)
-        rewriter.node("Reshape", [value], [viewed], like=node)
+        rewriter.node("Reshape", [value], [viewed], Mapped(), like=node)
         value = viewed
     made = rewriter.value(f"{value}.last", kind.dtype, [whole[place] for place in NHWC_OF_NCHW])
-    rewriter.node("Transpose", [value], [made], {"perm": NHWC_OF_NCHW}, like=node)
+    rewriter.node("Transpose", [value], [made], Mapped({"perm": NHWC_OF_NCHW}), like=node)
     return made
 
 
@@ -169,6 +170,6 @@ def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> 
     whole = tuple(kind.shape[place] for place in NCHW_OF_NHWC)
     wanted = rewriter.types[output].shape
     turned = output if whole == wanted else rewriter.value(f"{output}.whole", kind.dtype, whole)
-    rewriter.node("Transpose", [value], [turned], {"perm": NCHW_OF_NHWC}, like=node)
+    rewriter.node("Transpose", [value], [turned], Mapped({"perm": NCHW_OF_NHWC}), like=node)
     if turned != output:
-        rewriter.node("Reshape", [turned], [output], like=node)
+        rewriter.node("Reshape", [turned], [output], Mapped(), like=node)

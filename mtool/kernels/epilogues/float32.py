@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.elementwise import elementwise_names, is_elementwise, rest_text
 from mtool.kernels.operands import needs_math, operand_arguments
@@ -23,7 +24,7 @@ class FloatEpilogue:
         kinds = (graph.types[node.inputs[0]].dtype, graph.constants[node.inputs[1]].dtype.name)
         if kinds != (DType.FLOAT32, "float32"):
             return None
-        expr: Expr = node.attrs["epilogue"]
+        expr = WithEpilogue.of(node).epilogue
         if expr.op == "acc":
             return cls(False, None)
         zero = len(expr.args) == 2 and expr.args[1].op == "const" and expr.args[1].value == 0.0

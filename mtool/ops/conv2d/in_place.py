@@ -1,6 +1,7 @@
 """Which convolutions may write their output over their input."""
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.in_place import residual_operands
 from mtool.ops.conv2d.geometry import Conv
 
@@ -12,7 +13,7 @@ def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     residuals = residual_operands(node, graph)
     shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
     direct = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
-    if direct and not node.attrs["epilogue"].operands() & {0}:
+    if direct and not WithEpilogue.of(node).epilogue.operands() & {0}:
         return (0, *residuals)
     return residuals
 
@@ -22,7 +23,7 @@ def plane_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     residuals = residual_operands(node, graph)
     same = x.shape == y.shape and x.dtype.size == y.dtype.size
-    return (0, *residuals) if same and not node.attrs["epilogue"].operands() & {0} else residuals
+    return (0, *residuals) if same and not WithEpilogue.of(node).epilogue.operands() & {0} else residuals
 
 
 def shrinks_by_rows(conv: Conv, pixels: int) -> bool:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.in_place import residual_operands
@@ -40,7 +41,7 @@ class Pointwise(Tiles):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
         residuals = residual_operands(node, graph)
-        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 2:
+        if WithEpilogue.of(node).epilogue.operands() & {0} or graph.types[node.outputs[0]].dtype.size != 2:
             return residuals
         return (0, *residuals)
 

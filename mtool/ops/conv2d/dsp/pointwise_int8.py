@@ -3,6 +3,7 @@
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.dsp.weights_int8 import Packed
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.in_place import residual_operands
@@ -59,7 +60,7 @@ class Pointwise(Tiles):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
         residuals = residual_operands(node, graph)
-        if node.attrs["epilogue"].operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
+        if WithEpilogue.of(node).epilogue.operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
             return residuals
         return (0, *residuals)
 

@@ -6,6 +6,7 @@ See crt/include/mt_f32.h and mt_f32_2x8.h.
 from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
 from mtool.kernels.f32.weights import pack
@@ -57,7 +58,7 @@ class Im2col(BaseSchedule):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
         residuals = residual_operands(node, graph)
-        alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
+        alone = not WithEpilogue.of(node).epilogue.operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
         return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

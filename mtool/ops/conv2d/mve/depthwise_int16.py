@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
@@ -72,7 +73,7 @@ class Depthwise(BaseSchedule):
             (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
             for y in range(conv.out_size[0])
         )
-        plain = graph.types[node.outputs[0]].dtype.size == 2 and not node.attrs["epilogue"].operands() & {0}
+        plain = graph.types[node.outputs[0]].dtype.size == 2 and not WithEpilogue.of(node).epilogue.operands() & {0}
         return (0,) if ahead and plain else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.mve.vectors import INT8_LANES, WIDENED_ORDER
@@ -78,7 +79,7 @@ class Depthwise(BaseSchedule):
             (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
             for y in range(conv.out_size[0])
         )
-        own = conv.channels == conv.out_channels and not node.attrs["epilogue"].operands() & {0}
+        own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
         return (0,) if ahead and own else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.weights import pack
 from mtool.kernels.in_place import residual_operands
@@ -68,7 +69,7 @@ class Im2col(BaseSchedule):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
         residuals = residual_operands(node, graph)
-        alone = not node.attrs["epilogue"].operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
+        alone = not WithEpilogue.of(node).epilogue.operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
         return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.in_place import residual_operands
@@ -91,7 +92,7 @@ class Tiles(BaseSchedule):
         """A residual operand that is not its input; the input too, if pixel by pixel."""
         residuals = residual_operands(node, graph)
         whole = self.pixelwise and graph.types[node.outputs[0]].dtype.size == 2
-        return (0, *residuals) if whole and not node.attrs["epilogue"].operands() & {0} else residuals
+        return (0, *residuals) if whole and not WithEpilogue.of(node).epilogue.operands() & {0} else residuals
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""

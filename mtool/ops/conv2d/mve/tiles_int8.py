@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.in_place import residual_operands
@@ -119,7 +120,8 @@ class Tiles(BaseSchedule):
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
         residuals = residual_operands(node, graph)
         bytewise = graph.types[node.outputs[0]].dtype.size == 1
-        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or node.attrs["epilogue"].operands() & {0}:
+        reads_input = WithEpilogue.of(node).epilogue.operands() & {0}
+        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or reads_input:
             return residuals
         return (0, *residuals)
 
