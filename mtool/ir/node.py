@@ -1,8 +1,7 @@
 """Nodes: one operator each, with its attributes as a class of its kind."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from mtool.ir.expr import Expr
 
@@ -41,20 +40,6 @@ class Attributes:
     def __str__(self) -> str:
         own = ((one.name, getattr(self, one.name), one.default) for one in fields(self))
         return " ".join(f"{name}={value}" for name, value, default in sorted(own) if value != default)
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped(Attributes):
-    """Attributes of ONNX operators that have no class of their own, by name."""
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, or what is said instead where it is not given."""
-        return self.values.get(name, default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,13 +3,12 @@
 import numpy as np
 
 from mtool.ir import DType, Node
-from mtool.ir.node import Mapped
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
-from mtool.lowerings.window import pair
+from mtool.lowerings.window import Convolution, four_pads, pair
 from mtool.ops.conv2d.node import Conv2d
 
 
@@ -18,7 +17,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
     is_float = ctx.types[x].dtype is DType.FLOAT32
-    if not constant or len(Mapped.of(node)["kernel"]) > 2 or not is_float or not ctx.types[x].count:
+    if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
         sliding_window.conv(ctx, node, x, w, given, node.outputs[0])
         return
     result = ctx.types[node.outputs[0]]
@@ -54,13 +53,12 @@ def _lower(ctx: Lowering, node: Node) -> None:
 
 def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
     """Return what a kernel says of a convolution; one of one dimension has a height of 1."""
-    given = Mapped.of(node).values
-    pads = given["pads"]
+    given = Convolution.of(node)
     return Conv2d(
-        kernel=pair(given["kernel"], 1), strides=pair(given["strides"], 1), dilations=pair(given["dilations"], 1),
-        pads=(*pair(pads[: len(pads) // 2], 0), *pair(pads[len(pads) // 2 :], 0)), group=given["group"],
+        kernel=pair(given.kernel, 1), strides=pair(given.strides, 1), dilations=pair(given.dilations, 1),
+        pads=four_pads(given.pads), group=given.group,
         expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
     )  # fmt: skip
 
 
-LOWERINGS: dict[str, Lower] = {"Conv": _lower}
+LOWERINGS: dict[str, Operator] = {"Conv": Operator(_lower, Convolution)}

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import DType, Node
-from mtool.ir.node import Mapped
 from mtool.ir.types import Array
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
-from mtool.lowerings.window import Pair, pair
+from mtool.lowerings.window import Convolution, Pair, pair
 from mtool.ops.conv2d.node import Conv2d
 
 
@@ -34,10 +33,10 @@ class Phases:
     @classmethod
     def of(cls, node: Node, shape: tuple[int, ...], result: tuple[int, ...]) -> "Phases":
         """Read the attributes (pads: those before the input come first)."""
-        attrs, spatial = Mapped.of(node).values, len(shape) - 2
-        pads = tuple(attrs["pads"][:spatial])
+        attrs, spatial = Convolution.of(node), len(shape) - 2
+        pads = attrs.pads[:spatial]
         return cls(
-            pair(attrs["kernel"], 1), pair(attrs["strides"], 1), pair(pads, 0), pair(shape[2:], 1), pair(result[2:], 1)
+            pair(attrs.kernel, 1), pair(attrs.strides, 1), pair(pads, 0), pair(shape[2:], 1), pair(result[2:], 1)
         )  # fmt: skip
 
     @property
@@ -75,9 +74,9 @@ class Phases:
 
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w, given = [*node.inputs, ""][:3]
-    kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Mapped.of(node).values
+    kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Convolution.of(node)
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
-    flat = len(attrs["kernel"]) <= 2 and attrs["group"] == 1 and all(step == 1 for step in attrs["dilations"])
+    flat = attrs.rank <= 2 and attrs.group == 1 and all(step == 1 for step in attrs.dilations)
     if not constant or not flat or kind.dtype is not DType.FLOAT32:
         sliding_window.conv_transpose(ctx, node)
         return
@@ -123,7 +122,7 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
     elif whole == phases.out_size:
         ctx.view(node, image, (), output)
     if whole != phases.out_size:
-        sliding_window.crop(ctx, node, image, (0, 0, *Mapped.of(node)["pads"][: len(result) - 2]), output)
+        sliding_window.crop(ctx, node, image, (0, 0, *Convolution.of(node).pads[: len(result) - 2]), output)
 
 
-LOWERINGS: dict[str, Lower] = {"ConvTranspose": _lower}
+LOWERINGS: dict[str, Operator] = {"ConvTranspose": Operator(_lower, Convolution)}

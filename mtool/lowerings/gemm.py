@@ -1,22 +1,32 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
-from mtool.ir.node import Mapped
 from mtool.ir.types import Array
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings.batched_product import product_of_integers
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
 from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.dense.node import Dense
 
 MANY = 3  # rows from which on integers are computed several rows at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm(Attributes):
+    """alpha * A * B + beta * C; `transA` and `transB`: A or B is transposed first (1) or not (0)."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
 
 
 def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
@@ -115,17 +125,18 @@ def _gemm(ctx: Lowering, node: Node) -> None:
     """Gemm 13: alpha * A' * B' + beta * C."""
     a, b = node.inputs[:2]
     c = node.inputs[2] if len(node.inputs) > 2 else ""
-    alpha, beta = Mapped.of(node).get("alpha", 1.0), Mapped.of(node).get("beta", 1.0)
+    attrs = Gemm.of(node)
+    alpha, beta = attrs.alpha, attrs.beta
     output = node.outputs[0]
     kind = ctx.types[output]
-    plain = alpha == 1.0 and beta == 1.0 and not Mapped.of(node).get("transA") and kind.dtype is DType.FLOAT32
+    plain = alpha == 1.0 and beta == 1.0 and not attrs.transA and kind.dtype is DType.FLOAT32
     row_bias = not c or (ctx.types[c].count in (1, kind.shape[1]) and ctx.types[c].shape[-1:] != (1,))
     known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
-    if plain and row_bias and known and _dense(ctx, node, a, b, bool(Mapped.of(node).get("transB")), c, output):
+    if plain and row_bias and known and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
         return
-    if Mapped.of(node).get("transA"):
+    if attrs.transA:
         a = ctx.transpose(node, a, (1, 0))
-    if Mapped.of(node).get("transB"):
+    if attrs.transB:
         b = ctx.transpose(node, b, (1, 0))
     product = ctx.value(f"{output}.product", kind.dtype, kind.shape)
     _product(ctx, node, a, b, product)
@@ -164,4 +175,8 @@ def _centred(ctx: Lowering, node: Node, place: int) -> str:
     return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
-LOWERINGS: dict[str, Lower] = {"MatMul": _matmul, "Gemm": _gemm, "MatMulInteger": _matmul_integer}
+LOWERINGS: dict[str, Operator] = {
+    "MatMul": Operator(_matmul),
+    "Gemm": Operator(_gemm, Gemm),
+    "MatMulInteger": Operator(_matmul_integer),
+}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir import Attributes, DType, Expr, Graph, Node
 from mtool.ir.expr import broadcast_index, call, const, first_of, identity, load
 from mtool.ir.graph import Rewriter
-from mtool.ir.node import Mapped, Transpose, View
+from mtool.ir.node import Transpose, View
 from mtool.ir.types import Array
 from mtool.ops.loop.node import Loop
 
@@ -124,10 +124,37 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
 Lower = Callable[[Lowering, Node], None]
 
 
-def moves_integers(lower: Lower) -> Lower:
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A canonical ONNX operator: what it becomes, and the class of what its nodes are told."""
+
+    lower: Lower
+    attributes: type[Attributes] = Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlongAxis(Attributes):
+    """An operator that works along one dimension: `axis`, from 0 on."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epsilon(Attributes):
+    """A normalisation: `epsilon` is added to the variance."""
+
+    epsilon: float = 1e-5
+
+
+def _as_told(attrs: Attributes, zero_point: int) -> Attributes:
+    return attrs
+
+
+def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _as_told) -> Lower:
     """Let an operator that only moves or picks elements work on the integers behind a dequantised input.
 
-    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number.
+    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number. `of_integers` returns what the
+    operator is told then, of what it was told and the zero point.
     """
 
     def wrapped(ctx: Lowering, node: Node) -> None:
@@ -147,7 +174,7 @@ def moves_integers(lower: Lower) -> Lower:
         kind = ctx.types[output]
         moved = ctx.value(f"{output}.q", ctx.types[first.value].dtype, kind.shape)
         inputs = tuple(other.value for other in found if other is not None)
-        attrs = Mapped({**Mapped.of(node).values, "zero_point": int(np.reshape(first.zero_point, -1)[0])})
+        attrs = of_integers(node.attrs, int(np.reshape(first.zero_point, -1)[0]))
         lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
         ctx.dequantise(node, Dequantised(moved, first.scale, first.zero_point, None), output)
 

@@ -4,25 +4,25 @@ import numpy as np
 
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import acc, call, const
-from mtool.ir.node import Mapped
 from mtool.lowerings import sliding_window
 from mtool.lowerings.lowering import (
     EIGHT_BITS,
     NCHW_OF_NHWC,
     NHWC_OF_NCHW,
     SIXTEEN_BITS,
-    Lower,
     Lowering,
+    Operator,
     moves_integers,
 )
-from mtool.lowerings.window import pair
+from mtool.lowerings.sliding_window import Pool
+from mtool.lowerings.window import four_pads, pair
 from mtool.ops.pool2d.node import Pool2d
 
 KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
-    kernel, pads = Mapped.of(node)["kernel"], Mapped.of(node)["pads"]
+    kernel, pads = Pool.of(node).kernel, Pool.of(node).pads
     quantised = ctx.integers(node.inputs[0], wide=True)
     whole = all(pad == 0 for pad in pads)
     widest = 2 ** (8 * ctx.types[quantised.value].dtype.size) - 1 if quantised is not None else 0
@@ -40,14 +40,15 @@ def _lower(ctx: Lowering, node: Node) -> None:
 
 
 def _pool(ctx: Lowering, node: Node, source: str, output: str, epilogue: Expr, acc_bound: int = 0) -> None:
-    given = Mapped.of(node).values
-    shape, kind, pads = ctx.types[source].shape, ctx.types[output], given["pads"]
+    given = Pool.of(node)
+    assert given.kind != "lp"  # which is computed by loops
+    shape, kind = ctx.types[source].shape, ctx.types[output]
     if len(shape) == 3:
         source = ctx.view(node, source, (*shape[:2], 1, shape[2]))
     attrs = Pool2d(
-        kind=given["kind"], kernel=pair(given["kernel"], 1), strides=pair(given["strides"], 1),
-        dilations=pair(given["dilations"], 1), limits=pair(given["limits"], 1), count_pads=given["count_pads"],
-        pads=(*pair(pads[: len(pads) // 2], 0), *pair(pads[len(pads) // 2 :], 0)), expr=epilogue, acc_bound=acc_bound,
+        kind=given.kind, kernel=pair(given.kernel, 1), strides=pair(given.strides, 1),
+        dilations=pair(given.dilations, 1), limits=pair(given.limits, 1), count_pads=given.count_pads,
+        pads=four_pads(given.pads), expr=epilogue, acc_bound=acc_bound,
     )  # fmt: skip
     four = kind.shape if len(kind.shape) == 4 else (*kind.shape[:2], 1, kind.shape[2])
     made = ctx.value(f"{output}.nhwc", kind.dtype, (four[0], four[2], four[3], four[1]))
@@ -65,12 +66,12 @@ def _max(ctx: Lowering, node: Node) -> None:
 
 def _either(ctx: Lowering, node: Node) -> None:
     dtype = ctx.types[node.inputs[0]].dtype
-    if Mapped.of(node)["kind"] == "lp" or len(Mapped.of(node)["kernel"]) > 2 or dtype not in KERNEL_TYPES:
+    if Pool.of(node).kind == "lp" or Pool.of(node).rank > 2 or dtype not in KERNEL_TYPES:
         sliding_window.pool(ctx, node, node.inputs[0], node.outputs[0])
-    elif Mapped.of(node)["kind"] == "max":
+    elif Pool.of(node).kind == "max":
         moves_integers(_max)(ctx, node)
     else:
         _lower(ctx, node)
 
 
-LOWERINGS: dict[str, Lower] = {"Pool": _either}
+LOWERINGS: dict[str, Operator] = {"Pool": Operator(_either, Pool)}

@@ -6,15 +6,16 @@ import numpy as np
 
 from mtool.ir import DType, Node
 from mtool.ir.expr import acc, call, const
-from mtool.ir.node import Mapped
 from mtool.lowerings import normalise
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
+from mtool.lowerings.normalise import Softmax
 from mtool.ops.softmax.node import SoftmaxOfRows
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
     source, output = node.inputs[0], node.outputs[0]
-    axis, log = Mapped.of(node)["axis"], Mapped.of(node)["log"]
+    attrs = Softmax.of(node)
+    axis, log = attrs.axis, attrs.log
     kind = ctx.types[output]
     rank = len(kind.shape)
     if kind.dtype is not DType.FLOAT32:
@@ -35,8 +36,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     moved_shape = ctx.types[moved].shape
     moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
     made = ctx.value(f"{output}.rows", kind.dtype, flat)
-    attrs = SoftmaxOfRows(log=log, has_table=quantised is not None, expr=acc(DType.FLOAT32))
-    ctx.node("softmax", [moved, *inputs], [made], attrs, like=node)
+    rows = SoftmaxOfRows(log=log, has_table=quantised is not None, expr=acc(DType.FLOAT32))
+    ctx.node("softmax", [moved, *inputs], [made], rows, like=node)
     if is_last:
         ctx.view(node, made, (), output)
     else:
@@ -65,4 +66,4 @@ def _fixed(ctx: Lowering, node: Node) -> None:
     ctx.view(node, made, (), node.outputs[0])
 
 
-LOWERINGS: dict[str, Lower] = {"Softmax": _lower, "FixedSoftmax": _fixed}
+LOWERINGS: dict[str, Operator] = {"Softmax": Operator(_lower, Softmax), "FixedSoftmax": Operator(_fixed)}

@@ -18,8 +18,9 @@ def verify(graph: Graph) -> None:
 
 
 def _verify_node(node: Node, graph: Graph) -> None:
-    specification = SPECIFICATIONS.get(node.op)
-    if specification is not None:
-        specification.check(node, graph)
+    if node.op in SPECIFICATIONS:
+        SPECIFICATIONS[node.op].check(node, graph)
         return
     assert node.op in LOWERINGS, f"{node.name} is of an unknown kind, {node.op}"
+    found, wanted = type(node.attrs), LOWERINGS[node.op].attributes
+    assert found is wanted, f"{node.op} {node.name} has {found.__name__}; expected {wanted.__name__}"
