@@ -16,7 +16,8 @@ from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.plan import Choices, Io, Partial, Plan, make_plan
+from mtool.plan import Choices, Plan, make_plan
+from mtool.settings import Io, Partial
 
 log = logging.getLogger(__name__)
 

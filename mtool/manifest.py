@@ -20,14 +20,11 @@ from pydantic import (
 
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
+from mtool.settings import Executor, InterfaceApi, OperatorsApi
 from mtool.text import plain
 
 FILE_NAME = "mtool.json"
 _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
-
-InterfaceApi = Literal["c", "packed", "step"]
-OperatorsApi = Literal["typed", "pointers", "values", "packed"]
-Executor = Literal["aot", "graph", "graph-host"]
 
 
 def _written(text: str, info: SerializationInfo) -> str:

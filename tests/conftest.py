@@ -1,22 +1,67 @@
-"""What all tests share: the folder of the tests is importable (`import graphs`), and how much of a large product runs.
+"""What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
 A test marked `product` is tried on many combinations of its parameters. A quarter of them run, the same ones each time;
 `make test-all` runs every one, and so does naming one of them.
+
+Tests that share a fixture of their module run in one process (`--dist loadgroup`), so that it is made once; those that
+share something else say so themselves (`xdist_group`). Tests marked `long` begin first: none is left alone at the end.
 """
 
+import os
 import sys
 import zlib
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import amount
+import compiler_cache
+import cpu_times
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    compiler_cache.use()
+    if "MTOOL_CPU_TIMES" in os.environ:
+        config.pluginmanager.register(cpu_times)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _choose(config, items)
+    sharing: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if _shared(item):
+            sharing[item.nodeid.partition("::")[0]].append(item)
+    for file, those in sharing.items():
+        values = [{name: value for name, value in _values(item).items() if name in _shared(item)} for item in those]
+        for item, number in zip(those, _numbers(values), strict=True):
+            item.add_marker(pytest.mark.xdist_group(f"{file} {number}"))
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def _shared(item: pytest.Item) -> list[str]:
+    """Return the fixtures that a test shares with others of its module."""
+    found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    return [name for name, definitions in found.items() if definitions[-1].scope == "module"]
+
+
+def _values(item: pytest.Item) -> dict[str, Any]:
+    """Return a test's parameters and those of its fixtures."""
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
+def _numbers(values: list[Any]) -> list[int]:
+    """Number values as they come; equal ones have the same number."""
+    distinct = [value for number, value in enumerate(values) if values.index(value) == number]
+    return [distinct.index(value) for value in values]
+
+
+def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what of the products does not run."""
     named = any("[" in argument for argument in config.args)
     if amount.IS_ALL or named:
         return
@@ -26,8 +71,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             products[item.nodeid.partition("[")[0]].append(item)
     left: set[pytest.Item] = set()
     for test, combinations in products.items():
-        first = zlib.crc32(test.encode()) % min(amount.PART, len(combinations))
-        left |= set(combinations) - set(combinations[first :: amount.PART])
+        left |= set(combinations) - set(_part(test, combinations))
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+
+
+def _part(test: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
+    """Return a quarter in which no parameter has always the same value: by the sums of the parameters' numbers."""
+    parts = min(amount.PART, len(combinations))
+    first = zlib.crc32(test.encode()) % parts
+    rows = [_values(item) for item in combinations]
+    columns = {tuple(_numbers([row[name] for row in rows])) for name in rows[0]}  # those of one mark go together
+    sums = map(sum, zip(*columns, strict=True))
+    chosen = [item for item, total in zip(combinations, sums, strict=True) if total % parts == first]
+    return chosen or combinations[first::parts]

@@ -15,8 +15,8 @@ from mtool.errors import MtoolError
 from mtool.frontend.importer import import_graph
 from mtool.ir import Graph
 from mtool.kernels.target import Target
+from mtool.oracles import products
 from mtool.plan import Plan, make_plan
-from mtool.workflow import products
 
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())

@@ -155,7 +155,7 @@ class Arena:
     def place(self, value: str) -> slice:
         """Return the bytes of the arena that a value lies in."""
         first = self.plan.offsets[value]
-        assert first % min(self.graph.types[value].dtype.size, 4) == 0
+        assert first % self.graph.types[value].dtype.size == 0
         assert first >= 0 and first + self.graph.types[value].bytes <= self.plan.arena_bytes
         return slice(first, first + self.graph.types[value].bytes)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import sanitized
 from graphs import Array, compiled
 
 from mtool import codegen, resources
@@ -16,15 +17,6 @@ from mtool.plan import Plan
 
 HERE = Path(__file__).parent
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off", "-fno-math-errno"]
-HOST = [
-    "gcc",
-    *STRICT,
-    "-g",
-    "-O1",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
-    "-Wno-unused-function",
-]
 LINKER = """
 MEMORY {{ F (rx) : ORIGIN = {code.base:#x}, LENGTH = {code.size}
          C (r) : ORIGIN = {weights.base:#x}, LENGTH = {weights.size}
@@ -101,8 +93,9 @@ def _describe(case: Case) -> str:
 
 def _run_host(folder: Path) -> str:
     include = resources.path("crt") / "include"
-    subprocess.run([*HOST, f"-I{include}", "models.c", "checks.c", "-o", "checks", "-lm"], cwd=folder, check=True)
-    return subprocess.run(["./checks"], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+    flags = [*STRICT, "-Wno-unused-function", f"-I{include}"]
+    program = sanitized.build([folder / "models.c", folder / "checks.c"], folder / "checks", flags)
+    return subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _run_board(folder: Path, board_name: str, optimise: str) -> str:

@@ -8,10 +8,11 @@ import numpy as np
 from tflite_models import Array, Op, T, model
 
 from mtool import codegen, frontend, passes
-from mtool.frontend import Given, Rounding
+from mtool.frontend import Given
 from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import CModel, build
 from mtool.plan import make_plan
+from mtool.settings import Rounding
 
 R = np.random.default_rng(7)
 

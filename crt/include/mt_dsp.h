@@ -88,30 +88,53 @@ struct mt_dsp_fixed {
     } while (0)
 
 /* The results a and b of two channels become bytes and go to o, which goes on; `range` and a copy `own` of it are there. */
-#define MT_DSP_STORE(a, b, o)                                                                   \
-    if (range)                                                                                  \
-        __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                     \
-                         "qadd %[vb], %[vb], %[offset]\n\t"                                     \
-                         "usat %[va], #8, %[va]\n\t"                                            \
-                         "usat %[vb], #8, %[vb]\n\t"                                            \
-                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
-                         "uqadd8 %[va], %[va], %[above]\n\t"                                    \
-                         "uqsub8 %[va], %[va], %[span]\n\t"                                     \
-                         "uadd8 %[va], %[va], %[low]\n\t"                                       \
-                         "strh %[va], [%[to]], #2"                                              \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
-                         : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span),   \
-                           [low] "r"(own.low)                                                       \
-                         : "cc", "memory");                                                     \
-    else                                                                                        \
-        __asm__ volatile("usat %[va], #8, %[va]\n\t"                                            \
-                         "usat %[vb], #8, %[vb]\n\t"                                            \
-                         "orr %[va], %[va], %[vb], lsl #8\n\t"                                  \
-                         "eor %[va], %[va], #0x80808080\n\t"                                    \
-                         "strh %[va], [%[to]], #2"                                              \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                          \
-                         :                                                                      \
+#define MT_DSP_BYTES2                     \
+    "usat %[va], #8, %[va]\n\t"           \
+    "usat %[vb], #8, %[vb]\n\t"           \
+    "orr %[va], %[va], %[vb], lsl #8\n\t" \
+    "eor %[va], %[va], #0x80808080\n\t"   \
+    "strh %[va], [%[to]], #2"
+#define MT_DSP_STORE_RANGE(a, b, o)                                                  \
+    __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                              \
+                     "qadd %[vb], %[vb], %[offset]\n\t"                              \
+                     "usat %[va], #8, %[va]\n\t"                                     \
+                     "usat %[vb], #8, %[vb]\n\t"                                     \
+                     "orr %[va], %[va], %[vb], lsl #8\n\t"                           \
+                     "uqadd8 %[va], %[va], %[above]\n\t"                             \
+                     "uqsub8 %[va], %[va], %[span]\n\t"                              \
+                     "uadd8 %[va], %[va], %[low]\n\t"                                \
+                     "strh %[va], [%[to]], #2"                                       \
+                     : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                   \
+                     : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low) \
+                     : "cc", "memory")
+#define MT_DSP_STORE(a, b, o)                                         \
+    if (range)                                                        \
+        MT_DSP_STORE_RANGE(a, b, o);                                  \
+    else                                                              \
+        __asm__ volatile(MT_DSP_BYTES2                                \
+                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o) \
+                         :                                            \
                          : "cc", "memory")
+
+/* What scales the four sums a to d of a dense layer, by the floats that stand behind the weights. */
+#define MT_DSP_FLOAT4                    \
+    "vldmia %[w]!, {s0, s1, s2, s3}\n\t" \
+    "vmov s4, s5, %[a], %[b]\n\t"        \
+    "vmov s6, s7, %[c], %[d]\n\t"        \
+    "vcvt.f32.s32 s4, s4\n\t"            \
+    "vcvt.f32.s32 s5, s5\n\t"            \
+    "vcvt.f32.s32 s6, s6\n\t"            \
+    "vcvt.f32.s32 s7, s7\n\t"            \
+    "vmul.f32 s4, s4, s0\n\t"            \
+    "vmul.f32 s5, s5, s1\n\t"            \
+    "vmul.f32 s6, s6, s2\n\t"            \
+    "vmul.f32 s7, s7, s3\n\t"            \
+    "vcvtr.s32.f32 s4, s4\n\t"           \
+    "vcvtr.s32.f32 s5, s5\n\t"           \
+    "vcvtr.s32.f32 s6, s6\n\t"           \
+    "vcvtr.s32.f32 s7, s7\n\t"           \
+    "vmov %[a], %[b], s4, s5\n\t"        \
+    "vmov %[c], %[d], s6, s7"
 
 #else /* the same in plain C */
 

@@ -10,6 +10,7 @@ INTERRUPTED = 130
 def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
     _open_standard_streams()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it searches what is installed for some
     if not sys.warnoptions:  # -W shows them
         warnings.simplefilter("ignore")  # NumPy's, of what a strange model computes: no message of mtool's
     try:

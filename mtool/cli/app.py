@@ -1,6 +1,7 @@
 """The application: its commands, the options that all have, and how a command ends."""
 
 import functools
+import importlib
 import inspect
 import io
 import sys
@@ -9,43 +10,37 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import mtool
 from mtool import locks
 from mtool.cli import INTERRUPTED
-from mtool.cli.bench import bench
-from mtool.cli.boards import boards
-from mtool.cli.build import build
-from mtool.cli.calibrate import calibrate
-from mtool.cli.check import check
-from mtool.cli.compile import compile
-from mtool.cli.demo import demo
-from mtool.cli.doctor import doctor
-from mtool.cli.flash import flash
 from mtool.cli.output import Output, ReaderGone
-from mtool.cli.parameters import Asked, options
-from mtool.cli.quantize import quantize
-from mtool.cli.report import report
-from mtool.cli.run import run
-from mtool.cli.verify import verify
+from mtool.cli.parameters import Asked
 from mtool.errors import MtoolError, UsageError, of_os_error
 
-COMMANDS: Sequence[Callable[..., None]] = (
-    doctor,
-    boards,
-    check,
-    quantize,
-    compile,
-    build,
-    flash,
-    run,
-    verify,
-    bench,
-    report,
-    calibrate,
-    demo,
-)
+COMMANDS: Mapping[str, str] = {
+    "doctor": "Tell what is missing here and how to install it.",
+    "boards": "List the boards, or show one in full.",
+    "check": "Tell what a model needs and which boards it fits; nothing is built.",
+    "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
+    "compile": "Write a model as C, without a project.",
+    "build": "Compile a model and build its firmware.",
+    "flash": "Compile, build and flash a model, and run it once.",
+    "run": "Run a model on a board and show its outputs.",
+    "verify": "Compare a model's outputs with a reference.",
+    "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
+    "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
+    "fits.",
+    "calibrate": "Measure a board's timer against this computer's clock.",
+    "demo": "Read handwritten digits; show what it costs.",
+}
+"""Each command with the first line of its docstring: `--help` shows them, and loads none.
+
+The command is the function of that name in the module of that name.
+"""
 
 _HELP = """Put an ONNX or TFLite model on a microcontroller.
 
@@ -92,18 +87,47 @@ def invoke(arguments: Sequence[str]) -> int:
         return UsageError.exit_code
 
 
-def _application() -> typer.Typer:
-    app = typer.Typer(
-        help=_HELP,
-        add_completion=False,
+def load(name: str) -> Callable[..., None]:
+    """Import a command's module and return the command."""
+    command: Callable[..., None] = getattr(importlib.import_module(f"mtool.cli.{name}"), name)
+    return command
+
+
+class _Commands(TyperGroup):
+    """The commands by name and summary; the module of one is imported when it is run, or its options are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, summary in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
+        """Return the command that the arguments name, loaded, and the arguments that are left."""
+        name, named, rest = super().resolve_command(ctx, args)
+        return name, None if named is None or name is None else _loaded(name), rest
+
+
+def _application() -> Callable[..., Any]:
+    app = _typer(cls=_Commands, help=_HELP, add_completion=True)
+    app.callback(invoke_without_command=True, help=_HELP)(_global_options)
+    return app
+
+
+def _loaded(name: str) -> TyperCommand:
+    app = _typer(add_completion=False)
+    app.command()(_with_output(load(name)))
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
+def _typer(**settings: Any) -> typer.Typer:
+    return typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
+        **settings,
     )
-    app.callback(invoke_without_command=True, help=_HELP)(_global_options)
-    for command in COMMANDS:
-        app.command()(_with_output(command))
-    return app
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +141,7 @@ class _Common:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        Output("mtool").text(f"mtool {mtool.__version__}")
+        Output("mtool").line(f"mtool {mtool.__version__}")
         raise typer.Exit
 
 
@@ -159,6 +183,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         @locks.keeping()
         def act() -> None:
             for name, names in asked.items():
+                from mtool.cli.reading import options
+
                 values[name] = options(**{each: values.pop(each) for each in names})
             command(output, **values)
 

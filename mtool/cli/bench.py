@@ -1,17 +1,19 @@
 """`mtool bench`: what a model costs on a board."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mtool import boards, workflow
+from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import UsageError
-from mtool.session.cycles import Estimate
-from mtool.session.layers import Profile
-from mtool.workflow import Clock, Cost, Place
+
+if TYPE_CHECKING:
+    from mtool.session.cycles import Estimate
+    from mtool.session.layers import Profile
+    from mtool.workflow import Clock, Cost
 
 _BAR = 20  # columns of the longest bar
 
@@ -27,7 +29,8 @@ def bench(
     ] = 0.0,
     layers: Annotated[bool, typer.Option("--layers", help="Each operator by itself.")] = False,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     cycles: Annotated[
@@ -44,11 +47,13 @@ def bench(
     ] = None,
 ) -> None:
     """Measure instructions (or time), flash, RAM, stack; estimate cycles."""
+    from mtool import boards
+
     if clock and not cycles:
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    place = Place(output_dir, port, probe)
+    place = workflow.Place(output_dir, port, probe)
     if layers:
         profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, place=place)
         _print_layers(out, profile, board)
@@ -71,11 +76,11 @@ def bench(
         _print_cycles(out, cost, cost.cycles, clocks)
 
 
-def _first_run(cost: Cost) -> dict[str, Any]:
+def _first_run(cost: "Cost") -> dict[str, Any]:
     return {"first_run": None if cost.first_run is None else cost.first_run.as_json()}
 
 
-def _print_cycles(out: Output, cost: Cost, estimate: Estimate, clocks: Sequence[Clock]) -> None:
+def _print_cycles(out: Output, cost: "Cost", estimate: "Estimate", clocks: "Sequence[Clock]") -> None:
     milliseconds = {at.board: at.milliseconds(estimate) for at in clocks}
     out.result({**cost.as_json(), "milliseconds": milliseconds, **_first_run(cost)})
     rows = [*workflow.comparison([cost]), *workflow.cycle_rows(estimate, cost.macs, clocks)]
@@ -86,7 +91,7 @@ def _print_cycles(out: Output, cost: Cost, estimate: Estimate, clocks: Sequence[
         out.text("", table(headings, workflow.part_rows(parts, estimate), right=range(1, len(headings))))
 
 
-def _print_layers(out: Output, profile: Profile, board: str) -> None:
+def _print_layers(out: Output, profile: "Profile", board: str) -> None:
     out.result({"board": board, **profile.as_json()})
     most = max((operator.median for operator in profile.operators), default=0.0) or 1.0
     rows = [

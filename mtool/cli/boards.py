@@ -1,14 +1,14 @@
 """`mtool boards`: what can be built for."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import boards as known
-from mtool.boards import Board
-from mtool.cli.attached import follow, show
 from mtool.cli.output import Output, table
 from mtool.workflow.wording import kilobytes
+
+if TYPE_CHECKING:
+    from mtool.boards import Board
 
 FLASH = frozenset({"code", "weights"})
 RAM = frozenset({"arena", "data", "stack"})
@@ -21,17 +21,19 @@ def boards(
     watch: Annotated[bool, typer.Option("--watch", help="Go on telling what is plugged in and out.")] = False,
 ) -> None:
     """List the boards, or show one in full."""
-    if watch:
-        follow(out)
+    if watch or attached:
+        from mtool.cli import attached as ports
+
+        (ports.follow if watch else ports.show)(out)
         return
-    if attached:
-        show(out)
-        return
+    from mtool import boards as known
+
     if name:
         _show(out, known.get(name))
         return
     listed = list(known.load_all().values())
-    out.result({"boards": [board.model_dump(mode="json") for board in listed]})
+    if out.as_json:
+        out.result({"boards": [board.model_dump(mode="json") for board in listed]})
     rows = [
         [
             board.name,
@@ -48,13 +50,13 @@ def boards(
     out.text(table(headings, rows, right=(3, 4)))
 
 
-def capacity(board: Board, roles: frozenset[str]) -> str:
+def capacity(board: "Board", roles: frozenset[str]) -> str:
     """Return the size of the memories that hold any of `roles`; empty where an operating system places things."""
     total = sum(memory.size for memory in board.memories.values() if roles & set(memory.holds))
     return kilobytes(total) if total else ""
 
 
-def _show(out: Output, board: Board) -> None:
+def _show(out: Output, board: "Board") -> None:
     out.result({"board": board.model_dump(mode="json")})
     facts = [
         ["description", board.description],

@@ -10,7 +10,8 @@ def build(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile a model and build its firmware."""

@@ -6,10 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mtool import session
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.session import calibration
 
 
 def calibrate(
@@ -25,6 +23,9 @@ def calibrate(
 
     What is found is kept for that board by its serial number; times that are measured from then on are corrected by it.
     """
+    from mtool import session
+    from mtool.session import calibration
+
     with session.open(folder, port=port, probe=probe) as device:
         found = device.calibrate(seconds)
         path = calibration.store(device.identity, found)

@@ -1,19 +1,20 @@
 """`mtool check`: what a model needs and where it fits, before anything is built."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import boards as known
 from mtool import workflow
-from mtool.build import fit as fitting
-from mtool.build.fit import Need
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
-from mtool.manifest import Manifest
 from mtool.text import short_name
-from mtool.workflow import Fit, wording
+from mtool.workflow import wording
+
+if TYPE_CHECKING:
+    from mtool.build.fit import Need
+    from mtool.manifest import Manifest
+    from mtool.workflow import Fit
 
 
 def check(
@@ -24,7 +25,8 @@ def check(
         typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
     ] = None,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 
@@ -32,6 +34,8 @@ def check(
     its arena, buffers and stack are known; code is estimated, at the upper end, unless the project folder has a build
     of this model with these options. Ends with exit code 4 if it does not fit a board that was named.
     """
+    from mtool import boards as known
+
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
     report = workflow.check(model, boards, options, folder=output_dir)
     out.result(
@@ -70,7 +74,7 @@ def check(
         )
 
 
-def _print_model(out: Output, manifest: Manifest) -> None:
+def _print_model(out: Output, manifest: "Manifest") -> None:
     inputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.inputs)
     outputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
@@ -86,22 +90,27 @@ def _print_model(out: Output, manifest: Manifest) -> None:
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
 
 
-def _of(need: Need | None) -> str:
+def _of(need: "Need | None") -> str:
     return "" if need is None else f"{wording.kilobytes(need.bytes)} of {wording.kilobytes(need.limit_bytes)}"
 
 
-def _hint(manifest: Manifest, fit: Fit) -> str:
+def _hint(manifest: "Manifest", fit: "Fit") -> str:
     """Return what to try; where the estimates alone are too much, a build tells."""
     over = {need.memory: need.bytes for need in fit.needs if need.missing_bytes}
     sure = any(need.bytes - _estimated(need) > need.limit_bytes for need in fit.needs)
     if not sure and not fit.refused and not fit.is_built:
         return "what is estimated (about) may be less in the end: mtool build tells"
+    from mtool import boards as known
+    from mtool.build import fit as fitting
+
     return fitting.advice(manifest, known.get(fit.board), over)
 
 
-def _estimated(need: Need) -> int:
+def _estimated(need: "Need") -> int:
     return sum(part.bytes for part in need.parts if part.estimated)
 
 
-def _lines(fit: Fit, manifest: Manifest) -> list[str]:
+def _lines(fit: "Fit", manifest: "Manifest") -> list[str]:
+    from mtool.build import fit as fitting
+
     return [*(fitting.line(need, manifest) for need in fit.needs), *fit.refused]

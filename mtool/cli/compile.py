@@ -7,7 +7,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.project import Format
+from mtool.settings import Format
 from mtool.workflow.wording import kilobytes
 
 
@@ -16,7 +16,8 @@ def compile(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output_dir: parameters.OutputDir = None,
-    options: parameters.SourceOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.SourceOptions,
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""

@@ -2,18 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from mtool import boards, resources, workflow
-from mtool.build import toolchains
+from mtool import resources, workflow
 from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
-from mtool.workflow import Cost
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mtool.workflow import Cost
 
 LEAST_ACCURACY = 0.95
 BOARDS = ("host", "mps2_an386")
@@ -29,8 +30,8 @@ _INK = 16  # the darkest pixel
 class Read:
     """What a board read: a digit for each image."""
 
-    cost: Cost
-    digits: NDArray[Any]
+    cost: "Cost"
+    digits: "NDArray[Any]"
 
 
 def demo(
@@ -53,6 +54,8 @@ def demo(
 
     Ends with exit code 9 if less than 95% of the images are read correctly.
     """
+    import numpy as np
+
     example = resources.path("examples/digits")
     with np.load(example / "test_data.npz", allow_pickle=False) as data:
         images, labels = data["x"], data["y"]
@@ -79,6 +82,9 @@ def demo(
 
 def _available(out: Output) -> list[str]:
     """Return the boards whose tools are here; the first one whether they are or not."""
+    from mtool import boards
+    from mtool.build import toolchains
+
     chosen = [BOARDS[0]]
     for name in BOARDS[1:]:
         lacking = [tool for tool in sorted(needs(boards.get(name))) if toolchains.check(toolchains.ALL[tool]).missing]
@@ -90,6 +96,8 @@ def _available(out: Output) -> list[str]:
 
 
 def _read(example: Path, board: str, below: Path) -> Read:
+    import numpy as np
+
     ran = workflow.run(
         example / "digits_int8.onnx",
         board=board,
@@ -100,8 +108,10 @@ def _read(example: Path, board: str, below: Path) -> Read:
     return Read(ran.cost, scores.argmax(axis=1))
 
 
-def pictures(images: NDArray[Any], labels: NDArray[Any], digits: NDArray[Any]) -> list[str]:
+def pictures(images: "NDArray[Any]", labels: "NDArray[Any]", digits: "NDArray[Any]") -> list[str]:
     """Draw some images, two characters a pixel, with what was read; the last is a wrong one, if there is any."""
+    import numpy as np
+
     wrong = np.flatnonzero(digits != labels)
     shown = [*range(_PICTURES - 1), int(wrong[0]) if len(wrong) else _PICTURES - 1]
     lines = []

@@ -1,16 +1,14 @@
 """`mtool doctor`: what is missing here, and the command that installs it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mtool import boards, project
-from mtool.boards import Board
-from mtool.build import toolchains
-from mtool.build.build import BUILDERS
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
-from mtool.workflow import litert, reference
+
+if TYPE_CHECKING:
+    from mtool.boards import Board
 
 
 def doctor(
@@ -26,6 +24,10 @@ def doctor(
 
     Ends with exit code 5 if a board that was named, or else the host board, can't be used.
     """
+    from mtool import boards
+    from mtool.build import toolchains
+    from mtool.oracles import litert, ort
+
     named = [boards.get(name) for name in board or ()]
     wanted = {name for one in named for name in needs(one)} if named else set(toolchains.ALL)
     found = [toolchains.check(tool) for name, tool in toolchains.ALL.items() if name in wanted]
@@ -38,13 +40,13 @@ def doctor(
         ]
         for f in found
     ]
-    version = reference.version()
+    version = ort.version()
     rows.append(
         [
             "onnxruntime",
             version or "missing",
             "mtool verify without a golden file",
-            "" if version else reference.INSTALL,
+            "" if version else ort.INSTALL,
         ]
     )
     version = litert.version()
@@ -72,8 +74,12 @@ def doctor(
         )
 
 
-def needs(board: Board) -> set[str]:
+def needs(board: "Board") -> set[str]:
     """Return the names of the tools that a board needs with its first template."""
+    from mtool import project
+    from mtool.build import toolchains
+    from mtool.build.build import BUILDERS
+
     builder = BUILDERS[project.load(next(iter(board.templates))).builder]
     emulator = [board.emulator.program] if board.emulator else []
     return {board.toolchain, *emulator, *builder.needs} & set(toolchains.ALL)

@@ -7,7 +7,6 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
-from mtool.workflow import Place
 
 
 def flash(
@@ -24,14 +23,15 @@ def flash(
     probe: parameters.Probe = "",
     dry_run: parameters.DryRun = False,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    place = Place(output_dir, port, probe)
+    place = workflow.Place(output_dir, port, probe)
     if dry_run:
         lines = workflow.flash_plan(model, board=board, runner=runner, options=options, place=place)
         out.result({"commands": lines})

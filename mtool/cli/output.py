@@ -1,7 +1,7 @@
 """What a command says: results to stdout (text or JSON), progress and errors to stderr."""
 
 import contextlib
-import io
+import functools
 import json
 import logging
 import os
@@ -9,18 +9,18 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
-
-from rich.console import Console, RenderableType
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from mtool.errors import MtoolError, UsageError, of_os_error
 from mtool.text import LONGEST_LINE, one_line, visible
 
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
 SCHEMA_VERSION = 1
 
 _PROGRESS = "mtool.workflow"
-_WIDE = 240  # columns of text that does not go to a terminal
 _WIDEST_CELL = 160  # characters
 
 
@@ -43,10 +43,30 @@ class Output:
         self.as_json = as_json
         self.verbosity = verbosity
         self.written = False
-        self.stdout = _console(sys.stdout)
-        self.stderr = _console(sys.stderr)
+        self._stdout = sys.stdout
+        self._stderr = sys.stderr
 
-    def text(self, *renderables: RenderableType) -> None:
+    @functools.cached_property
+    def stdout(self) -> "Console":
+        """What draws results."""
+        from mtool.cli.console import console
+
+        return console(self._stdout)
+
+    @functools.cached_property
+    def stderr(self) -> "Console":
+        """What draws progress and errors."""
+        from mtool.cli.console import console
+
+        return console(self._stderr)
+
+    def line(self, text: str) -> None:
+        """Write a line of plain text as a result, without what it takes to draw one."""
+        with _written():
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+
+    def text(self, *renderables: "RenderableType") -> None:
         """Write a result for people, each text a line; nothing with --json."""
         if not self.as_json:
             with _written():
@@ -124,8 +144,10 @@ class _LogHandler(logging.Handler):
             self.output._say(one_line(line.expandtabs(4), most), style=style)
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Table:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> "Table":
     """Return a plain table; the columns of the indices `right` are aligned to the right, a cell's text is one line."""
+    from rich.table import Table
+
     drawn = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headings))
     for index, heading in enumerate(headings):
         drawn.add_column(
@@ -161,22 +183,3 @@ def _abandon() -> None:
     """Send nowhere what is still buffered for standard output, which would fail again at the interpreter's exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave what follows to who prints; rich would end the process here."""
-        raise ReaderGone
-
-
-def _console(stream: TextIO | None) -> Console:
-    """Return a console that prints text as it is, without markup or highlighting; NO_COLOR is heeded."""
-    if stream is None:  # closed; what is said to it is lost
-        stream = io.StringIO()
-    return _Console(
-        file=stream,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        width=None if stream.isatty() else _WIDE,
-    )

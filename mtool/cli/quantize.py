@@ -2,19 +2,20 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.workflow import Pixels, Quantised, Scheme, wording
-from mtool.workflow.footprint import side_by_side
-from mtool.workflow.quantisation import Integer, Method
+from mtool.settings import Integer, Method
+from mtool.workflow import wording
+
+if TYPE_CHECKING:
+    from mtool.workflow import Quantised
 
 _WORST = 5  # layers that are printed
-_PIXELS = Pixels()
 
 
 def quantize(
@@ -53,8 +54,8 @@ def quantize(
     integer_io: Annotated[
         bool, typer.Option("--integer-io", help="The inputs and outputs become integers too: a smaller arena.")
     ] = False,
-    scale: Annotated[float, typer.Option("--scale", help="Of images: value = pixel * SCALE + OFFSET.")] = _PIXELS.scale,
-    offset: Annotated[float, typer.Option("--offset", help="Of images.")] = _PIXELS.offset,
+    scale: Annotated[float, typer.Option("--scale", help="Of images: value = pixel * SCALE + OFFSET.")] = 1 / 255,
+    offset: Annotated[float, typer.Option("--offset", help="Of images.")] = 0.0,
     evaluate: Annotated[
         Path | None,
         typer.Option(
@@ -73,7 +74,8 @@ def quantize(
             show_default=False,
         ),
     ] = None,
-    options: parameters.ShapeOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ShapeOptions,
 ) -> None:
     """Make a float model one of 8-bit integers, and tell what that loses and saves.
 
@@ -84,17 +86,19 @@ def quantize(
         data,
         output=output,
         board=board,
-        scheme=Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
+        scheme=workflow.Scheme(method, activations, symmetric, not per_tensor, tuple(exclude or ()), integer_io),
         evaluate=evaluate,
         labels=labels,
-        pixels=Pixels(scale, offset),
+        pixels=workflow.Pixels(scale, offset),
         options=options,
     )
     out.result({**dataclasses.asdict(quantised), "path": str(quantised.path)})
     _print(out, quantised)
 
 
-def _print(out: Output, done: Quantised) -> None:
+def _print(out: Output, done: "Quantised") -> None:
+    from mtool.workflow.footprint import side_by_side
+
     over = wording.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
     rows = [

@@ -9,7 +9,6 @@ from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
 from mtool.errors import UsageError
-from mtool.workflow import Place
 
 _MARK = b'<meta name="generator" content="mtool">'
 _HEAD = 1024  # bytes of a page in which the mark stands
@@ -33,7 +32,8 @@ def report(
     seed: parameters.Seed = 0,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:
@@ -48,7 +48,7 @@ def report(
         seed=seed,
         repeat=repeat,
         options=options,
-        place=Place(output_dir, port, probe),
+        place=workflow.Place(output_dir, port, probe),
     )
     files.write(page, found.as_html().encode(), follow=True)
     out.result({"page": str(page), **found.as_json()})

@@ -2,9 +2,8 @@
 
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from mtool import files, workflow
@@ -12,10 +11,12 @@ from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
-from mtool.manifest import Tensor
 from mtool.text import short_name
-from mtool.workflow import Place, Ran, counted
-from mtool.workflow.samples import Array, Sample
+
+if TYPE_CHECKING:
+    from mtool.manifest import Tensor
+    from mtool.workflow import Ran
+    from mtool.workflow.samples import Array, Sample
 
 _SHOWN = 16  # elements of an output that are printed
 
@@ -35,7 +36,8 @@ def run(
     ] = None,
     seed: parameters.Seed = 0,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:
@@ -47,7 +49,7 @@ def run(
         board=board,
         inputs=input,
         options=options,
-        place=Place(output_dir, port, probe),
+        place=workflow.Place(output_dir, port, probe),
         seed=seed,
     )
     if output is not None:
@@ -66,7 +68,9 @@ def run(
     _print(out, ran)
 
 
-def _print(out: Output, ran: Ran) -> None:
+def _print(out: Output, ran: "Ran") -> None:
+    from mtool.workflow import counted
+
     out.text()
     tensors = {output.name: output for output in ran.prepared.manifest.outputs}
     for sample in ran.outputs[:_SHOWN]:
@@ -82,7 +86,7 @@ def _print(out: Output, ran: Ran) -> None:
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
 
 
-def described(value: Array) -> str:
+def described(value: "Array") -> str:
     """Return an output in one line, with the index of its largest element if it has several."""
     flat = value.reshape(-1)
     shown = " ".join(f"{element:.6g}" if flat.dtype.kind == "f" else str(element) for element in flat[:_SHOWN])
@@ -91,7 +95,7 @@ def described(value: Array) -> str:
     return f"[ {shown}{more} ]{largest}"
 
 
-def _there(tensor: Tensor, sample: Sample) -> str:
+def _there(tensor: "Tensor", sample: "Sample") -> str:
     """Return how much of an output is there, where that depends on data."""
     if tensor.count is None or tensor.count_axis is None:
         return ""
@@ -104,14 +108,18 @@ def _check_output(path: Path, *read: Path | None) -> None:
     files.check_writable(path, read)
 
 
-def _save(path: Path, outputs: dict[str, Array]) -> None:
+def _save(path: Path, outputs: "dict[str, Array]") -> None:
+    import numpy as np
+
     data = io.BytesIO()
     np.savez(data, **outputs)  # type: ignore[arg-type]
     files.write(path, data.getvalue(), follow=True)
 
 
-def _finite(value: Array) -> Any:
+def _finite(value: "Array") -> Any:
     """Return an array as nested lists; what is not finite as text, which JSON has no number for."""
+    import numpy as np
+
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         return np.where(np.isfinite(value), value.astype(object), value.astype(str)).tolist()
     return value.tolist()

@@ -2,19 +2,20 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.session.verify import Difference, Report
 from mtool.text import short_name
-from mtool.workflow import Place
-from mtool.workflow.layers import Layer, Layers
 from mtool.workflow.wording import count, share
 from mtool.workflow.wording import samples as samples_of
+
+if TYPE_CHECKING:
+    from mtool.session.verify import Difference, Report
+    from mtool.workflow.layers import Layer, Layers
 
 _BAR = 40  # columns of the longest bar of a histogram
 
@@ -50,7 +51,8 @@ def verify(
     atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
     rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
     output_dir: parameters.OutputDir = None,
-    options: parameters.ProjectOptions = parameters.DEFAULTS,
+    *,
+    options: parameters.ProjectOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
 ) -> None:
@@ -71,9 +73,9 @@ def verify(
         samples=samples,
         seed=seed,
         options=options,
-        place=Place(output_dir, port, probe),
+        place=workflow.Place(output_dir, port, probe),
     )
-    if isinstance(report, Layers):
+    if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)
         return
     out.result({"board": board, "ok": report.ok, **dataclasses.asdict(report)})
@@ -86,11 +88,11 @@ def verify(
     out.text(f"{model.name} on {board} matches {report.reference} over {_samples(report)}{but}")
 
 
-def _samples(report: Report) -> str:
+def _samples(report: "Report") -> str:
     return samples_of(report.samples, sequence=report.sequence)
 
 
-def _print_layers(out: Output, report: Layers, board: str) -> None:
+def _print_layers(out: Output, report: "Layers", board: str) -> None:
     rows = [
         [str(operator.index), operator.label, operator.shape, operator.schedule, _verdict(layer)]
         for layer in report.layers
@@ -102,7 +104,7 @@ def _print_layers(out: Output, report: Layers, board: str) -> None:
     out.text(report.summary())
 
 
-def _verdict(layer: Layer) -> str:
+def _verdict(layer: "Layer") -> str:
     difference = layer.difference
     if difference is None:
         return "not in the model"
@@ -113,7 +115,7 @@ def _verdict(layer: Layer) -> str:
     return f"{verdict}: {share(difference.differing, difference.elements)} of the elements, by {most} at most"
 
 
-def _print(out: Output, output: Difference) -> None:
+def _print(out: Output, output: "Difference") -> None:
     if output.differing == 0:
         out.text(f"  {output.elements:,} elements, all equal")
         return

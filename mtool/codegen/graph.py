@@ -1,5 +1,6 @@
 """`<model>_graph.c`: the entry point that leaves the operators to the graph executor of the runtime."""
 
+from mtool.codegen import linkage
 from mtool.codegen.calls import Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import whole
@@ -14,7 +15,7 @@ def graph_header(plan: Plan, banner: str) -> str:
     model = plan.graph.name
     guard = f"{model.upper()}_GRAPH_H"
     structures = f"const struct {model}_inputs *inputs, const struct {model}_outputs *outputs"
-    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", f'#include "{model}.h"', ""]
+    lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", f'#include "{model}.h"', "", *linkage.BEGIN]
     lines += [
         "/* Read the graph, the first time. Where the caller keeps inputs and outputs, they lie there from now on. */",
         f"int32_t {model}_graph_begin({structures});",
@@ -22,7 +23,7 @@ def graph_header(plan: Plan, banner: str) -> str:
         "/* Run one operator, from 0 in order. */",
         f"int32_t {model}_graph_step(uint16_t number);",
     ]
-    return wrapped("\n".join([*lines, "", "#endif", ""]))
+    return wrapped("\n".join([*lines, "", *linkage.END, "#endif", ""]))
 
 
 def graph_source(plan: Plan, interface: Interface, conventions: Conventions, banner: str, text: str) -> str:

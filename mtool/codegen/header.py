@@ -1,5 +1,6 @@
 """`<model>.h`: the interface of a model."""
 
+from mtool.codegen import linkage
 from mtool.codegen.calls import Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.states import declared
@@ -16,7 +17,7 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
     upper = model.upper()
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
     lines += [f'#include "{model}_packed.h"', ""] if conventions.interface == "packed" else []
-    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]
     for tensor in (*interface.inputs, *interface.outputs):
@@ -35,7 +36,7 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
     lines += declared(plan, interface)
-    lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
+    lines += [*linkage.END, "#endif", ""]
     return "\n".join(lines)
 
 

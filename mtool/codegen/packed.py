@@ -1,6 +1,6 @@
 """`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
 
-from mtool.codegen import tensor_types
+from mtool.codegen import linkage, tensor_types
 from mtool.codegen.calls import Interface, arguments_of, operands_of
 from mtool.codegen.conventions import Conventions, Form
 from mtool.codegen.functions import Functions
@@ -40,7 +40,7 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
     guard = f"{model.upper()}_PACKED_H"
     includes = ["mt_packed.h", *(["mt_functions.h"] if conventions.has_functions else [])]
     lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", *(f'#include "{name}"' for name in sorted(includes))]
-    lines += ["", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    lines += ["", *linkage.BEGIN]
     if conventions.has_functions:
         lines += [*tensor_types.declarations(model, _kinds(plan)), ""]
     for form in conventions.forms:
@@ -56,7 +56,7 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
             f"extern const struct mt_function {model}_functions[{model.upper()}_FUNCTIONS];",
             "",
         ]
-    lines += ["#ifdef __cplusplus", "}", "#endif", "", "#endif", ""]
+    lines += [*linkage.END, "#endif", ""]
     return wrapped("\n".join(lines))
 
 

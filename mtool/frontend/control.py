@@ -90,7 +90,8 @@ def _if(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, b
         return
     if condition in state.types and state.types[condition].count != 1:
         raise Unsupported(f"its condition is {state.types[condition]}; expected one element")
-    sides = [inline(state, branch, (), state.unique(origin)) for branch in branches]
+    with state.in_doubt():
+        sides = [inline(state, branch, (), state.unique(origin)) for branch in branches]
     for yes, no, output in zip(*sides, proto.output, strict=False):
         if yes in state.types and no in state.types and state.types[yes] != state.types[no]:
             raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}")
@@ -167,7 +168,8 @@ def _bounded_loop(
         for other in active[1:]:
             now = _node(state, opsets, "And", [now, other], prefix)
         given = [place, state.constant(f"{prefix}/going", np.asarray(True))]
-        outputs = inline(state, body, [*given, *carried], prefix)
+        with state.in_doubt():
+            outputs = inline(state, body, [*given, *carried], prefix)
         carried = [
             _kept(state, now, *pair, prefix, opsets) for pair in zip(outputs[1 : 1 + len(values)], carried, strict=True)
         ]

@@ -18,13 +18,14 @@ from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
-from mtool.frontend.inference import infer
+from mtool.frontend.indices import check_indices, kept_inside, outside
+from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_lengths, check_node, check_values
+from mtool.frontend.validation import check_axis, check_node, check_values
 from mtool.frontend.words import check_words
 from mtool.frontend.writing import Writer
 from mtool.ir import DType, TensorType
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
+_KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Split")  # of nothing they make nothing
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
@@ -50,9 +52,9 @@ def import_node(
     """
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     version = opsets.get(domain, NEWEST_OPSET)
-    function = state.functions.get(functions.key_of(proto))
+    function = None if _is_operator(proto, domain, version) else state.functions.get(functions.key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
-        _write_out(state, proto, origin, version, opsets, bodies)
+        _write_out(state, proto, function, origin, version, opsets, bodies)
         return
     qoperator = EXPANSIONS.get((domain, proto.op_type))
     if qoperator is not None:
@@ -83,7 +85,7 @@ def import_node(
     check_axis(proto, attrs, state.types)
     check_words(proto.op_type, attrs)
     check_values(proto, attrs, state.types)
-    check_lengths(proto, attrs, state.types, state.constants)
+    proto = _with_indices_inside(state, proto, schema, attrs)
     constants = _known_values(state, proto)
     known = all(name in constants or not name for name in proto.input) and not bodies
     if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
@@ -110,11 +112,46 @@ def import_node(
         raise Unsupported("not supported")
 
 
+def _with_indices_inside(
+    state: "Importer", proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
+) -> onnx.NodeProto:
+    """Return a node whose constant indices lie inside; in a round or branch that may not be taken, the nearest do.
+
+    Raises:
+        Unsupported: one lies outside.
+    """
+    if not state.perhaps:
+        check_indices(proto, schema, attrs, state.types, state.constants)
+        return proto
+    allowed = outside(proto, attrs, state.types, state.constants)
+    if allowed is None:
+        return proto
+    changed = onnx.NodeProto()
+    changed.CopyFrom(proto)
+    name = proto.input[allowed.place]
+    changed.input[allowed.place] = state.constant(f"{name}/inside", kept_inside(state.constants[name], allowed))
+    return changed
+
+
+def _is_operator(proto: onnx.NodeProto, domain: str, version: int) -> bool:
+    """Tell whether an operator has the name that a node calls, and so goes before a function of that name.
+
+    ONNX leaves that to the runtime; onnxruntime and onnx's reference do so.
+    """
+    key = (domain, proto.op_type)
+    return not proto.overload and (key in CONTRIB or key in EXPANSIONS or onnx.defs.has(proto.op_type, version, domain))
+
+
 def _write_out(
-    state: "Importer", proto: onnx.NodeProto, origin: str, version: int, opsets: Mapping[str, int], bodies: Bodies
+    state: "Importer",
+    proto: onnx.NodeProto,
+    function: onnx.FunctionProto | None,
+    origin: str,
+    version: int,
+    opsets: Mapping[str, int],
+    bodies: Bodies,
 ) -> None:
     """Import what becomes more nodes than the file has: their number is bounded."""
-    function = state.functions.get(functions.key_of(proto))
     state.writing_out += 1
     try:
         if function is not None:
@@ -186,6 +223,7 @@ def _told(
     state.types |= kinds
     outputs = [name for name in proto.output if name]
     if outputs and all(name in kinds and not kinds[name].count for name in outputs):
+        _check_is_told(proto, state)
         for name in outputs:
             state.add_constant(name, np.zeros(kinds[name].shape, kinds[name].dtype.numpy))
         return True
@@ -196,6 +234,19 @@ def _told(
             state.add_constant(name, data)
         return True
     return False
+
+
+def _check_is_told(proto: onnx.NodeProto, state: "Importer") -> None:
+    """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
+
+    Raises:
+        ValueNeeded: it does.
+    """
+    if proto.op_type in _KEEP_EMPTY and not state.types[proto.input[0]].count:
+        return
+    for place in SHAPING.get(proto.op_type, ()):
+        if place < len(proto.input) and proto.input[place] and proto.input[place] not in state.constants:
+            raise ValueNeeded(proto.input[place], onnx.defs.get_schema(proto.op_type).inputs[place].name)
 
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mtool.errors import UsageError
-from mtool.frontend import onnx_file, reading, tflite
+from mtool.frontend import onnx_file, reading
 from mtool.frontend.given import NOTHING, Given
 from mtool.ir import Graph
 
@@ -28,6 +28,8 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
             operators that can't be compiled (all of them are listed).
     """
     if is_tflite(path):
+        from mtool.frontend import tflite  # loaded for a TFLite model alone: its schema is two hundred modules
+
         return tflite.load(path, given)
     if given.rounding != "onnx":
         raise UsageError(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from mtool.frontend.budget import Budget
 from mtool.frontend.problems import Unsupported
@@ -127,6 +126,8 @@ def fold(
         Unsupported: the reference evaluator can't.
         ModelError: it exceeds the budget.
     """
+    from onnx.reference import ReferenceEvaluator  # builds its tables of operators when it is imported
+
     where = f"{proto.op_type} {proto.name or next(iter(proto.output), '')}"
     budget.spend("work", cost(proto, constants, kinds), where)
     budget.afford("constants", sum(kind.bytes for kind in kinds.values()), where)

@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from mtool.ir.types import Array
+from mtool.settings import Rounding
 
 Pairs = Sequence[tuple[str, str]]
 """An output and an input of the model, each pair a state."""
-
-Rounding = Literal["onnx", "tflite"]
-"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,7 @@ class Importer:
         self._made: set[str] = set()
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.writing_out = 0  # functions, loops and sequences inside one another
+        self.perhaps = 0  # branches and rounds inside one another that data may leave out
         self._unknown: set[str] = set()
         self._needed: list[str] = []
         self.dequantised: dict[str, tuple[onnx.NodeProto, int]] = {}  # of constants
@@ -151,6 +153,15 @@ class Importer:
                 self.run(bound, scope.opsets, bodies)
         finally:
             self.scope = outer
+
+    @contextmanager
+    def in_doubt(self) -> Iterator[None]:
+        """Import what the run may leave out."""
+        self.perhaps += 1
+        try:
+            yield
+        finally:
+            self.perhaps -= 1
 
     def run(self, proto: onnx.NodeProto, opsets: Mapping[str, int], bodies: Bodies = NO_BODIES) -> None:
         """Import one node; a problem with it is noted, and what depends on it is left out.

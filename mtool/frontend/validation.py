@@ -13,7 +13,6 @@ from onnx.defs import OpSchema
 from mtool.frontend.inference import SHAPING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-from mtool.ir.types import Array
 
 _CONTROL = ("If", "Loop", "Scan")
 
@@ -100,24 +99,20 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
         raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
     if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):
         raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
+    if proto.op_type in ("DepthToSpace", "SpaceToDepth") and len(shapes[0]) == 4:
+        _check_blocks(proto.op_type, attrs.get("blocksize", 1), shapes[0])
     if proto.op_type == "Einsum":
         _check_equation(attrs["equation"].replace(" ", ""), shapes)
 
 
-def check_lengths(
-    proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], constants: Mapping[str, Array]
-) -> None:
-    """Hold constant lengths of sequences against the axis that they are of.
-
-    Raises:
-        Unsupported: one is out of range.
-    """
-    if proto.op_type != "ReverseSequence" or proto.input[1] not in constants or proto.input[0] not in types:
-        return
-    shape, axis = types[proto.input[0]].shape, attrs.get("time_axis", 0)
-    lengths = constants[proto.input[1]]
-    if 0 <= axis < len(shape) and lengths.size and not 0 <= lengths.min() <= lengths.max() <= shape[axis]:
-        raise Unsupported(f"its sequence_lens are {lengths.tolist()}, of {shape[axis]} steps")
+def _check_blocks(op: str, size: int, shape: tuple[int, ...]) -> None:
+    if size < 1:
+        raise Unsupported(f"its blocksize is {size}")
+    channels, rows, columns = shape[1:]
+    if op == "DepthToSpace" and channels % size**2:
+        raise Unsupported(f"it has {channels} channels; expected a multiple of {size**2}, the elements of a block")
+    if op == "SpaceToDepth" and (rows % size or columns % size):
+        raise Unsupported(f"its input is {rows} x {columns}; expected multiples of {size}")
 
 
 def _check_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:

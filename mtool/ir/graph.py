@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,8 @@ class Graph:
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
     along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
     of `outputs`, in their order; `windows` says of values that share memory with others where they lie: in which
-    piece, at which byte (mtool.plan.partial).
+    piece, at which byte (mtool.plan.partial); `memo` is where those who ask a graph for the same thing at every node
+    keep the answer.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Graph:
     counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     states: tuple[State, ...] = ()
     windows: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def given(self) -> tuple[str, ...]:

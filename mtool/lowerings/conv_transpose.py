@@ -50,7 +50,7 @@ class Phases:
         return all(size % stride == 0 for size, stride in zip(self.kernel, self.stride, strict=True))
 
     @property
-    def places(self) -> Pair:
+    def quotients(self) -> Pair:
         """How many q there are along each dimension."""
         (out_h, out_w), (pad_h, pad_w), (stride_h, stride_w) = self.out_size, self.pad, self.stride
         return -(-(out_h + pad_h) // stride_h), -(-(out_w + pad_w) // stride_w)
@@ -58,8 +58,8 @@ class Phases:
     @property
     def pads(self) -> tuple[int, int, int, int]:
         """Padding of the convolution: before, then behind; negative where the last inputs meet no output."""
-        (before_h, before_w), (places_h, places_w) = ((tap - 1) for tap in self.taps), self.places
-        return before_h, before_w, places_h - self.size[0], places_w - self.size[1]
+        (before_h, before_w), (quotients_h, quotients_w) = ((tap - 1) for tap in self.taps), self.quotients
+        return before_h, before_w, quotients_h - self.size[0], quotients_w - self.size[1]
 
     def filters(self, weights: Array) -> Array:
         """Return [phases * O, taps, taps, C] of weights [C, O, KH, KW]; taps that are not there are 0."""
@@ -99,24 +99,24 @@ def _lower(ctx: Lowering, node: Node) -> None:
     source = integer.value if is_integer and integer else x
     four = ctx.view(node, source, (*kind.shape[:2], *phases.size)) if len(kind.shape) == 3 else source
     nhwc = ctx.transpose(node, four, NHWC_OF_NCHW)
-    made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.places, filters.shape[0]))
-    made_of = Conv2d(
+    made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
+    told = Conv2d(
         kernel=phases.taps, pads=phases.pads, macs=math.prod((*kind.shape, result.shape[1], *phases.kernel)),
         expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
     )  # fmt: skip
-    ctx.node("conv2d", [nhwc, *inputs], [made], made_of, like=node)
+    ctx.node("conv2d", [nhwc, *inputs], [made], told, like=node)
     _interleave(ctx, node, phases, made)
 
 
 def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
     """Turn [N, QH, QW, SH * SW * O] into the output [N, O, OH, OW], without what lies in its padding."""
     output, result = node.outputs[0], ctx.types[node.outputs[0]].shape
-    (places_h, places_w), (stride_h, stride_w) = phases.places, phases.stride
-    apart = ctx.view(node, made, (result[0], places_h, places_w, stride_h, stride_w, result[1]))
+    (quotients_h, quotients_w), (stride_h, stride_w) = phases.quotients, phases.stride
+    apart = ctx.view(node, made, (result[0], quotients_h, quotients_w, stride_h, stride_w, result[1]))
     turned = ctx.transpose(node, apart, (0, 1, 3, 2, 4, 5))
-    image = ctx.view(node, turned, (result[0], places_h * stride_h, places_w * stride_w, result[1]))
+    image = ctx.view(node, turned, (result[0], quotients_h * stride_h, quotients_w * stride_w, result[1]))
     image = ctx.transpose(node, image, NCHW_OF_NHWC)
-    whole = (places_h * stride_h, places_w * stride_w)
+    whole = (quotients_h * stride_h, quotients_w * stride_w)
     if len(result) == 3:
         image = ctx.view(node, image, (*result[:2], whole[1]), output if whole == phases.out_size else "")
     elif whole == phases.out_size:

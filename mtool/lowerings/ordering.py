@@ -66,19 +66,9 @@ def _running(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     attrs = Running.of(node)
-    product = node.op == "CumProd"
-    sizes = _split(shape, attrs.axis)
-    template_node(
-        ctx,
-        node,
-        "running",
-        {"input": source},
-        {"output": made},
-        product=product,
-        exclusive=attrs.exclusive,
-        reverse=attrs.reverse,
-        **sizes,
-    )
+    values: dict[str, Any] = {"product": node.op == "CumProd", "exclusive": attrs.exclusive, "reverse": attrs.reverse}
+    values |= _split(shape, attrs.axis)
+    template_node(ctx, node, "running", {"input": source}, {"output": made}, **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 

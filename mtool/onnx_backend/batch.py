@@ -164,7 +164,7 @@ def _refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
     places = {model.manifest.model: number for number, model in enumerate(models)}
     found: dict[int, str] = {}
     for name, message in re.findall(
-        r"^(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
+        r"^(?:\./)?(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
     ):
         if name in places:
             found.setdefault(places[name], message)

@@ -1,4 +1,4 @@
-"""Lower every canonical ONNX operator by its own function in `mtool.ops`."""
+"""Lower every canonical ONNX operator by its own function in `mtool.lowerings`."""
 
 from mtool import lowerings
 from mtool.errors import ModelError, MtoolError

@@ -30,4 +30,4 @@ def _stem(node: Node, graph: Graph) -> str:
         words = (node.attrs.label or "loop").split("+")
         label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
         return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
-    return {"pool2d": "pool"}.get(node.op, node.op)
+    return {"pool2d": "pool", "template": "direct"}.get(node.op, node.op)  # a name that projects have is kept

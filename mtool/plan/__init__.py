@@ -3,10 +3,11 @@
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices
-from mtool.plan.partial import Partial, in_parts
-from mtool.plan.plan import Io, Plan, Step, plan_whole
+from mtool.plan.partial import in_parts
+from mtool.plan.plan import Plan, Step, plan_whole
+from mtool.settings import Io, Partial
 
-__all__ = ["Choice", "Choices", "Io", "Partial", "Plan", "Step", "make_plan"]
+__all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
 
 def make_plan(

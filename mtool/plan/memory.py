@@ -1,28 +1,23 @@
 """Arena layout: which values share storage, and where each storage lies.
 
-Offsets are found by first fit over several orders of the storages and a seeded local search, until
-the lower bound (the most bytes that live at one time) is reached or the search ends. What is live is known by parts
-of a storage: the rows of an image that have been read for the last time make room for others.
+What is live is known by parts of a storage: the rows of an image that have been read for the last time make room for
+others. mtool.plan.first_fit finds the offsets.
 """
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mtool.ir import Graph
 from mtool.ir.node import View
-from mtool.plan.crowd import lay_out_crowd
 from mtool.plan.states import homes
+from mtool.settings import Io
 
 if TYPE_CHECKING:
-    from mtool.plan.plan import Io, Step
+    from mtool.plan.plan import Step
 
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
-SEARCH_ROUNDS = 400
-SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
-CROWD = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +104,7 @@ class _Access:
 class _Storages:
     """Gives each value a storage and notes every access to it."""
 
-    def __init__(self, graph: Graph, steps: Sequence["Step"], io: "Io", *, grow: bool) -> None:
+    def __init__(self, graph: Graph, steps: Sequence["Step"], io: Io, *, grow: bool) -> None:
         self.graph, self.steps, self.grow = graph, steps, grow
         self.lies = places(graph)
         self.home = homes(graph, steps)
@@ -122,6 +117,10 @@ class _Storages:
         self.window_bytes: dict[str, int] = {}
         for value, (window, offset) in graph.windows.items():
             self.window_bytes[window] = max(self.window_bytes.get(window, 0), offset + graph.types[value].bytes)
+        self.alignment: dict[str, int] = {}  # of roots: the largest element's of the values that lie there
+        for value, kind in graph.types.items():
+            root = self.root(value)
+            self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.last |= {self.root(value): number for value in step.node.inputs}
@@ -133,9 +132,8 @@ class _Storages:
 
     def add(self, root: str) -> None:
         size = self.window_bytes.get(root) or self.graph.types[root].bytes
-        dtype = self.graph.types[root].dtype if root in self.graph.types else None
         self.owner[root] = len(self.pieces)
-        self.pieces.append(Storage(size, (), [root], max(dtype.size if dtype else 0, ALIGNMENT)))
+        self.pieces.append(Storage(size, (), [root], self.alignment[root]))
         self.accesses.append([])
 
     def access(self, step: int, value: str, *, writes: bool) -> None:
@@ -159,6 +157,7 @@ class _Storages:
         piece = self.pieces[self.owner[heir]]
         self.owner[output] = self.owner[heir]
         piece.bytes = max(piece.bytes, self.graph.types[output].bytes)
+        piece.alignment = max(piece.alignment, self.alignment[root])
         piece.values.append(output)
 
     def scratch(self, number: int) -> int | None:
@@ -190,7 +189,7 @@ class _Storages:
 
 
 def storages(
-    graph: Graph, steps: Sequence["Step"], io: "Io", *, grow: bool = False
+    graph: Graph, steps: Sequence["Step"], io: Io, *, grow: bool = False
 ) -> tuple[list[Storage], dict[str, tuple[int, int]], list[int | None]]:
     """Return the storages, the storage number and the offset there of each value, the storage of each step's scratch.
 
@@ -252,7 +251,7 @@ def live_bound(pieces: Sequence[Storage]) -> int:
     changes: dict[int, int] = {}
     for piece in pieces:
         for part in piece.parts:
-            size = _aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
+            size = aligned(part.bytes) if len(piece.parts) == 1 else part.bytes
             for first, end in part.spans():
                 changes[first] = changes.get(first, 0) + size
                 changes[end] = changes.get(end, 0) - size
@@ -263,104 +262,9 @@ def live_bound(pieces: Sequence[Storage]) -> int:
     return most
 
 
-def _aligned(size: int, alignment: int = ALIGNMENT) -> int:
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return the smallest multiple of an alignment that is not less than a size."""
     return (size + alignment - 1) // alignment * alignment
-
-
-def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
-    """Return an offset for each storage, in bytes, and the arena's size."""
-    bound = live_bound(pieces)
-    numbers = range(len(pieces))
-    firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
-    pairs = _pairs(firsts, lasts)
-    if pairs is None:
-        return lay_out_crowd(
-            [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
-        )
-    spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
-    orders = [
-        sorted(numbers, key=lambda n: (-pieces[n].bytes, firsts[n])),
-        sorted(numbers, key=lambda n: (firsts[n], -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (-spans[n], -pieces[n].bytes)),
-        sorted(numbers, key=lambda n: (-pieces[n].bytes * (spans[n] + 1), n)),
-    ]
-    apart = _apart(pieces, pairs)
-    found = [(*_first_fit(pieces, order, apart), order) for order in orders]
-    best, size, order = min(found, key=lambda one: one[1])
-    chance = random.Random(0)
-    rounds = min(SEARCH_ROUNDS, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
-    for _ in range(rounds if len(pieces) > 2 else 0):
-        if size <= bound:
-            break
-        trial = list(order)
-        i, j = chance.randrange(len(trial)), chance.randrange(len(trial))
-        trial.insert(j, trial.pop(i))
-        placed, total = _first_fit(pieces, trial, apart)
-        if total <= size:
-            best, size, order = placed, total, trial
-    return best, size
-
-
-Apart = list[list[tuple[int, tuple[tuple[int, int], ...]]]]
-
-
-def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the pairs of storages whose lives may overlap; None: there are more than `CROWD`."""
-    found: list[tuple[int, int]] = []
-    alive: dict[int, int] = {}
-    for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
-        alive = {other: last for other, last in alive.items() if last >= firsts[number]}
-        found += [(other, number) for other in alive]
-        alive[number] = lasts[number]
-        if len(found) > CROWD:
-            return None
-    return found
-
-
-def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
-    """Return for each storage those that may not lie at any distance: open ranges of (its offset - theirs)."""
-    lives = [piece.live for piece in pieces]
-    apart: Apart = [[] for _ in pieces]
-    for m, n in pairs:
-        if lives[m] & lives[n]:
-            apart[n].append((m, _ranges(pieces[m].parts, pieces[n].parts)))
-            apart[m].append((n, _ranges(pieces[n].parts, pieces[m].parts)))
-    return apart
-
-
-def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
-    found = sorted(
-        (a.offset - b.offset - b.bytes, a.offset + a.bytes - b.offset) for a in first for b in second if a.live & b.live
-    )
-    merged: list[tuple[int, int]] = []
-    for low, high in found:
-        if merged and low < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
-        else:
-            merged.append((low, high))
-    return tuple(merged)
-
-
-def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) -> tuple[dict[int, int], int]:
-    placed: dict[int, int] = {}
-    total = 0
-    for number in order:
-        piece = pieces[number]
-        taken = sorted(
-            (placed[other] + low, placed[other] + high)
-            for other, ranges in apart[number]
-            if other in placed
-            for low, high in ranges
-        )
-        offset = 0
-        for low, high in taken:
-            if offset <= low:
-                break
-            if offset < high:
-                offset = _aligned(high, piece.alignment)
-        placed[number] = offset
-        total = max(total, offset + piece.bytes)
-    return placed, _aligned(total)
 
 
 def offsets_of(owners: Mapping[str, tuple[int, int]], placed: Mapping[int, int]) -> dict[str, int]:

@@ -7,9 +7,9 @@ which region, and how many rows at a time.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
@@ -18,11 +18,11 @@ from mtool.kernels.by_rows import Reads
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.plan import Io, Plan, Step, choose_schedule, lay_out_steps
+from mtool.plan.plan import Plan, Step, choose_schedule, lay_out_steps
+from mtool.plan.region import Region, Room, room_for
 from mtool.plan.rows import reads_of
-from mtool.plan.windows import Region, in_windows
-
-Partial = Literal["auto", "never", "always"]
+from mtool.plan.windows import in_windows
+from mtool.settings import Io, Partial
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
 DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
@@ -94,26 +94,69 @@ class _Chooser:
 
 def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
     """Return the plan with the smallest arena of those with one region more; None: none is smaller."""
-    found: list[tuple[int, int, Graph, tuple[Step, ...]]] = []
+    found: list[_Made] = []
     least = plan.arena_bytes
-    for outer, region in _regions(plan):
-        if outer >= least:
+    for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
+        if trial.least >= plan.arena_bytes or trial.least > least * (1 + CLOSE):
+            break
+        graph = in_windows(plan.graph, trial.region, trial.chunks, trial.room.rows)
+        if graph is None:
             continue
-        for chunks in _chunkings(plan.graph, region):
-            graph = in_windows(plan.graph, region, chunks)
-            if graph is None:
-                continue
-            steps, cost = chooser.steps(graph)
-            if math.isinf(cost):
-                continue
-            bound = live_bound(storages(graph, steps, plan.io)[0])
-            if cost <= most and bound < plan.arena_bytes:
-                found.append((bound, len(steps), graph, steps))
-                least = min(least, bound)
-    near = sorted((one for one in found if one[0] <= least * (1 + CLOSE)), key=lambda one: (one[1], one[0]))
-    trials = [lay_out_steps(graph, steps, plan.target, plan.io) for _, _, graph, steps in near[:LAID_OUT]]
+        steps, cost = chooser.steps(graph)
+        if math.isinf(cost):
+            continue
+        bound = live_bound(storages(graph, steps, plan.io)[0])
+        if cost <= most and bound < plan.arena_bytes:
+            found.append(_Made(trial, graph, steps, bound))
+            least = min(least, bound)
+    close = [made for made in _promising(found) if made.bound <= least * (1 + CLOSE)]
+    near = sorted(close, key=lambda made: (len(made.steps), made.bound))
+    trials = [lay_out_steps(made.graph, made.steps, plan.target, plan.io) for made in near[:LAID_OUT]]
     best = min(trials, key=lambda trial: trial.arena_bytes, default=plan)
     return best if best.arena_bytes < plan.arena_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A region, the peak outside it, how many rows at a time, and the room that takes; `least` bytes are live."""
+
+    region: Region
+    outer: int
+    chunks: Mapping[str, int]
+    room: Room
+    number: int
+
+    @property
+    def least(self) -> int:
+        return max(self.outer, self.room.live_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A trial whose graph is there."""
+
+    trial: _Trial
+    graph: Graph
+    steps: tuple[Step, ...]
+    bound: int
+
+
+def _trials(plan: Plan) -> Iterator[_Trial]:
+    """Yield what may be tried, the most promising regions first."""
+    numbers = itertools.count()
+    for outer, region in _regions(plan):
+        for chunks in _chunkings(plan.graph, region):
+            yield _Trial(region, outer, chunks, room_for(plan.graph, region, chunks, plan.io), next(numbers))
+
+
+def _promising(found: Iterable[_Made]) -> list[_Made]:
+    """Return those whose region has a smaller peak outside than the best of the more promising regions as a whole."""
+    ordered = sorted(found, key=lambda made: made.trial.number)
+    result: list[_Made] = []
+    for _, alike in itertools.groupby(ordered, key=lambda made: id(made.trial.region)):
+        least = min((made.bound for made in result), default=math.inf)
+        result += [made for made in alike if made.trial.outer < least]
+    return result
 
 
 def _chunkings(graph: Graph, region: Region) -> Iterator[Mapping[str, int]]:
@@ -198,7 +241,7 @@ def _estimate(graph: Graph, region: Region) -> int:
     windows = 0
     for value in made - {region.result}:
         kind = graph.types[value]
-        rows = max(reads.reach + reads.stride for _, reads in region.readers(value))
+        rows = max(reads.reach + reads.stride for _, reads in region.readers.get(value, ()))
         windows += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
     return ends + windows
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from mtool import ops
 from mtool.ir import Graph, Node
@@ -10,11 +9,11 @@ from mtool.ir.node import View
 from mtool.kernels.schedule import KernelOp, Schedule
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices, check_names, chosen
-from mtool.plan.memory import ALIGNMENT, Storage, lay_out, live_bound, offsets_of, storages
+from mtool.plan.first_fit import lay_out
+from mtool.plan.memory import ALIGNMENT, Storage, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
-
-Io = Literal["arena", "external"]
+from mtool.settings import Io
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,42 +9,19 @@ Source: line buffers of image pipelines; patch-based inference of MCUNetV2 (arXi
 that is computed again.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mtool.ir import Expr, Graph, Node
+from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.node import View
 from mtool.kernels.by_rows import Fill, Reads
 from mtool.ops.loop.node import Loop
 from mtool.plan.memory import ALIGNMENT, places
+from mtool.plan.region import Progress, Region
 from mtool.plan.rows import of_rows
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Nodes of a graph that follow each other there, and how each reads rows; only the last one's result goes out."""
-
-    nodes: tuple[Node, ...]
-    reads: Mapping[str, tuple[Reads, ...]]
-
-    @property
-    def result(self) -> str:
-        """The value that the region makes."""
-        return self.nodes[-1].outputs[0]
-
-    def readers(self, value: str) -> tuple[tuple[Node, Reads], ...]:
-        """Return who reads a value, and how."""
-        return tuple((n, reads) for n in self.nodes for reads in self.reads[n.name] if n.inputs[reads.input] == value)
-
-    def fill(self, value: str) -> tuple[int, int, Fill] | None:
-        """Return how many padding rows readers want above and below a value, and what they hold; None: it differs."""
-        padding = [reads for _, reads in self.readers(value) if reads.fill is not None]
-        if len({reads.fill for reads in padding}) > 1:
-            return None
-        above, below = (max((getattr(r, side) for r in padding), default=0) for side in ("pad", "after"))
-        return above, below, padding[0].fill if padding else None
 
 
 @dataclass(slots=True)
@@ -67,16 +44,15 @@ class _Window:
 
 
 class _Rows:
-    """Makes the nodes of a region chunk by chunk; `rows` of windows is what they turn out to need."""
+    """Makes the nodes of a region chunk by chunk, in windows of so many `rows`."""
 
-    def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int] | None) -> None:
+    def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> None:
         self.graph, self.region, self.chunk = graph, region, chunk
-        self.measured = rows is not None
         self.rewriter = Rewriter(graph)
         self.places: dict[str, tuple[str, int]] = {}
-        self.done = {node.name: 0 for node in region.nodes}  # rows of each
+        self.progress = Progress(graph, region)
+        self.done, self.height = self.progress.done, self.progress.height  # rows of each
         self.producer = {node.outputs[0]: node for node in region.nodes}
-        self.height = {value: graph.types[value].shape[1] for value in self.producer}
         self.parts: list[str] = []  # of the result
         self.moved: dict[tuple[str, str], int] = {}  # how often rows of a node were copied, or padding was written
         self.windows: dict[str, _Window] = {}
@@ -86,7 +62,7 @@ class _Rows:
             above, below, fill = padding
             row = graph.types[value].count // self.height[value]
             window = _Window(value, self.height[value], row, above, below, fill, -above, -above)
-            window.rows = rows[value] if rows else 0
+            window.rows = rows[value]
             self.windows[value] = window
 
     def run(self) -> None:
@@ -135,22 +111,10 @@ class _Rows:
             else:
                 self.pad(window, window.below)
 
-    def wanted(self, window: _Window) -> int:
-        """Return the first row of a window that somebody has yet to read."""
-        starts = [
-            reads.rows(self.done[node.name], 1)[0]
-            for node, reads in self.region.readers(window.value)
-            if self.done[node.name] < self.height[node.outputs[0]]
-        ]
-        return min(starts, default=window.top)
-
     def room(self, window: _Window, count: int) -> tuple[str, int]:
         """Make room for `count` rows at the end of a window; returns their place in it, in elements."""
-        keep = min(max(self.wanted(window), window.base), window.top)
-        if not self.measured:
-            window.rows = max(window.rows, window.top - keep + count)
-        elif window.top + count - window.base > window.rows:
-            self.shift(window, keep)
+        if window.top + count - window.base > window.rows:
+            self.shift(window, min(max(self.progress.wanted(window.value, window.top), window.base), window.top))
         return f"window of {window.value}", (window.top - window.base) * window.row
 
     def shift(self, window: _Window, keep: int) -> None:
@@ -243,7 +207,7 @@ class _Rows:
 
     def copy(self, node: Node, label: str, source: str, to: str) -> None:
         kind = self.rewriter.types[to]
-        self.loop(node, label, (source,), to, load(0, kind.dtype, identity(len(kind.shape))))
+        self.loop(node, label, (source,), to, _element(kind.dtype, len(kind.shape)))
 
     def loop(self, node: Node, label: str, inputs: Sequence[str], output: str, expr: Expr) -> None:
         """Append a loop that has to do with the rows of a node."""
@@ -255,17 +219,21 @@ class _Rows:
         self.rewriter.nodes.append(Node("loop", name, tuple(inputs), (output,), attrs, node.origins, whole))
 
 
-def in_windows(graph: Graph, region: Region, chunk: Mapping[str, int]) -> Graph | None:
+@functools.cache
+def _element(dtype: DType, rank: int) -> Expr:
+    return load(0, dtype, identity(rank))
+
+
+def in_windows(graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> Graph | None:
     """Return a graph that computes a region a few rows at a time; None: rows would begin within a word.
 
     Args:
         graph: its nodes in the order of execution, which stays.
         region: the nodes.
         chunk: how many rows of each node's result are made at a time, by the node's name.
+        rows: how many of each value have to be at hand at once (mtool.plan.region).
     """
-    trial = _Rows(graph, region, chunk, None)
-    trial.run()
-    made = _Rows(graph, region, chunk, {value: window.rows for value, window in trial.windows.items()})
+    made = _Rows(graph, region, chunk, rows)
     made.run()
     inside = {node.name for node in region.nodes}
     first = next(number for number, node in enumerate(graph.nodes) if node.name in inside)

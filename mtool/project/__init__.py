@@ -1,7 +1,8 @@
 """The project stage: a compiled model, the runtime and a template become a project folder."""
 
-from mtool.project.package import FORMATS, Format, package
-from mtool.project.render import render, runtime_sources
+from mtool.project.package import FORMATS, package
+from mtool.project.render import render
+from mtool.project.runtime import runtime_sources
 from mtool.project.template import Template, load, names
 
-__all__ = ["FORMATS", "Format", "Template", "load", "names", "package", "render", "runtime_sources"]
+__all__ = ["FORMATS", "Template", "load", "names", "package", "render", "runtime_sources"]

@@ -1,7 +1,7 @@
 """A compiled model as a package that an ecosystem takes as it is: CMake, Zephyr, Arduino, PlatformIO, microTVM."""
 
 import json
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jinja2
 
@@ -9,9 +9,9 @@ from mtool import resources
 from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
+from mtool.settings import Format
 from mtool.text import file_name
 
-Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 _SHARED = "project_templates"

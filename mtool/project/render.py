@@ -2,25 +2,20 @@
 
 import json
 import logging
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from cookiecutter.find import find_template
-from cookiecutter.generate import is_copy_only_path
 
 from mtool import resources
 from mtool.boards import ROLES, Board
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
-from mtool.project import sandbox
+from mtool.project.runtime import runtime_sources
 from mtool.project.template import Template, load
-
-_INCLUDE = re.compile(r'^#include "(\w+)\.h"', re.MULTILINE)
 
 log = logging.getLogger(__name__)
 
@@ -96,24 +91,6 @@ def _first_template(board: Board) -> str:
     return next(iter(board.templates))
 
 
-def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:
-    """Return the sources of the runtime that a model itself needs: those whose header it or one of them includes.
-
-    Args:
-        files: what codegen made. `<model>_rpc.c` does not count: where it is built, the whole runtime is.
-        runtime: the runtime's sources.
-    """
-    by_header = {Path(path).stem: path for path in runtime if path.endswith(".c")}
-    texts = [files.text(path) for path in files if path.endswith(".c") and not path.endswith("_rpc.c")]
-    needed: set[str] = set()
-    while texts:
-        for name in _INCLUDE.findall(texts.pop()):
-            if name in by_header and by_header[name] not in needed:
-                needed.add(by_header[name])
-                texts.append(runtime.text(by_header[name]))
-    return sorted(needed)
-
-
 def _context(
     manifest: Manifest, board: Board, options: Mapping[str, str | int | bool], model: FileTree, crt: FileTree
 ) -> dict[str, Any]:
@@ -145,6 +122,11 @@ def _render_folder(template: Template, context: Mapping[str, Any], *, trust: boo
     Raises:
         UsageError: a text can't be rendered, or it wants what the template is not trusted with.
     """
+    from cookiecutter.find import find_template  # loaded for a project alone, as what it needs is much
+    from cookiecutter.generate import is_copy_only_path
+
+    from mtool.project import sandbox
+
     variables = {"cookiecutter": {**sandbox.defaults(template.folder), **context}}
     env = sandbox.environment(variables, template.folder, trust=trust)
     if not (trust or template.is_own):
@@ -177,6 +159,8 @@ def _check_place(path: str, template: Template) -> None:
 
 def _render_line(text: str, template: Template, context: Mapping[str, Any], *, trust: bool) -> str:
     """Render a line of template.yaml, which may depend on the board: the file of a firmware."""
+    from mtool.project import sandbox
+
     variables = {"cookiecutter": context}
     with sandbox.told(template.name, template.folder, text):
         path = str(sandbox.environment(variables, template.folder, trust=trust).from_string(text).render(variables))

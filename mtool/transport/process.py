@@ -3,13 +3,13 @@
 import contextlib
 import os
 import selectors
-import subprocess
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import IO
 
+from mtool.children import Child, last_lines
 from mtool.errors import CommunicationError, MtoolError
 from mtool.transport.base import Transport
 
@@ -18,8 +18,6 @@ OnExit = Callable[[int], MtoolError | None]
 _CHUNK = 1 << 16
 _STDERR_LINES = 10
 _GRACE_S = 0.5
-# Waits for a line, which comes when the program has ended; the end of input comes if this process is gone before.
-_WATCHER = ("sh", "-c", 'read -r _ || kill -KILL "$1"', "sh")
 
 
 class ProcessTransport(Transport):
@@ -27,7 +25,7 @@ class ProcessTransport(Transport):
 
     Its standard error goes to a file, the last lines of which stand in the message if the program
     ends. It is killed when the transport is closed, collected, or left behind at the interpreter's exit; and also
-    when this process is killed, by a watcher beside it, as a model that hangs does not notice that its input has ended.
+    when this process is killed.
 
     Args:
         argv: the program and its arguments.
@@ -51,17 +49,13 @@ class ProcessTransport(Transport):
         self._argv = tuple(argv)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         try:
-            self._process = subprocess.Popen(
-                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
-            )
+            self._process = Child(self._argv, errors=self._errors)
         except OSError as failed:
             self._errors.close()
             raise CommunicationError(
                 f"{name} can't be started", details=[_command(argv), failed.strerror or str(failed)]
             ) from None
-        watcher = _watch(self._process)
-        self._finalizer = weakref.finalize(self, _end, self._process, self._errors, watcher)
-        assert self._process.stdin is not None and self._process.stdout is not None
+        self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
         self._input = self._process.stdin.fileno()
         self._output = self._process.stdout.fileno()
         os.set_blocking(self._input, False)
@@ -122,9 +116,7 @@ class ProcessTransport(Transport):
     def _closed(self) -> MtoolError:
         if not self._finalizer.alive:
             return CommunicationError(f"{self.name} was closed")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE_S)
-        status = self._process.poll()
+        status = self._process.wait(_GRACE_S)
         meant = self._on_exit(status) if self._on_exit is not None and status is not None else None
         if meant is not None:
             return meant
@@ -134,45 +126,14 @@ class ProcessTransport(Transport):
             ended = f"was killed by signal {-status}"
         else:
             ended = f"ended with exit code {status}"
-        return CommunicationError(f"{self.name} {ended}", details=[_command(self._argv), *self._last_errors()])
-
-    def _last_errors(self) -> list[str]:
-        # The file's position belongs to the program too, so it is left alone.
-        size = os.fstat(self._errors.fileno()).st_size
-        last = os.pread(self._errors.fileno(), _CHUNK, max(0, size - _CHUNK))
-        return last.decode(errors="replace").rstrip().splitlines()[-_STDERR_LINES:]
+        words = last_lines(self._errors, _STDERR_LINES)
+        return CommunicationError(f"{self.name} {ended}", details=[_command(self._argv), *words])
 
 
 def _command(argv: Sequence[str]) -> str:
     return "$ " + " ".join(argv)
 
 
-def _watch(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
-    """Start a shell that kills the process should this one be killed; None where there is no shell."""
-    try:
-        return subprocess.Popen(
-            [*_WATCHER, str(process.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
-        )
-    except OSError:
-        return None
-
-
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes], watcher: subprocess.Popen[bytes] | None) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.close()
-    for stop in (process.terminate, process.kill):
-        try:
-            process.wait(_GRACE_S)
-            break
-        except subprocess.TimeoutExpired:
-            stop()
-    process.wait()
-    if watcher is not None:
-        with contextlib.suppress(OSError):
-            watcher.communicate(b"\n")
-    process.stdout.close()
+def _end(process: Child, errors: IO[bytes]) -> None:
+    process.end()
     errors.close()

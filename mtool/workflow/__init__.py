@@ -1,30 +1,100 @@
-"""What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin."""
+"""What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin.
 
-from mtool.plan import Choice
-from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
-from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
-from mtool.workflow.dataset import Pixels
-from mtool.workflow.execution import Ran, run
-from mtool.workflow.fitting import Fit, Fits, check
-from mtool.workflow.flashing import Ready, flash_model, flash_plan
-from mtool.workflow.layers import Layers, verify_layers
-from mtool.workflow.place import Place
-from mtool.workflow.profiling import bench_layers
-from mtool.workflow.quantisation import Quantised, Scheme, quantize
-from mtool.workflow.reporting import Report, report
-from mtool.workflow.stages import (
-    Model,
-    Options,
-    Prepared,
-    build_model,
-    build_plan,
-    compile,
-    open,
-    prepare,
-    write_sources,
-)
-from mtool.workflow.tolerance import default_tolerance
-from mtool.workflow.verification import verify
+Each name is loaded when it is first used, so that a command imports what it needs and no more.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mtool.plan import Choice
+    from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
+    from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
+    from mtool.workflow.dataset import Pixels
+    from mtool.workflow.execution import Ran, run
+    from mtool.workflow.fitting import Fit, Fits, check
+    from mtool.workflow.flashing import Ready, flash_model, flash_plan
+    from mtool.workflow.layers import Layers, verify_layers
+    from mtool.workflow.place import Place
+    from mtool.workflow.profiling import bench_layers
+    from mtool.workflow.quantisation import Quantised, Scheme, quantize
+    from mtool.workflow.reporting import Report, report
+    from mtool.workflow.stages import (
+        Model,
+        Options,
+        Prepared,
+        build_model,
+        build_plan,
+        compile,
+        open,
+        prepare,
+        write_sources,
+    )
+    from mtool.workflow.tolerance import default_tolerance
+    from mtool.workflow.verification import verify
+
+_EXPORTS = {
+    "mtool.plan": ("Choice",),
+    "mtool.workflow.cost": (
+        "ALL_KINDS",
+        "Cost",
+        "bench",
+        "comparison",
+        "cost_of",
+    ),
+    "mtool.workflow.cycles": (
+        "Clock",
+        "clocks",
+        "cycle_rows",
+        "mix_rows",
+        "part_headings",
+        "part_rows",
+    ),
+    "mtool.workflow.dataset": ("Pixels",),
+    "mtool.workflow.execution": (
+        "Ran",
+        "run",
+    ),
+    "mtool.workflow.fitting": (
+        "Fit",
+        "Fits",
+        "check",
+    ),
+    "mtool.workflow.flashing": (
+        "Ready",
+        "flash_model",
+        "flash_plan",
+    ),
+    "mtool.workflow.layers": (
+        "Layers",
+        "verify_layers",
+    ),
+    "mtool.workflow.place": ("Place",),
+    "mtool.workflow.profiling": ("bench_layers",),
+    "mtool.workflow.quantisation": (
+        "Quantised",
+        "Scheme",
+        "quantize",
+    ),
+    "mtool.workflow.reporting": (
+        "Report",
+        "report",
+    ),
+    "mtool.workflow.stages": (
+        "Model",
+        "Options",
+        "Prepared",
+        "build_model",
+        "build_plan",
+        "compile",
+        "open",
+        "prepare",
+        "write_sources",
+    ),
+    "mtool.workflow.tolerance": ("default_tolerance",),
+    "mtool.workflow.verification": ("verify",),
+}
+_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
     "ALL_KINDS",
@@ -69,3 +139,13 @@ __all__ = [
     "verify_layers",
     "write_sources",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mtool.workflow' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,13 +9,14 @@ import numpy as np
 
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Tensor
+from mtool.workflow import arrays, wording
 from mtool.workflow import samples as sampling
-from mtool.workflow import wording
 from mtool.workflow.samples import Array, Sample
 
 log = logging.getLogger(__name__)
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
+_LABELS_BYTES = 64 << 20  # of a text
 _LABEL_NAMES = ("labels", "y0")
 _CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
 INSTALL = "pip install 'mtool[quantize]'"
@@ -58,8 +59,9 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         read_samples = _folder(path, tensors, pixels or Pixels())
     else:
         read_samples = sampling.inputs_of(path, tensors)
-        arrays = sampling.read(path)
-        found = next((arrays[name] for name in _LABEL_NAMES if name in arrays and _are_labels(arrays[name])), None)
+        there = arrays.stored(path)
+        named = [there[name] for name in _LABEL_NAMES if name in there]
+        found = next((array.load() for array in named if _are_labels(array)), None)
     if labels is not None:
         found = _labels_file(labels)
     if found is not None and found.size != len(read_samples):
@@ -84,7 +86,9 @@ def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sampl
     others = 0
     for file in sorted(path.iterdir()):
         suffix = file.suffix.lower()
-        if suffix == ".npy":
+        if not file.is_file():  # a pipe would be waited for
+            others += 1
+        elif suffix == ".npy":
             read_samples += sampling.inputs_of(file, tensors)
         elif suffix in IMAGES:
             read_samples.append(_image(file, tensors, pixels))
@@ -143,8 +147,8 @@ def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:
     )
 
 
-def _are_labels(array: Array) -> bool:
-    return array.dtype.kind in "iu" and array.ndim >= 1 and array.size == array.shape[0]
+def _are_labels(array: arrays.StoredArray) -> bool:
+    return array.dtype.kind in "iu" and len(array.shape) >= 1 and array.size == array.shape[0]
 
 
 def _labels_file(path: Path) -> Array:
@@ -152,10 +156,11 @@ def _labels_file(path: Path) -> Array:
         if path.suffix == ".npy":
             (loaded,) = sampling.read(path).values()
         else:
+            arrays.check_regular(path)
+            if path.stat().st_size > _LABELS_BYTES:
+                raise UsageError(f"--labels: {path} is larger than {wording.kilobytes(_LABELS_BYTES)}")
             loaded = np.array(path.read_text().replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
-    except FileNotFoundError:
-        raise UsageError(f"--labels: {path} does not exist") from None
     except (OSError, ValueError, MemoryError):
         raise UsageError(
             f"--labels: {path} does not hold integers", hint="a .npy file, or one integer a line"

@@ -14,6 +14,7 @@ from typing import Any
 from mtool import files
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError, UsageError
+from mtool.oracles.process import DiedError
 from mtool.session.verify import Report, Tolerance
 from mtool.workflow import reference
 from mtool.workflow.layers import Layers, compare_layers
@@ -80,7 +81,8 @@ def compare_first_run(
         expected = reference.outputs(model.path, [sample], options=model.options)
         found = FirstRun(judge(model, [sample], expected, [run()], layers=layers))
     except MtoolError as refused:
-        log.debug("the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
+        level = logging.WARNING if isinstance(refused, DiedError) else logging.DEBUG
+        log.log(level, "the first run is not compared with %s: %s", reference.name_of(model.path), refused.what)
         return None
     if found.report.ok:
         with contextlib.suppress(UsageError):  # it is compared again then

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -22,6 +22,7 @@ from mtool import files
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, MtoolError, UsageError
 from mtool.frontend.onnx_file import read_bound
+from mtool.settings import Integer, Method
 from mtool.workflow import dataset, loss, reference, wording
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
@@ -32,8 +33,6 @@ from mtool.workflow.stages import Options, compile
 
 log = logging.getLogger(__name__)
 
-Method = Literal["minmax", "entropy", "percentile"]
-Integer = Literal["int8", "uint8"]
 _PRODUCER = "mtool"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}

@@ -11,7 +11,7 @@ import numpy as np
 from mtool import __version__, locks
 from mtool.boards import Board
 from mtool.build import measure
-from mtool.errors import BuildError
+from mtool.errors import BuildError, ModelError
 from mtool.manifest import Manifest
 from mtool.session.layers import Profile
 from mtool.text import one_line
@@ -159,7 +159,7 @@ def report(
         profile = device.profile(inputs, repeat=repeat)
         try:
             layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))
-        except BuildError as absent:  # onnxruntime is not installed
+        except (BuildError, ModelError) as absent:  # the reference is not installed, or can't run the model
             missing = absent.what
     sizes = measure(prepared.built.firmware[STANDALONE], manifest).functions
     functions = _functions(manifest, sizes)

@@ -3,22 +3,20 @@
 A sample is a dictionary from tensor name to an array of the model's own shape and type.
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
+from mtool.oracles import Array, Sample
 from mtool.workflow import wording
+from mtool.workflow.arrays import StoredArray, stored
 
-Array = NDArray[Any]
-Sample = dict[str, Array]
+__all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
 
 
 def read(path: Path) -> dict[str, Array]:
@@ -27,19 +25,7 @@ def read(path: Path) -> dict[str, Array]:
     Raises:
         UsageError: it is missing, or not such a file.
     """
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            arrays = {"x0": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
-            if other := [key for key, value in arrays.items() if not isinstance(value, np.ndarray)]:
-                raise ValueError(f"no array: {', '.join(other)}")  # NumPy gives the bytes of any other file
-            return arrays
-    except FileNotFoundError:
-        raise UsageError(f"{path} does not exist") from None
-    except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error):
-        raise UsageError(
-            f"{path} is not a NumPy file of plain arrays", hint="write it with numpy.savez or numpy.save"
-        ) from None
+    return {name: array.load() for name, array in stored(path).items()}
 
 
 def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
@@ -51,7 +37,7 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     Raises:
         UsageError: an input is missing, or has another shape or type than the model's.
     """
-    arrays = read(path)
+    arrays = stored(path)
     columns = {}
     for index, tensor in enumerate(tensors):
         names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(tensors) == 1 else [])]
@@ -69,7 +55,7 @@ def golden_of(
     Raises:
         UsageError: an array is missing, or has another shape or type than the model's.
     """
-    arrays = read(path)
+    arrays = stored(path)
     columns = {}
     for letter, tensors in (("x", inputs), ("y", outputs)):
         for index, tensor in enumerate(tensors):
@@ -113,7 +99,7 @@ def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
     return random.integers(0, 2, tensor.shape).astype(dtype)  # an index or a count: small and never negative
 
 
-def _pick(arrays: Mapping[str, Array], names: Sequence[str], path: Path) -> Array:
+def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -> StoredArray:
     for name in names:
         if name in arrays:
             return arrays[name]
@@ -124,8 +110,8 @@ def _pick(arrays: Mapping[str, Array], names: Sequence[str], path: Path) -> Arra
     )
 
 
-def _split(array: Array, tensor: Tensor, path: Path, *, one_is_allowed: bool) -> list[Array]:
-    """Return the samples that lie in an array."""
+def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bool) -> list[Array]:
+    """Return the samples that lie in an array, which is read only if its type and shape are right."""
     if array.dtype != np.dtype(tensor.dtype):
         raise UsageError(
             f"{tensor.name} in {path} has another type than the model's",
@@ -134,9 +120,9 @@ def _split(array: Array, tensor: Tensor, path: Path, *, one_is_allowed: bool) ->
         )
     without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
     if one_is_allowed and array.shape in (tensor.shape, without_batch):
-        return [array.reshape(tensor.shape)]
-    if array.ndim > 0 and array.shape[1:] in (tensor.shape, without_batch):
-        return [sample.reshape(tensor.shape) for sample in array]
+        return [array.load().reshape(tensor.shape)]
+    if array.shape and array.shape[1:] in (tensor.shape, without_batch):
+        return [sample.reshape(tensor.shape) for sample in array.load()]
     raise UsageError(
         f"{tensor.name} in {path} has another shape than the model's",
         details=[
@@ -157,5 +143,5 @@ def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:
     return [{name: column[row] for name, column in columns.items()} for row in range(length)]
 
 
-def _described(array: Array) -> str:
+def _described(array: StoredArray) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"

@@ -7,21 +7,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mtool import boards, filetree, locks, manifest, project, resources, session
-from mtool import build as building
+from mtool import boards, filetree, locks, manifest, project, resources
 from mtool.boards import Board
-from mtool.build import Built
 from mtool.codegen import Conventions
 from mtool.compiler import compile_model
 from mtool.filetree import Edits, FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
-from mtool.plan import Choices, Io, Partial
-from mtool.project import Format
-from mtool.session import Device
+from mtool.plan import Choices
+from mtool.settings import Format, Io, Partial
 from mtool.text import short_name
 from mtool.workflow import wording
+
+if TYPE_CHECKING:
+    from mtool.build import Built
+    from mtool.session import Device
 
 _INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
 
@@ -105,7 +107,7 @@ class Prepared:
     folder: Path
     board: Board
     manifest: Manifest
-    built: Built
+    built: "Built"
 
 
 def compile(path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
@@ -185,6 +187,8 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
         FitError: the firmware does not fit the board.
         BuildError: a toolchain is missing, or the build failed.
     """
+    from mtool import build as building
+
     start = time.monotonic()
     built = building.build(write_project(model, folder), kinds=kinds)
     _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {model.board.cpu}")
@@ -196,6 +200,8 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
     Lines that start with # tell what mtool itself does.
     """
+    from mtool import build as building
+
     tree = model.project_tree()
     project = Manifest.model_validate_json(tree[manifest.FILE_NAME]).project
     assert project is not None
@@ -230,7 +236,7 @@ def prepare(
     return build_model(compile(path, board=board, options=options), folder, kinds=kinds)
 
 
-def open(what: "str | Path | Model | Prepared") -> Device:
+def open(what: "str | Path | Model | Prepared") -> "Device":
     """Start a session with a project's firmware; use it in a `with` statement.
 
     Args:
@@ -239,6 +245,8 @@ def open(what: "str | Path | Model | Prepared") -> Device:
     Raises:
         MtoolError: the build failed, or the firmware does not answer.
     """
+    from mtool import session
+
     if isinstance(what, Model):
         return session.open(build_model(what).folder)
     return session.open(what.folder if isinstance(what, Prepared) else Path(what))

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from mtool.frontend import Rounding, is_tflite
+from mtool.frontend import is_tflite
 from mtool.session.verify import Tolerance
+from mtool.settings import Rounding
 
 
 def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx") -> Tolerance:

@@ -8,8 +8,10 @@ from pathlib import Path
 from mtool import locks
 from mtool.boards import Board
 from mtool.errors import UsageError
-from mtool.frontend import Rounding, is_tflite
+from mtool.frontend import is_tflite
+from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
+from mtool.settings import Rounding
 from mtool.workflow import counted, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.inference import run_samples
@@ -156,12 +158,10 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
     own = [counted.filled(outputs, sample) for sample in own]
-    if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=reference.NAME).ok:
+    if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)
-    return compare(
-        outputs, expected, own, tolerance=Tolerance(lsb=steps, grid_steps=steps), reference=reference.NAME
-    ).ok
+    return compare(outputs, expected, own, tolerance=Tolerance(lsb=steps, grid_steps=steps), reference=ort.NAME).ok
 
 
 def _within_own_spread(

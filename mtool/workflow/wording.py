@@ -1,6 +1,9 @@
 """How amounts are written for people."""
 
-from mtool.manifest import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mtool.manifest import Tensor
 
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -43,6 +46,6 @@ def share(part: int, whole: int) -> str:
     return f"{max(100 * part / whole, 0.01):.2g}%" if part < whole else "100%"
 
 
-def tensor(described: Tensor) -> str:
+def tensor(described: "Tensor") -> str:
     """Write a tensor's type: int8[1,49,10,1]."""
     return f"{described.dtype}[{','.join(map(str, described.shape))}]"

@@ -129,6 +129,16 @@ def test_files_that_are_not_what_their_name_says(capsys: Captured) -> None:
         fails([name, "--const", text], 2, "is not a number", capsys=capsys, command="check")
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("option", ["run --input", "verify --golden"])
+def test_data_that_are_no_file(option: str, capsys: Captured) -> None:
+    """A pipe would be waited for, and /dev/zero has no end."""
+    name, (command, flag) = relu("model.onnx"), option.split()
+    os.mkfifo("pipe.npz")
+    for path, kind in (("pipe.npz", "a pipe"), ("/dev/zero", "a device"), (".", "a folder")):
+        fails([name, flag, path], 2, f"{path} is {kind}, not a file", capsys=capsys, command=command)
+
+
 def test_a_missing_file(capsys: Captured) -> None:
     fails(["nothing.onnx"], 2, "nothing.onnx", capsys=capsys)
     fails(["."], 2, capsys=capsys)

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import mtool
 from mtool.cli import app
 from mtool.errors import MismatchError
+from mtool.oracles import process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
 DIGITS = EXAMPLE / "digits_int8.onnx"
@@ -100,9 +101,14 @@ def test_verify_against_onnxruntime(board: str, capsys: Captured) -> None:
     assert document["outputs"][0]["differing"] == 0
 
 
-def test_verify_without_onnxruntime_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+def test_verify_without_onnxruntime_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(tmp_path)
+    process._of_process.cache_clear()  # one of before has loaded it
     assert app.invoke(["verify", str(DIGITS)]) == 5
+    process._of_process.cache_clear()
     assert "pip install 'mtool[verify]'" in capsys.readouterr().err
 
 

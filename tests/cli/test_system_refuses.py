@@ -71,7 +71,7 @@ def test_whatever_is_refused_is_no_internal_error(
     def boards(out: Output) -> None:
         raise OSError(number, os.strerror(number), "/somewhere/file")
 
-    monkeypatch.setattr(app, "COMMANDS", [boards])
+    monkeypatch.setattr(app, "load", lambda name: boards)
     assert app.invoke(["boards"]) == 2
     said = capsys.readouterr().err
     words = os.strerror(number)

@@ -22,7 +22,8 @@ from mtool.filetree import FileTree
 from mtool.frontend.given import Given
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
-from mtool.plan import Io, Plan, make_plan
+from mtool.plan import Plan, make_plan
+from mtool.settings import Io
 from mtool.text import c_string, comment, encodable, file_name, one_line, plain, visible
 
 EVIL = [
@@ -68,6 +69,7 @@ class Names:
 
 
 INSIDE = ["x1", "x2", "y1", "y2", "h", "h_next", "w", "b", "mid", "mul1", "mul2", "add", "relu"]
+INSIDE += ["call", "function", "parameter", "result", "local", "neg", "sigmoid"]
 AROUND = ["graph", "producer", "document", "key", "dim", "opset"]
 
 
@@ -85,7 +87,7 @@ def like(manifest: Manifest) -> Names:
 
 
 def network(n: Names) -> onnx.ModelProto:
-    """Two products that share a function, a state, a chain of elementwise operators: a name wherever ONNX has one."""
+    """Products that share C, a state, a chain of elementwise operators, a function: a name wherever there is one."""
     rng = np.random.default_rng(1)
     nodes = [
         helper.make_node("MatMul", [n("x1"), n("w")], [n("mid")], name=n("mul1"), doc_string=n("document")),
@@ -93,8 +95,16 @@ def network(n: Names) -> onnx.ModelProto:
         helper.make_node("Add", [n("mid"), n("b")], ["sum"], name=n("add")),
         helper.make_node("Relu", ["sum"], [n("y1")], name=n("relu")),
         helper.make_node("Add", ["other", n("h")], [n("h_next")]),
-        helper.make_node("Sigmoid", [n("h_next")], [n("y2")]),
+        helper.make_node(n("function"), [n("h_next")], [n("y2")], name=n("call"), domain=n("opset")),
     ]
+    body = [
+        helper.make_node("Neg", [n("parameter")], [n("local")], name=n("neg"), doc_string=n("document")),
+        helper.make_node("Sigmoid", [n("local")], [n("result")], name=n("sigmoid")),
+    ]
+    imports = [helper.make_opsetid("", 17)]
+    function = helper.make_function(
+        n("opset"), n("function"), [n("parameter")], [n("result")], body, imports, doc_string=n("document")
+    )
     shape = [n("dim"), 4]
     inputs = [helper.make_tensor_value_info(n(name), 1, shape) for name in ("x1", "x2", "h")]
     outputs = [helper.make_tensor_value_info(n(name), 1, shape) for name in ("y1", "y2", "h_next")]
@@ -102,7 +112,9 @@ def network(n: Names) -> onnx.ModelProto:
     weights = [numpy_helper.from_array(data.astype(np.float32), n(name)) for name, data in constants.items()]
     graph = helper.make_graph(nodes, n("graph"), inputs, outputs, weights, doc_string=n("document"))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(n("opset"), 1)]
-    made = helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name=n("producer"))
+    made = helper.make_model(
+        graph, opset_imports=opsets, ir_version=8, producer_name=n("producer"), functions=[function]
+    )
     helper.set_model_props(made, {n("key"): n("document")})
     return made
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from mtool.manifest import Manifest, Tensor
+from tests import sanitized
 
 CRT = Path(__file__).parents[2] / "crt"
 SOURCES = sorted((CRT / "src").glob("*.c"))
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", f"-I{CRT / 'include'}"]
-SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 # What of the runtime a test program needs; those that are not here need all of it.
 PARTS = {
@@ -39,8 +39,7 @@ def build(*sources: str, defines: tuple[str, ...] = ()) -> Path:
     parts = PARTS.get(names[0])
     runtime = [path for path in SOURCES if parts is None or path.stem in parts]
     files = [str(path) for path in [*runtime, *(CRT / "tests" / name for name in names)]]
-    subprocess.run(["gcc", *STRICT, *SANITIZED, *(f"-D{name}" for name in defines), *files, "-o", target], check=True)
-    return target
+    return sanitized.build(files, target, [*STRICT, *(f"-D{name}" for name in defines)])
 
 
 # What libFuzzer begins with, as records of crt/tests/mt_fuzz_server.c: each kind of message, and repetitions.
@@ -64,7 +63,7 @@ def fuzz(folder: Path, *, seconds: int, seed: int = 1) -> list[str]:
         (corpus / f"seed{number}").write_bytes(bytes.fromhex(digits))
     target = folder / "fuzz_server"
     sources = [str(path) for path in [*SOURCES, CRT / "tests" / "mt_fuzz_server.c"]]
-    subprocess.run(["clang", *STRICT, *SANITIZED, "-fsanitize=fuzzer", *sources, "-o", target], check=True)
+    subprocess.run(["clang", *STRICT, *sanitized.FLAGS, "-O1", "-fsanitize=fuzzer", *sources, "-o", target], check=True)
     limits = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=2000", "-timeout=10"]
     return [str(target), str(corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={folder}/"]
 

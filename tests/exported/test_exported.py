@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import sanitized
 
 from mtool import boards
 from mtool.compiler import target_of
@@ -18,12 +19,11 @@ from mtool.onnx_backend import batch, firmware
 onnxruntime = pytest.importorskip("onnxruntime")
 
 # Other people's deprecation warnings, in fitting and exporting.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
 BOARD = boards.get("mps2_an386")
 SAMPLES = 6
 TOLERANCE = 1e-5  # of floats: relative to the larger of 1 and the value
-SANITIZE = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 Array = np.ndarray[Any, Any]
 Named = dict[str, onnx.ModelProto]
@@ -87,7 +87,7 @@ def compare(mine: Array, theirs: Array) -> str:
 
 def check_on_the_host(models: Named, folder: Path) -> None:
     compiled = [batch.to_c(model, name) for name, model in models.items()]
-    with batch.build(compiled, folder, flags=SANITIZE) as program:
+    with batch.build(compiled, folder, compiler=sanitized.COMPILER, flags=sanitized.FLAGS) as program:
         assert program.refused == {}
         assert differences(models, program.run) == []
 

@@ -1,6 +1,7 @@
 """TFLite files: types, what is refused, damage of every kind."""
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +242,7 @@ def test_shared_models_damaged(name: str, tmp_path: Path) -> None:
             "half_pixel",
         ),
         ("SOFTMAX", "SoftmaxOptions", {"Beta": float("-inf")}, "beta"),
-        ("SQUEEZE", "SqueezeOptions", {}, "as many elements"),
+        ("SQUEEZE", "SqueezeOptions", {}, "which it does not make of"),
     ],
 )
 def test_options_that_contradict_are_refused(
@@ -257,3 +258,50 @@ def test_options_that_contradict_are_refused(
         tensors = [T("x", [1, 2, 2, 3]), T("y", [])]
     with pytest.raises(ModelError, match=words):
         frontend.load(save(tmp_path, model(tensors, [Op(kind, inputs, ["y"], options, values)], ["x"], ["y"])))
+
+
+def whole(name: str, *numbers: int) -> T:
+    return T(name, [len(numbers)], np.int32, data=np.array(numbers))
+
+
+@pytest.mark.parametrize(
+    ("kind", "operand", "shape", "said"),
+    [
+        ("EXPAND_DIMS", [1], [1, 2, 3], "its output is [1, 2, 3], which it does not make of [2, 3]"),
+        ("EXPAND_DIMS", [0], [6], "its output is [6]"),
+        ("EXPAND_DIMS", [0], [1, 3, 2], "its output is [1, 3, 2]"),
+        ("EXPAND_DIMS", [5], [2, 3, 1], "its axis is 5 of 2 dimensions"),
+        ("EXPAND_DIMS", [-1], [2, 3, 1], ""),
+        ("RESHAPE", [3, 2], [6], "its output is [6]"),
+        ("RESHAPE", [4], [6], "its output is [6]"),
+        ("RESHAPE", [-1, 2], [3, 2], ""),
+        ("SQUEEZE", None, [3, 2], "its output is [3, 2]"),
+        ("SQUEEZE", None, [2, 3], ""),
+    ],
+)
+def test_a_view_is_what_its_operand_says(
+    kind: str, operand: list[int] | None, shape: list[int], said: str, tmp_path: Path
+) -> None:
+    """LiteRT goes by the operand, whatever shape the file gives the output."""
+    tensors = [T("x", [2, 3]), T("y", shape), *([whole("n", *operand)] if operand else [])]
+    data = model(tensors, [Op(kind, ["x", "n"] if operand else ["x"], ["y"])], ["x"], ["y"])
+    if not said:
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        assert litert(data, {"x": x})[0].shape == tuple(shape)
+        frontend.load(save(tmp_path, data))
+        return
+    with pytest.raises(ModelError, match=re.escape(said)):
+        frontend.load(save(tmp_path, data))
+
+
+@pytest.mark.parametrize("option", [2, 4, 0])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32])
+def test_a_shape_has_the_type_of_its_option(dtype: Any, option: int, tmp_path: Path) -> None:
+    op = Op("SHAPE", ["x"], ["y"], "ShapeOptions", {"OutType": option})
+    data = model([T("x", [2, 3]), T("y", [2], dtype)], [op], ["x"], ["y"])
+    if {2: np.int32, 4: np.int64}.get(option) == dtype:
+        assert litert(data, {"x": np.zeros((2, 3), np.float32)})[0].dtype == dtype
+        frontend.load(save(tmp_path, data))
+        return
+    with pytest.raises(ModelError, match="contradicts itself" if option else "its out_type is number 0"):
+        frontend.load(save(tmp_path, data))

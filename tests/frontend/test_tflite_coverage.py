@@ -209,6 +209,24 @@ FLOAT = [
     of("DEQUANTIZE", [q("x", X)], f("y", X), "DequantizeOptions"),
     of("ADD", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), "AddOptions", tag="_i32"),
     of("FLOOR_DIV", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), tag="_i32"),
+    of("FLOOR_MOD", [T("a", X, I32), T("b", X, I32)], T("y", X, I32), tag="_i32"),
+    of("SELECT", [T("c", [2], BOOL), f("a", X), f("b", X)], f("y", X), tag="_first_axis"),
+    of(
+        "FULLY_CONNECTED",
+        [f("x", [2, 3, 10]), random("w", [7, 10]), random("b", [7])],
+        f("y", [2, 3, 7]),
+        "FullyConnectedOptions",
+        {"KeepNumDims": True},
+        tag="_keep",
+    ),
+    of(
+        "FULLY_CONNECTED",
+        [f("x", [2, 3, 10]), random("w", [7, 10])],
+        f("y", [6, 7]),
+        "FullyConnectedOptions",
+        {},
+        tag="_flat",
+    ),
     *(
         of(kind, [f("x", X), whole("axis", axis)], T("y", out, I64), options, {"OutputType": 4})
         for kind, axis, out, options in (
@@ -218,6 +236,25 @@ FLOAT = [
     ),
     of(
         "ARG_MAX", [q("x", X), whole("axis", -1)], T("y", [2, 4, 6], I32), "ArgMaxOptions", {"OutputType": 2}, tag="_i8"
+    ),
+    *(
+        of(
+            kind,
+            [f("x", [1, 9, 8, 3]), random("w", [count, 3, 2, depth]), random("b", [3])],
+            f("y", out),
+            f"{options}Options",
+            {**CONV, **steps, "DepthMultiplier": 1} if kind.startswith("DEPTH") else {**CONV, **steps},
+            tag=f"_{tag}",
+        )
+        for kind, options, count, depth in (
+            ("CONV_2D", "Conv2D", 3, 3),
+            ("DEPTHWISE_CONV_2D", "DepthwiseConv2D", 1, 3),
+        )
+        for tag, out, steps in (
+            ("strides", [1, 5, 3, 3], {"StrideH": 2, "StrideW": 3}),
+            ("apart", [1, 9, 8, 3], {"DilationHFactor": 3, "DilationWFactor": 2}),
+            ("valid", [1, 4, 7, 3], {"Padding": 1, "StrideH": 2}),
+        )
     ),
 ]
 
@@ -314,6 +351,14 @@ MOVES = [
         {},
         tag="_plain",
     ),
+    of(
+        "PACK",
+        [q("a", X), q("b", X)],
+        q("y", [2, 4, 6, 3, 2]),
+        "PackOptions",
+        {"Axis": -1, "ValuesCount": 2},
+        tag="_i8",
+    ),
 ]
 
 STEPS = [
@@ -386,6 +431,7 @@ STEPS = [
         tag="_i8",
     ),
     of("SUM", [q("x", X), whole("a", [1])], q("y", [2, 6, 3], I8, 0.2, 3), "ReducerOptions", {}, tag="_i8"),
+    of("SUM", [q("x", X), whole("a", [1])], q("y", [2, 6, 3]), "ReducerOptions", {}, tag="_i8_one_grid"),
     of("REDUCE_MAX", [q("x", X), whole("a", [1])], q("y", [2, 6, 3]), "ReducerOptions", {}, tag="_i8"),
     of(
         "BATCH_MATMUL",

@@ -70,15 +70,6 @@ def test_attributes_have_the_values_that_are_defined(op: str, attrs: dict[str, A
         import_graph(proto, "test")
 
 
-def test_lengths_of_sequences_that_are_known_lie_inside() -> None:
-    nodes = [helper.make_node("ReverseSequence", ["x", "n"], ["y"])]
-    inside = {"n": np.array([1, 4, 2], LONG)}
-    import_graph(model(nodes, {"x": (F, (4, 3))}, ["y"], inside), "test")
-    outside = {"n": np.array([1, 65536, 2], LONG)}
-    with pytest.raises(ModelError, match="of 4 steps"):
-        import_graph(model(nodes, {"x": (F, (4, 3))}, ["y"], outside), "test")
-
-
 @pytest.mark.parametrize(
     ("op", "inputs", "attrs"),
     [
@@ -91,6 +82,39 @@ def test_lengths_of_sequences_that_are_known_lie_inside() -> None:
 def test_shapes_that_inference_does_not_look_at(op: str, inputs: Shapes, attrs: dict[str, Any]) -> None:
     proto = model([helper.make_node(op, list(inputs), ["y"], **attrs)], inputs, ["y"])
     with pytest.raises(ModelError, match=op):
+        import_graph(proto, "test")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "said"),
+    [
+        ("DepthToSpace", (1, 3, 2, 2), "it has 3 channels; expected a multiple of 4"),
+        ("DepthToSpace", (1, 5, 2, 2), "it has 5 channels"),
+        ("SpaceToDepth", (1, 1, 3, 4), "its input is 3 x 4; expected multiples of 2"),
+    ],
+)
+def test_blocks_that_do_not_divide(op: str, shape: tuple[int, ...], said: str) -> None:
+    """Inference rounds down: 3 channels were an output of none, which is empty and so was no work."""
+    proto = model([helper.make_node(op, ["x"], ["y"], blocksize=2)], {"x": (F, shape)}, ["y"])
+    with pytest.raises(ModelError, match=said):
+        import_graph(proto, "test")
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("ReduceSum", {"x": (F, (2, 3)), "n": (LONG, (1,))}),
+        ("TopK", {"x": (F, (4,)), "n": (LONG, (1,))}),
+        ("Reshape", {"x": (F, (4,)), "n": (LONG, (1,))}),
+        ("Slice", {"x": (F, (4,)), "n": (LONG, (1,)), "m": (LONG, (1,))}),
+    ],
+)
+def test_a_declared_output_is_not_empty_because_the_model_says_so(op: str, inputs: Shapes) -> None:
+    outputs = ["y", "places"] if op == "TopK" else ["y"]
+    proto = model([helper.make_node(op, list(inputs), outputs)], inputs, outputs)
+    for place, code in zip(range(len(outputs)), (TensorProto.FLOAT, TensorProto.INT64), strict=False):
+        proto.graph.output[place].CopyFrom(helper.make_tensor_value_info(outputs[place], code, (0,)))
+    with pytest.raises(ModelError, match=r"has to be known|give --max"):
         import_graph(proto, "test")
 
 

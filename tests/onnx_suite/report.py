@@ -49,11 +49,19 @@ with which `mtool verify` compares:
 - *Tensors without elements*: a sum or mean of nothing is 0, a product 1, a maximum the lowest number (-inf of floats),
   an integer product over nothing 0. A tensor without elements has a pointer in the interface, which is not read.
 - *NaN* is quantised to the lowest integer.
+- *A function of the model's own* that has the domain and name of an operator is not called: the operator is, if the
+  model's opset has it, or if it is one of com.microsoft's that mtool knows.
 
 And where they are not onnxruntime's: with tf_crop_and_resize, onnxruntime leaves out the region of interest along axes
-that keep their size; a recurrent layer of no steps returns its initial state, not 0; ArgMax and ArgMin of values among
-which is a NaN return the first place (the last, if that is asked for); softplus, sigmoid and Mish keep their relative
-precision far below 0.
+that keep their size; a recurrent layer of no steps returns its initial state, not 0; MeanVarianceNormalization of
+equal values (a channel that a coarse grid made constant) is 0, where onnxruntime divides 0 by 0 and the rounding of
+ONNX's reference decides; softplus, sigmoid and Mish keep their relative precision far below 0.
+
+With *NaN*, onnxruntime's result may depend on its place among the elements. Here a maximum or minimum (ReduceMax,
+ReduceMin, pools) of values among which is a NaN is NaN, as in ONNX's reference; ArgMax, ArgMin and Hardmax take the
+first place (the last, if that is asked for); which elements TopK takes is open; a NaN coordinate of GridSample reads 0,
+an edge, or gives NaN, by its padding mode. A constant NaN bounds nothing in a Clip, as in onnxruntime; one that comes
+with the data makes the result NaN, as in ONNX's reference.
 """
 
 

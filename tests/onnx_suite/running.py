@@ -15,13 +15,14 @@ from onnx.backend.test.runner import Runner
 
 from mtool.errors import MtoolError, NeedsValues
 from mtool.kernels.target import Target
-from mtool.onnx_backend.batch import HOST, CModel, build, to_c
+from mtool.onnx_backend.batch import HOST, Batch, CModel, build, to_c
+from tests import sanitized
 
 from .cases import Case
 
 BATCH = 80
+ALLOWED = ("-Wno-unknown-warning-option", "-Wno-tautological-overlap-compare")  # conditions that are always true
 LIMIT_S = 20  # seconds that one model may take to compile
-FLAGS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,15 @@ def _time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def run_batch(cases: Sequence[Case], flags: Sequence[str] = FLAGS) -> list[Outcome]:
+def built(models: Sequence[CModel], folder: Path) -> Batch:
+    """Build models under the sanitizers; a warning of either compiler refuses the model."""
+    refused = build(models, folder, compiler="gcc", flags=("-fsyntax-only",)).refused
+    batch = build(models, folder, compiler=sanitized.COMPILER, flags=(*sanitized.FLAGS, *ALLOWED))
+    batch.refused.update(refused)
+    return batch
+
+
+def run_batch(cases: Sequence[Case]) -> list[Outcome]:
     """Run cases in one program."""
     outcomes: list[Outcome | None] = [None] * len(cases)
     models, places, fixed = [], [], []
@@ -103,7 +112,7 @@ def run_batch(cases: Sequence[Case], flags: Sequence[str] = FLAGS) -> list[Outco
             models.append(model)
             places.append(place)
             fixed.append(frozen)
-    with tempfile.TemporaryDirectory(prefix="onnx-suite-") as folder, build(models, Path(folder), flags=flags) as batch:
+    with tempfile.TemporaryDirectory(prefix="onnx-suite-") as folder, built(models, Path(folder)) as batch:
         for number, place in enumerate(places):
             try:
                 for inputs, wanted in cases[place].data:

@@ -14,13 +14,13 @@ import pytest
 
 from mtool.errors import MtoolError
 from mtool.onnx_backend.batch import Array, Batch, CModel, build
+from tests import sanitized
 
 from .cases import Case, node_cases
 from .running import compiled
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
-FLAGS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BY_FLOATS = {"GridSample", "RoiAlign", "DeformConv", "NonMaxSuppression", "MaxUnpool"}
 INDEXED = {
     "Gather", "GatherElements", "GatherND", "ScatterElements", "Scatter", "ScatterND", "OneHot",
@@ -88,6 +88,6 @@ def test_no_index_leaves_a_tensor(tmp_path: Path) -> None:
             models.append(model)
             kept.append(case)
     assert INDEXED - {case.subject for case in kept} == set()
-    with build(models, tmp_path, flags=FLAGS) as batch:
+    with build(models, tmp_path, compiler=sanitized.COMPILER, flags=sanitized.FLAGS) as batch:
         found = [survives(batch, number, case) for number, case in enumerate(kept)]
     assert not any(found), "\n".join(filter(None, found))

@@ -7,7 +7,7 @@ from .expectations import NOT_PASSED
 from .report import PAGE, page
 from .running import run_all
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

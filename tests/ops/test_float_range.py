@@ -125,6 +125,56 @@ def test_the_place_of_a_nan_lies_in_the_tensor(tmp_path: Path) -> None:
     np.testing.assert_array_equal(hard.sum(axis=1), [1, 1, 1])
 
 
+def test_equal_values_are_standardised_to_0(tmp_path: Path) -> None:
+    """onnxruntime divides 0 by 0, and the variance of ONNX's reference, E[x^2] - E[x]^2, may be negative."""
+    rows = np.array([[0.1] * 6, [0] * 6, [-1.3] * 6, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]], F).reshape(1, 4, 2, 3)
+    scale, zero = F(0.013), np.int8(5)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("MeanVarianceNormalization", ["d"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (F, rows.shape)}, ["y"], {"s": scale, "z": zero})
+    (found,) = run_c(compiled(proto), {"x": rows}, tmp_path, level="-O0")
+    exact = np.rint(rows / scale).astype(np.float64) * scale
+    centred = exact - exact.mean((0, 2, 3), keepdims=True)
+    expected = centred / (exact.std((0, 2, 3), keepdims=True) + 1e-9)
+    assert (found[0, :3] == 0).all()
+    np.testing.assert_allclose(found[0, 3], expected[0, 3], rtol=1e-5, atol=1e-6)
+
+
+ODD = F([-2, -1, -0.0, 0, 1, 2, np.nan, np.inf, -np.inf])
+
+
+@pytest.mark.parametrize(("low", "high"), [(np.nan, 1), (-1, np.nan), (np.nan, np.nan), (1, -1)])
+def test_a_constant_nan_bounds_nothing(low: float, high: float, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Clip", ["x", "low", "high"], ["y"])]
+    proto = model(nodes, {"x": (F, ODD.shape)}, ["y"], {"low": F(low), "high": F(high)})
+    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path, level="-O0")
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.0, np.nan, -1.0, 0.5])
+def test_celu_of_any_alpha(alpha: float, tmp_path: Path) -> None:
+    proto = model([helper.make_node("Celu", ["x"], ["y"], alpha=alpha)], {"x": (F, ODD.shape)}, ["y"])
+    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path, level="-O0")
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_nan_goes_through_a_maximum(tmp_path: Path) -> None:
+    """As in ONNX's reference. onnxruntime's result depends on where among the elements it stands."""
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], axes=[2]),
+        helper.make_node("ReduceMin", ["x"], ["least"], axes=[2]),
+        helper.make_node("GlobalMaxPool", ["x"], ["pool"]),
+    ]
+    x = np.array([[[1, np.nan, 3], [np.nan, 1, 2], [3, 2, np.nan], [1, 2, 3]]], F)
+    plan = compiled(model(nodes, {"x": (F, x.shape)}, ["most", "least", "pool"]))
+    most, least, pool = run_c(plan, {"x": x}, tmp_path, level="-O0")
+    for found, last in ((most, 3), (least, 1), (pool, 3)):
+        np.testing.assert_array_equal(found.reshape(-1), [np.nan, np.nan, np.nan, last])
+
+
 @pytest.mark.parametrize("mean", [0, 10, 1000])
 def test_normalisations_far_from_zero(mean: float, tmp_path: Path) -> None:
     """Against float64: the error is that of the mean's own rounding, not of a difference of squares."""

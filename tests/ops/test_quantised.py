@@ -67,6 +67,7 @@ def quantised_conv(dtype: Any, w_dtype: Any, per_channel: bool, act: str, group:
     ("dtype", "w_dtype", "per_channel"),
     [(np.int8, np.int8, True), (np.int8, np.int8, False), (np.uint8, np.int8, True), (np.uint8, np.uint8, False)],
 )
+@pytest.mark.product
 def test_conv(
     dtype: Any, w_dtype: Any, per_channel: bool, act: str, group: int, target: Target, tmp_path: Path
 ) -> None:

@@ -4,11 +4,13 @@ Integers are held bit for bit. On the host the runtime's plain C stands for the 
 the assembly runs. All cases of a target are one firmware.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import amount
 import numpy as np
@@ -341,14 +343,9 @@ def schedules_of(prefix: str, make: Callable[..., Made] | None, *, turned: bool)
     return found
 
 
+@functools.cache  # for the host and for the emulator
 def cases_of(
-    target: Target,
-    prefix: str,
-    count: int,
-    monkeypatch: pytest.MonkeyPatch,
-    asked: Callable[..., Made] | None = None,
-    *,
-    turned: bool = False,
+    target: Target, prefix: str, count: int, asked: Callable[..., Made] | None = None, *, turned: bool = False
 ) -> list[Case]:
     """Random models until each schedule of the family `prefix` has its cases, each computed by that schedule alone."""
     rng = np.random.default_rng(20)
@@ -380,26 +377,18 @@ def cases_of(
                 continue
             name = f"case{len(made)}"
             portable = [s for s in kernel.schedules if s.name.startswith("c99")]
-            plan = planned(proto, target, name, key, (_Preferred(schedule), *portable), monkeypatch)
+            plan = planned(proto, target, name, key, (_Preferred(schedule), *portable))
             if any(step.schedule.name == schedule.name for step in plan.steps):
                 found[label] += 1
-                reference = planned(proto, target, f"{name}_c99", key, portable[:1], monkeypatch)
+                reference = planned(proto, target, f"{name}_c99", key, portable[:1])
                 made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
     assert all(found[label] >= count for label in wanted), found
     return made
 
 
-def planned(
-    proto: onnx.ModelProto,
-    target: Target,
-    name: str,
-    op: str,
-    schedules: Sequence[Any],
-    patcher: pytest.MonkeyPatch,
-) -> Plan:
+def planned(proto: onnx.ModelProto, target: Target, name: str, op: str, schedules: Sequence[Any]) -> Plan:
     """Compile with these schedules of one operator alone."""
-    with patcher.context() as patch:
-        patch.setitem(ops.KERNELS, op, replace(ops.KERNELS[op], schedules=tuple(schedules)))
+    with mock.patch.dict(ops.KERNELS, {op: replace(ops.KERNELS[op], schedules=tuple(schedules))}):
         return compiled(proto, target, name)
 
 
@@ -441,48 +430,51 @@ TURNED = EMULATED[:-1]
 INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
 
 
-@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
-def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, None) == []
+def together(names: str, cases: Sequence[tuple[Any, ...]], ids: list[str]) -> pytest.MarkDecorator:
+    """Parametrise a test; tests of the same schedules run in one process, where `cases_of` finds what it has made."""
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(*case, id=name, marks=pytest.mark.xdist_group(f"{case[1]}-{case[0].cpu}"))
+            for case, name in zip(cases, ids, strict=True)
+        ],
+    )
 
 
-@pytest.mark.parametrize(("target", "prefix", "board"), EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])
-def test_schedules_in_the_emulator(
-    target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert failures(cases_of(target, prefix, CASES, monkeypatch), tmp_path, board) == []
+@together("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
+def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
+    assert failures(cases_of(target, prefix, CASES), tmp_path, None) == []
+
+
+@together("target, prefix, board", EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])
+def test_schedules_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
+    assert failures(cases_of(target, prefix, CASES), tmp_path, board) == []
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
-@pytest.mark.parametrize(("target", "prefix"), PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
-def test_the_plain_c_of_schedules_as_tflite_rounds(
-    target: Target, prefix: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cases = cases_of(target, prefix, SETTINGS if turned else CASES, monkeypatch, rescaled, turned=turned)
+@together("target, prefix", PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
+def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, turned: bool, tmp_path: Path) -> None:
+    cases = cases_of(target, prefix, SETTINGS if turned else CASES, rescaled, turned=turned)
     assert failures(cases, tmp_path, None) == []
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
-@pytest.mark.parametrize(("target", "prefix", "board"), INT8, ids=[case[2] for case in INT8])
+@together("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(
-    target: Target, prefix: str, board: str, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: Target, prefix: str, board: str, turned: bool, tmp_path: Path
 ) -> None:
-    cases = cases_of(target, prefix, SETTINGS if turned else CASES, monkeypatch, rescaled, turned=turned)
+    cases = cases_of(target, prefix, SETTINGS if turned else CASES, rescaled, turned=turned)
     assert failures(cases, tmp_path, board) == []
 
 
-@pytest.mark.parametrize(("target", "prefix"), PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
-def test_every_setting_of_a_knob_in_plain_c(
-    target: Target, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert failures(cases_of(target, prefix, SETTINGS, monkeypatch, turned=True), tmp_path, None) == []
+@together("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
+def test_every_setting_of_a_knob_in_plain_c(target: Target, prefix: str, tmp_path: Path) -> None:
+    assert failures(cases_of(target, prefix, SETTINGS, turned=True), tmp_path, None) == []
 
 
-@pytest.mark.parametrize(("target", "prefix", "board"), TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
-def test_every_setting_of_a_knob_in_the_emulator(
-    target: Target, prefix: str, board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert failures(cases_of(target, prefix, SETTINGS, monkeypatch, turned=True), tmp_path, board) == []
+@together("target, prefix, board", TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
+def test_every_setting_of_a_knob_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
+    assert failures(cases_of(target, prefix, SETTINGS, turned=True), tmp_path, board) == []
 
 
 def test_knobs_begin_with_the_default() -> None:

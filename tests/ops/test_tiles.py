@@ -43,17 +43,17 @@ def convolution(pixels: int, kernel: int, dtype: type) -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("target", "dtype", "pixels", "header"),
     [
-        (DSP, np.int8, 1, "mt_dsp_columns_2x2.h"),
-        (DSP, np.int8, 3, "mt_dsp_columns.h"),
-        (DSP, np.int8, 4, "mt_dsp_columns_2x2.h"),
-        (DSP, np.int8, 25, "mt_dsp_columns.h"),
-        (MVE, np.int8, 2, "mt_mve_2x4.h"),
-        (MVE, np.int8, 4, "mt_mve.h"),
-        (MVE, np.int8, 25, "mt_mve.h"),
-        (M7, F, 2, "mt_f32_2x8.h"),
-        (M7, F, 4, "mt_f32.h"),
-        (M7, F, 9, "mt_f32_2x8.h"),
-        (M7, F, 25, "mt_f32.h"),
+        (DSP, np.int8, 1, "mt_dsp_tile_2x2_int8.h"),
+        (DSP, np.int8, 3, "mt_dsp_tile_3x2_int8.h"),
+        (DSP, np.int8, 4, "mt_dsp_tile_2x2_int8.h"),
+        (DSP, np.int8, 25, "mt_dsp_tile_3x2_int8.h"),
+        (MVE, np.int8, 2, "mt_mve_tile_2x4_int8.h"),
+        (MVE, np.int8, 4, "mt_mve_tile_4x2_int8.h"),
+        (MVE, np.int8, 25, "mt_mve_tile_4x2_int8.h"),
+        (M7, F, 2, "mt_f32_tile_2x8.h"),
+        (M7, F, 4, "mt_f32_tile_4x4.h"),
+        (M7, F, 9, "mt_f32_tile_2x8.h"),
+        (M7, F, 25, "mt_f32_tile_4x4.h"),
     ],
 )
 def test_few_pixels_take_the_smaller_tile(target: Target, dtype: type, pixels: int, header: str, kernel: int) -> None:

@@ -128,3 +128,72 @@ def test_a_large_window_is_left_alone() -> None:
     big = np.zeros((8, 8, 31, 31))
     big[:, :, ::7, ::9] = 1
     removed(network(first, (big, BIAS, 1), (random_filters((6, 8, 1, 1)), BIAS[:6], 1), size=31))
+
+
+def random_layers(seed: int) -> Graph:
+    """Return convolutions of any window, stride and padding, pools and a product, of channels that are often dead."""
+    rng = np.random.default_rng(seed)
+    grid = ["s", "z"]
+    constants = {"s": F32(0.05), "z": np.int8(rng.integers(-5, 6)), "ws": F32(0.01), "wz": np.int8(0)}
+    constants |= {"bs": F32(0.05) * F32(0.01), "bz": np.int32(0), "flat": np.array([1, -1])}
+    nodes, value, channels, size = [helper.make_node("DequantizeLinear", ["x", *grid], ["v"])], "v", 4, [9, 7]
+
+    def kept(made: str, after: str) -> str:
+        nodes.append(helper.make_node("QuantizeLinear", [made, *grid], [f"{after}q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{after}q", *grid], [after]))
+        return after
+
+    def operands(number: int, shape: tuple[int, ...]) -> list[str]:
+        data = rng.integers(-100, 101, shape)
+        data[rng.random(shape[0]) < 0.5] = 0
+        data[:, rng.random(shape[1]) < 0.3] = 0
+        constants[f"w{number}"] = data.astype(np.int8)
+        constants[f"b{number}"] = (rng.integers(-3000, 3001, shape[0]) * (rng.random(shape[0]) < 0.7)).astype(np.int32)
+        nodes.append(helper.make_node("DequantizeLinear", [f"w{number}", "ws", "wz"], [f"wf{number}"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"b{number}", "bs", "bz"], [f"bf{number}"]))
+        return [f"wf{number}", f"bf{number}"]
+
+    for number in range(3):
+        kernel = [int(min(rng.integers(1, 4), side)) for side in size]
+        pads = [int(rng.integers(0, side)) for side in kernel] * 2 if rng.random() < 0.5 else [0] * 4
+        strides = [int(rng.integers(1, 3)) for _ in size]
+        attrs = {"kernel_shape": kernel, "pads": pads, "strides": strides}
+        if number and rng.random() < 0.4:
+            kind = str(rng.choice(["MaxPool", "AveragePool"]))
+            nodes.append(helper.make_node(kind, [value], [f"m{number}"], **attrs))
+        else:
+            group = channels if number and rng.random() < 0.4 else 1
+            made = channels * int(rng.integers(1, 3)) if group > 1 else 8
+            shape = (made, channels // group, *kernel)
+            nodes.append(
+                helper.make_node("Conv", [value, *operands(number, shape)], [f"m{number}"], group=group, **attrs)
+            )
+            channels = made
+        value = kept(f"m{number}", f"f{number}")
+        size = [
+            (side + 2 * pad - width) // step + 1
+            for side, pad, width, step in zip(size, pads[:2], kernel, strides, strict=True)
+        ]
+    if rng.random() < 0.5:
+        nodes.append(helper.make_node("GlobalAveragePool", [value], ["pooled"]))
+        value, size = kept("pooled", "p"), [1, 1]
+    nodes.append(helper.make_node("Reshape", [value, "flat"], ["row"]))
+    value = "row"
+    for number, width, depth in ((8, 6, channels * size[0] * size[1]), (9, 3, 6)):
+        nodes.append(helper.make_node("Gemm", [value, *operands(number, (width, depth))], [f"g{number}"], transB=1))
+        value = kept(f"g{number}", f"r{number}")
+    nodes.pop()
+    graph = networks.imported(model(nodes, {"x": (np.int8, (1, 4, 9, 7))}, ["r9q"], constants))
+    for one in sequence(HOST)[:12]:
+        graph = one(graph)
+    return graph
+
+
+def test_windows_strides_and_pools_of_any_kind() -> None:
+    narrower = 0
+    for seed in range(20):
+        before = random_layers(seed)
+        after = remove_dead_channels(before, HOST)
+        assert_same(before, after, calls=2)
+        narrower += weights(after) < weights(before)
+    assert narrower >= 10

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sanitized
 from graphs import Array, lowered, model, reference
 from onnx import ModelProto, helper
 
@@ -13,12 +14,11 @@ from mtool.ir import DType, Expr
 from mtool.ir.expr import axis, const, load
 from mtool.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
 from mtool.ir.ranges import Ranges, said
-from mtool.onnx_backend.batch import build, to_c
+from mtool.onnx_backend.batch import Batch, CModel, build, to_c
 from mtool.ops.loop.node import Loop
 
 F, N = np.float32, np.int64
 X = np.arange(40, dtype=F).reshape(10, 4)
-FLAGS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 EDGES = [-(2**63), -(2**31), -11, -10, -1, 0, 9, 10, 2**31 - 1]  # around a dimension of 10
 
 
@@ -26,6 +26,10 @@ def one(op: str, inputs: Mapping[str, Any], constants: Mapping[str, Array] | Non
     """Return a model of one operator; its operands are `inputs`, in order, those in `constants` too."""
     fed = {name: given for name, given in inputs.items() if name not in (constants or {})}
     return model([helper.make_node(op, [*inputs], ["y"], **attrs)], fed, ["y"], constants)
+
+
+def built(models: list[CModel], folder: Path) -> Batch:
+    return build(models, folder, compiler=sanitized.COMPILER, flags=sanitized.FLAGS)
 
 
 def bounds_in(proto: ModelProto) -> int:
@@ -105,7 +109,7 @@ def test_reads_are_clamped_and_writes_outside_left_out(tmp_path: Path) -> None:
     added("ScatterND", {"x": X, "i": pairs, "u": few}, {"x": X, "i": pairs[both], "u": few[both]}, reduction="add")
     short = lengths.astype(np.int32).clip(1, 10).astype(N)  # onnxruntime's 1 turns nothing, as 0 does
     added("ReverseSequence", {"x": X, "l": lengths}, {"x": X, "l": short})
-    with build([to_c(proto, f"m{n}") for n, (proto, _, _) in enumerate(cases)], tmp_path, flags=FLAGS) as batch:
+    with built([to_c(proto, f"m{n}") for n, (proto, _, _) in enumerate(cases)], tmp_path) as batch:
         for number, (proto, given, wanted) in enumerate(cases):
             (seen,) = batch.run(number, list(given.values()))
             np.testing.assert_array_equal(seen, wanted, proto.graph.node[0].op_type)
@@ -123,14 +127,14 @@ def test_lengths_of_a_recurrent_layer_lie_between_none_and_all(tmp_path: Path) -
         models.append(to_c(proto, op.lower()))
         given.append([made[0], np.array([2**31 - 1, 6, 3], np.int32)])
         wanted.append(reference(proto, {"x": made[0], "l": np.array([5, 5, 3], np.int32)})[0])
-    with build(models, tmp_path, flags=FLAGS) as batch:
+    with built(models, tmp_path) as batch:
         for number in range(3):
             np.testing.assert_allclose(batch.run(number, given[number])[0], wanted[number], atol=1e-6)
 
 
 def test_a_tensor_without_elements_is_not_read(tmp_path: Path) -> None:
     proto = one("Gather", {"x": (F, (0, 4)), "i": (N, (3,))})
-    with build([to_c(proto, "m")], tmp_path, flags=FLAGS) as batch:
+    with built([to_c(proto, "m")], tmp_path) as batch:
         assert not batch.run(0, [np.zeros((0, 4), F), np.array([0, 5, -1])])[0].any()
 
 

@@ -104,3 +104,25 @@ def test_hundreds_of_roundings_before_a_state_need_no_recursion() -> None:
     proto = model(nodes, inputs, ["y", "v1200"], constants)
     turned = put_time_outermost(frontend.from_proto(proto, "test", Given(states=(("v1200", "cache"),))))
     assert [turned.types[value].shape for _, value, _ in turned.kept] == [(1, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_state_with_a_scale_for_each_channel_is_kept_as_integers(begins: bool) -> None:
+    scales, points = np.array([0.5, 0.25, 0.125], F32), np.array([1, -2, 3], np.int8)
+    nodes = [
+        helper.make_node("Add", ["cache", "x"], ["sum"]),
+        helper.make_node("QuantizeLinear", ["sum", "s", "z"], ["q"], axis=1),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["next"], axis=1),
+        helper.make_node("Neg", ["sum"], ["y"]),
+    ]
+    constants = {"s": scales, "z": points}
+    if begins:
+        steps = np.random.default_rng(6).integers(-50, 50, (1, 3, 4))
+        constants["cache"] = (steps * scales[:, None]).astype(F32)
+    inputs = {"x": (F32, (1, 3, 4)), "cache": (F32, (1, 3, 4))}
+    graph = frontend.from_proto(
+        model(nodes, inputs, ["y", "next"], constants), "test", Given(states=(("next", "cache"),))
+    )
+    held = lower(graph)
+    assert [held.types[value].dtype.label for _, value, _ in held.kept] == ["int8"]
+    assert_same(graph, held, exact=False, calls=4)

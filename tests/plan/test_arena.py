@@ -15,9 +15,11 @@ from mtool import passes
 from mtool.frontend import from_proto
 from mtool.frontend.given import Given
 from mtool.ir import Graph
+from mtool.ir.source import Source
 from mtool.kernels.target import Target
-from mtool.plan import Io, Plan, make_plan
-from mtool.plan.memory import Part
+from mtool.plan import Plan, make_plan
+from mtool.plan.memory import Part, storages
+from mtool.settings import Io, Partial
 
 F32 = np.float32
 
@@ -82,6 +84,80 @@ def test_images_a_few_rows_at_a_time() -> None:
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
             assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10
+
+
+class Watched(Arena):
+    """Keeps what steps read and write of values that are tensors of the model, or rows of one."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.seen: dict[Source, list[np.ndarray]] = {}  # type: ignore[type-arg]
+        super().__init__(plan)
+
+    def note(self, value: str, data: np.ndarray) -> None:  # type: ignore[type-arg]
+        if value in self.graph.sources:
+            self.seen.setdefault(self.graph.sources[value], []).append(data.copy())
+
+    def read(self, value: str) -> np.ndarray:  # type: ignore[type-arg]
+        data = super().read(value)
+        self.note(value, data)
+        return data
+
+    def write(self, value: str, data: np.ndarray) -> None:  # type: ignore[type-arg]
+        super().write(value, data)
+        self.note(value, data)
+
+
+def test_rows_are_those_of_the_tensor_that_they_say() -> None:
+    """What `verify` compares layer by layer."""
+    rows = 0
+    for seed in range(12):
+        graph = image(seed)
+        (fed,) = networks.feeds_of(graph, 1)
+        whole, parts = (Watched(make_plan(graph, HOST, partial=partial)) for partial in ("never", "always"))
+        whole.run(fed)
+        parts.run(fed)
+        for source, found in parts.seen.items():
+            what, numbers = source.moves[-1] if source.moves else ("", ())
+            of = Source(source.tensor, source.moves[:-1]) if what == "rows" else source
+            for data in found if of in whole.seen else ():
+                wanted = whole.seen[of][0][:, slice(*numbers)] if what == "rows" else whole.seen[of][0]
+                np.testing.assert_allclose(data, wanted, rtol=1e-5, atol=1e-5)
+                rows += what == "rows"
+    assert rows > 50
+
+
+def wide(size: int, channels: int) -> Graph:
+    """Return an image network with 8-byte integers between its convolutions."""
+    rng = np.random.default_rng(size)
+    shapes = {"w": (channels, 2, 3, 3), "v": (channels, 2, 3, 3), "u": (1, 2 * channels, 3, 3)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        helper.make_node("Conv", ["x", "v"], ["b"], pads=[1] * 4),
+        helper.make_node("Cast", ["a"], ["c"], to=7),
+        helper.make_node("Cast", ["b"], ["d"], to=7),
+        helper.make_node("Concat", ["c", "d"], ["e"], axis=1),
+        helper.make_node("Concat", ["d", "c"], ["f"], axis=1),
+        helper.make_node("Mul", ["e", "f"], ["g"]),
+        helper.make_node("Cast", ["g"], ["h"], to=1),
+        helper.make_node("Conv", ["h", "u"], ["i"], strides=[2, 2]),
+        helper.make_node("ReduceMean", ["i"], ["y"], axes=[2, 3], keepdims=1),
+    ]
+    constants = {name: rng.standard_normal(shape).astype(F32) for name, shape in shapes.items()}
+    return lowered(model(nodes, {"x": (F32, (1, 2, size, size))}, ["y"], constants), HOST)
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+@pytest.mark.parametrize("partial", ["never", "always"])
+def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io: Io) -> None:
+    for size, channels in ((9, 3), (12, 2)):
+        plan = make_plan(wide(size, channels), HOST, io, partial)
+        assert bool(plan.graph.windows) == (partial == "always")
+        pieces, owners, _ = storages(plan.graph, plan.steps, io)
+        types = plan.graph.types
+        assert sum(types[value].dtype.size == 8 for value in owners) >= 4
+        for value, (number, offset) in owners.items():
+            assert pieces[number].alignment == 8 or types[value].dtype.size <= 4
+            assert offset % types[value].dtype.size == plan.offsets[value] % types[value].dtype.size == 0
 
 
 def stateful(seed: int) -> Graph:

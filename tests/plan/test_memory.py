@@ -6,7 +6,8 @@ import pytest
 from graphs import HOST, compiled, model
 from onnx import helper
 
-from mtool.plan.memory import Storage, lay_out, live_bound
+from mtool.plan.first_fit import lay_out
+from mtool.plan.memory import Storage, live_bound
 
 
 def overlaps(pieces: list[Storage], placed: dict[int, int]) -> list[tuple[int, int]]:
@@ -67,7 +68,7 @@ def test_a_crowd_is_laid_out_without_a_search(seed: int) -> None:
         piece = Storage.whole(chance.randrange(1, 500), first, first + chance.randrange(6))
         piece.alignment = chance.choice([4, 8])
         pieces.append(piece)
-    with mock.patch("mtool.plan.memory.CROWD", 0):
+    with mock.patch("mtool.plan.first_fit.CROWD", 0):
         placed, size = lay_out(pieces)
     assert not overlaps(pieces, placed)
     assert live_bound(pieces) <= size <= 3 * live_bound(pieces)

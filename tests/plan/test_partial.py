@@ -3,6 +3,8 @@
 Integers are held bit for bit, floats within rounding, as other schedules may be the cheapest for a few rows.
 """
 
+import itertools
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,9 @@ from mtool.compiler import compile_for, compile_model, partial_of
 from mtool.errors import UsageError
 from mtool.kernels.target import Target
 from mtool.plan import Choice, Plan, make_plan
-from mtool.plan.memory import places
+from mtool.plan import partial as by_rows
+from mtool.plan.memory import live_bound, places, storages
+from mtool.plan.windows import in_windows
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -301,3 +305,36 @@ def test_all_parts_have_the_schedule_that_is_asked_for() -> None:
     assert {s.schedule.name for s in plan.steps if s.node.title == "conv_1"} == {"c99_patch"}
     asked = [step for step in plan.steps if step.node.title == "conv_2"]
     assert len(asked) > 1 and {step.schedule.unroll for step in asked} == {16}
+
+
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
+    """Its windows have the rows that were told, and no fewer bytes are live than were told."""
+    close, seen = 0, 0
+    for seed in range(16):
+        plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
+        for trial in itertools.islice(by_rows._trials(plan), 0, None, 7):
+            graph = in_windows(plan.graph, trial.region, trial.chunks, trial.room.rows)
+            steps, _ = by_rows._Chooser(plan, {}).steps(graph) if graph else ((), 0)
+            if graph is None or not steps:
+                continue
+            bound = live_bound(storages(graph, steps, io)[0])
+            assert trial.least <= bound, (seed, trial.number)
+            close, seen = close + (trial.least >= 0.9 * bound), seen + 1
+    assert seen > 20 and (io == "external" or close >= 0.6 * seen)
+
+
+def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is reckoned tells which they are, so that most of the graphs are never built."""
+    made = []
+    monkeypatch.setattr(by_rows, "in_windows", lambda *arguments: made.append(1) or in_windows(*arguments))
+    weights = {f"w{number}": np.ones((8, 8, 3, 3), F) for number in range(8)}
+    nodes = [
+        helper.make_node("Conv", [f"v{number}", f"w{number}"], [f"v{number + 1}"], pads=[1, 1, 1, 1])
+        for number in range(8)
+    ]
+    plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
+    tried = len([*by_rows._trials(plan)])
+    by_rows._smallest(plan, math.inf, by_rows._Chooser(plan, {}))
+    assert tried > 30
+    assert len(made) < tried / 2, (len(made), tried)

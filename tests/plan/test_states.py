@@ -17,7 +17,7 @@ from onnx import helper
 from mtool import codegen, frontend, passes, resources
 from mtool.ops.concat.node import Concat
 from mtool.plan import Plan, make_plan
-from mtool.plan.plan import Io
+from mtool.settings import Io
 
 F32 = np.float32
 STEPS = 5

@@ -247,3 +247,28 @@ def test_frames_of_another_session_are_ignored() -> None:
     transport: Transport = Scripted(answer)
     info = Client(transport, timeout_s=1).info()
     assert (info.granularity_ns, info.inputs, info.outputs) == (2, 3, 4)
+
+
+def test_a_session_is_ended_once() -> None:
+    def answer(frame: Frame) -> bytes:
+        if frame.type == Message.MT_HELLO:
+            return reply_to(frame)
+        return encode(Frame(frame.type | protocol.REPLY, frame.session, frame.sequence, b"\0"))
+
+    closed, left = Scripted(answer), Scripted(answer)
+    client = Client(closed, timeout_s=1)
+    for _ in range(2):
+        client.close()
+    assert [frame.type for frame in closed.seen] == [Message.MT_HELLO, Message.MT_BYE]
+    client = Client(left, timeout_s=1)
+    client.reset()
+    client.close()
+    assert [frame.type for frame in left.seen] == [Message.MT_HELLO, Message.MT_RESET]
+
+
+def test_what_lies_at_a_place_of_a_tensor_is_cut_into_frames(client: Client) -> None:
+    data = np.random.default_rng(8).integers(0, 256, 9000).astype(np.uint8).tobytes()
+    client.write_at(protocol.INPUTS, 2, 1234, data)
+    assert client.read_at(protocol.INPUTS, 2, 1234, 9000) == data
+    assert client.read_at(protocol.INPUTS, 2, 5234, 100) == data[4000:4100]
+    assert client.read_at(protocol.INPUTS, 2, 1234, 0) == b""

@@ -61,3 +61,16 @@ def test_the_limit_of_a_call_is_rounded_up(limit_s: float, limit_ms: int) -> Non
     for in_steps in (True, False):
         payload = protocol.call(1.0, in_steps=in_steps, limit_s=limit_s).payload
         assert payload == struct.pack("<BI", not in_steps, limit_ms)
+
+
+def test_a_fault_is_told_by_its_kind_its_operator_and_its_registers() -> None:
+    error = device_error(Fault(FaultKind.MT_FAULT_WATCHDOG, 0, Machine.MT_MACHINE_PROCESS, (11, 0xDEADBEEF)))
+    assert error.what == "MT_FAULT_WATCHDOG in operator 0"
+    assert error.details == ("0x0000000b 0xdeadbeef",)
+    unknown = device_error(Fault(99, None, 0, ()))
+    assert (unknown.what, unknown.details) == ("a fault", ())
+
+
+def test_a_fault_of_the_whole_model_has_no_operator() -> None:
+    assert read_fault(struct.pack("<BHB", 4, protocol.NO_OPERATOR, 0)) == Fault(4, None, 0, ())
+    assert read_fault(struct.pack("<BHBI", 4, 0, 0, 5) + b"cut") == Fault(4, 0, 0, (5,))

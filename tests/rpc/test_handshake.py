@@ -1,11 +1,13 @@
 """What a person is told when the other end is not the firmware that it should be."""
 
 import struct
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from mtool.errors import CommunicationError
-from mtool.rpc import Client, Expected
+from mtool.rpc import Client, Expected, handshake
 from mtool.rpc.framing import Frame, encode
 from mtool.rpc.protocol import REPLY, Message
 from tests.rpc.channels import Scripted
@@ -78,3 +80,71 @@ def test_the_answer_to_an_earlier_host_is_not_taken() -> None:
         return reply_to(Frame(frame.type, frame.session, 0, b"\1late"))
 
     assert refused(Scripted(late)).what.startswith(("the scripted device sends", "nothing answers"))
+
+
+def test_a_reply_to_something_else_is_not_taken() -> None:
+    def other(frame: Frame) -> bytes:
+        right = struct.pack("<BB4sHIB", 0, 1, frame.payload[1:5], 1000, 0, 16) + bytes(36)
+        kinds = (Message.MT_HELLO, Message.MT_INFO | REPLY, Message.MT_FAULT, 0)
+        return b"".join(encode(Frame(kind, frame.session, frame.sequence, right)) for kind in kinds)
+
+    assert refused(Scripted(other)).what == "nothing answers: the scripted device sent no byte within 0.25 s"
+
+
+class Wired(Scripted):
+    """A device at the other end of a line with a rate, which understands one rate only."""
+
+    def __init__(self, right: int, answer: Callable[[Frame], bytes] = reply_to) -> None:
+        super().__init__(lambda frame: answer(frame) if self.baud == right else b"\xff\xfe")
+        self.baud, self.tried = 115200, list[int]()
+
+    def set_baud(self, baud: int) -> None:
+        self.tried.append(baud)
+        if baud == 9600:
+            raise CommunicationError("this port has no such rate")
+        self.baud = baud
+
+
+def test_another_rate_is_found_and_the_line_is_left_as_it_was() -> None:
+    line = Wired(230400)
+    error = refused(line)
+    assert error.what == "the scripted device answers at 230,400 baud, not at 115,200"
+    assert "115200" in error.hint and "230400" in error.hint
+    assert line.baud == 115200
+    assert line.tried == [9600, 57600, 230400, 115200]
+
+
+def test_no_rate_is_the_right_one() -> None:
+    line = Wired(300)
+    error = refused(line)
+    assert "no frames" in error.what
+    assert "at 115200 baud, and then at none of 9600, 57600" in error.details[-1]
+    assert line.baud == 115200 and line.tried.count(115200) == 1
+
+
+@pytest.mark.parametrize(("status", "words"), [(15, "is in use"), (3, "refuses to open a session")])
+def test_a_device_that_refuses(status: int, words: str) -> None:
+    def answer(frame: Frame) -> bytes:
+        payload = struct.pack("<BB4sHIB", status, 1, frame.payload[1:5], 1000, 0, 16) + bytes(36)
+        return encode(Frame(Message.MT_HELLO | REPLY, frame.session, frame.sequence, payload))
+
+    assert words in refused(Scripted(answer)).what
+
+
+def test_hello_is_repeated_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    sent: list[float] = []
+
+    class Silent(Scripted):
+        def write(self, data: bytes, *, timeout_s: float) -> None:
+            sent.append(clock[0])
+
+        def read(self, *, timeout_s: float) -> bytes:
+            clock[0] += timeout_s
+            return b""
+
+    monkeypatch.setattr(handshake, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    with pytest.raises(CommunicationError, match="nothing answers"):
+        Client(Silent(reply_to), timeout_s=4.0)
+    assert sent == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 2.5, 3.5])
+    assert clock[0] == pytest.approx(4.0)

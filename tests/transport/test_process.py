@@ -116,22 +116,48 @@ def test_a_forgotten_transport_ends_its_program() -> None:
     assert not is_alive(pid)
 
 
-def test_a_program_does_not_outlive_a_killed_mtool() -> None:
-    """Even one that spins, and never notices that its input has ended."""
+def ended(pid: int, within_s: float = 10) -> bool:
+    """Whether a process ends in time."""
+    deadline = time.monotonic() + within_s
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(pid)
+
+
+DEAF = "echo $$; exec sleep 60"  # never notices that its input has ended
+WRAPPING = "sleep 60 & echo $!; wait"  # as a script does that starts the true emulator
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("program", [DEAF, WRAPPING])
+def test_a_program_does_not_outlive_an_mtool_that_is_killed(program: str, end: signal.Signals) -> None:
     lines = [
         "import sys, time",
         "from mtool.transport import ProcessTransport",
-        "transport = ProcessTransport(['sh', '-c', 'while :; do :; done'], name='it')",
-        "print(transport._process.pid, flush=True)",
+        f"transport = ProcessTransport(['sh', '-c', {program!r}], name='it')",
+        "print(transport._process.pid, transport.read(timeout_s=10).decode(), flush=True)",
         "time.sleep(60)",
     ]
     mtool = subprocess.Popen([sys.executable, "-c", "\n".join(lines)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert mtool.stdout is not None
-    pid = int(mtool.stdout.readline())
-    assert is_alive(pid)
-    mtool.kill()
+    pids = [int(pid) for pid in mtool.stdout.readline().split()]
+    assert len(pids) == 2 and all(is_alive(pid) for pid in pids)
+    mtool.send_signal(end)
     mtool.communicate()
-    deadline = time.monotonic() + 10
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(pid)
+    assert all(ended(pid) for pid in pids)
+
+
+def test_close_ends_what_the_program_has_started() -> None:
+    transport = ProcessTransport(["sh", "-c", WRAPPING], name="it")
+    inner = int(transport.read(timeout_s=10))
+    assert is_alive(inner)
+    transport.close()
+    assert ended(inner)
+
+
+def test_what_a_program_leaves_behind_at_its_end_is_ended() -> None:
+    transport = ProcessTransport(["sh", "-c", "sleep 60 >&- & echo $!"], name="it")
+    inner = int(transport.read(timeout_s=10))
+    with pytest.raises(CommunicationError, match="ended with exit code 0"):
+        transport.read(timeout_s=10)
+    assert ended(inner)

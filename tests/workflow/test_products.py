@@ -18,7 +18,8 @@ from saturating import InferenceSession, product
 
 import mtool
 from mtool.errors import MismatchError
-from mtool.workflow import products, reference
+from mtool.oracles import process, products, server
+from mtool.workflow import reference
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -32,6 +33,16 @@ def each_test_looks_for_itself() -> Iterator[None]:
     products.saturate.cache_clear()
     yield
     products.saturate.cache_clear()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run onnxruntime in this process, where it can be patched."""
+
+    def call(_: str, model: Path, function: str, /, **named: Any) -> Any:
+        return server.function_of(function)(**named)
+
+    monkeypatch.setattr(process, "call", call)
 
 
 def far(dtype: Any, *shape: int) -> Any:
@@ -158,6 +169,7 @@ def qlinear() -> onnx.ModelProto:
     return made(case)[0]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("make", [dynamic, qlinear])
 def test_verify_notices_a_processor_that_saturates(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -175,6 +187,7 @@ def test_verify_notices_a_processor_that_saturates(
         mtool.verify(path, board="host", place=place).check()
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.skipif(products.saturate(), reason="this processor saturates")
 def test_nothing_is_said_of_a_processor_that_does_not_saturate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -185,6 +198,7 @@ def test_nothing_is_said_of_a_processor_that_does_not_saturate(
     assert products.SAYING not in caplog.text
 
 
+@pytest.mark.usefixtures("here")
 def test_only_models_with_such_products_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> bool:
         raise AssertionError("nothing is multiplied as integers here")
@@ -195,6 +209,7 @@ def test_only_models_with_such_products_are_looked_at(tmp_path: Path, monkeypatc
     assert reference.outputs(path, [{"x": F([-1, 1])}])[0]["y"].tolist() == [0, 1]
 
 
+@pytest.mark.usefixtures("here")
 def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

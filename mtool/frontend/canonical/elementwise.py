@@ -8,7 +8,7 @@ import onnx
 from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings import LOWERINGS
-from mtool.lowerings.elementwise import Cast
+from mtool.lowerings.elementwise import Cast, Elu
 
 if TYPE_CHECKING:
     from mtool.frontend.importer import Importer
@@ -30,13 +30,34 @@ def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
 
 
 def _clip(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-    """Clip: opset 6 has its bounds as attributes, opset 11 as inputs."""
+    """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
     inputs = [*proto.input, "", ""][:3]
     dtype = state.types[proto.input[0]].dtype.numpy
     for place, key in ((1, "min"), (2, "max")):
         if key in attrs:
             inputs[place] = state.constant(f"{origin}/{key}", np.asarray(attrs[key], dtype))
+        bound = state.constants.get(inputs[place])
+        if bound is not None and bound.dtype.kind not in "iu" and np.isnan(bound.astype(np.float64)).any():
+            inputs[place] = ""
     state.emit("Clip", origin, inputs, [proto.output[0]])
+
+
+def _celu(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    """Celu: with an alpha of 0 or NaN it is its definition, max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    alpha = attrs.get("alpha", 1.0)
+    if alpha and not np.isnan(alpha):
+        state.emit("Celu", origin, list(proto.input), list(proto.output), Elu(alpha=alpha))
+        return
+    x, dtype = proto.input[0], state.types[proto.input[0]].dtype.numpy
+    factor, zero, one = (state.constant(f"{origin}/{value}", np.asarray(value, dtype)) for value in (alpha, 0, 1))
+
+    def made(op: str, *inputs: str, output: str = "") -> str:
+        name = output or state.unique(f"{origin}/{op}")
+        state.run(onnx.helper.make_node(op, inputs, [name], name=origin), {"": version})
+        return name
+
+    below = made("Mul", factor, made("Sub", made("Exp", made("Div", x, factor)), one))
+    made("Add", made("Max", zero, x), made("Min", zero, below), output=proto.output[0])
 
 
 def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -52,6 +73,7 @@ def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Att
 
 
 ELEMENTWISE: dict[str, Canonical] = {
+    "Celu": _celu,
     "Clip": _clip,
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Mod", "BitShift"], _binary),
     **dict.fromkeys(["Less", "Greater", "Equal"], _binary),

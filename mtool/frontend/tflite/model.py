@@ -9,13 +9,14 @@ from onnx import helper
 
 from mtool.errors import ModelError, MtoolError
 from mtool.frontend.budget import Budget
-from mtool.frontend.given import NOTHING, Given, Rounding
+from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.problems import REFUSED, Unsupported, disagreement
 from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir import Graph, Quant
+from mtool.settings import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
@@ -20,9 +21,39 @@ def _moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
 
 
 def _view(t: Translation) -> None:
-    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has."""
-    shape = t.whole("shape", t.result().shape)
+    """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has, and what it is given has to agree."""
+    made = t.result().shape
+    if not _VIEWS[t.op.kind](t, made):
+        raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
+    shape = t.whole("shape", made)
     _moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
+
+
+def _is_reshaped(t: Translation, made: tuple[int, ...]) -> bool:
+    """Tell whether a shape is what is asked for, if a constant asks; -1 there is what is left."""
+    if not t.has(1) or t.tensor(1).data is None:
+        return True
+    asked = t.numbers(1, "the shape")
+    return len(asked) == len(made) and all(want in (-1, size) for want, size in zip(asked, made, strict=True))
+
+
+def _is_squeezed(t: Translation, made: tuple[int, ...]) -> bool:
+    kept, left = ([size for size in shape if size != 1] for shape in (t.shape(0), made))
+    return kept == left and len(made) <= len(t.shape(0))
+
+
+def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
+    shape = t.shape(0)
+    if t.tensor(1).data is None:
+        return True
+    (axis,), rank = t.numbers(1, "the axis"), len(shape)
+    if not -rank - 1 <= axis <= rank:
+        raise Unsupported(f"its axis is {axis} of {rank} dimensions")
+    place = axis % (rank + 1)
+    return made == (*shape[:place], 1, *shape[place:])
+
+
+_VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
 
 
 def _transpose(t: Translation) -> None:
@@ -213,7 +244,10 @@ def _reverse(t: Translation) -> None:
 
 
 def _shape(t: Translation) -> None:
-    t.put(t.node("Identity", [t.constant("shape", t.shape(0), t.result().dtype)]))
+    dtype = {tflite.TensorType.INT32: np.int32, tflite.TensorType.INT64: np.int64}.get(t.op.option("OutType"))
+    if dtype is None:
+        raise Unsupported(f"its out_type is number {t.op.option('OutType')}; expected int32 or int64")
+    t.put(t.node("Identity", [t.constant("shape", t.shape(0), dtype)]))
 
 
 TRANSLATIONS: dict[str, Translate] = {

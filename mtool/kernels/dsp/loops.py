@@ -1,3 +1,3 @@
-"""The loops that crt/include/mt_dsp*.h has."""
+"""The loops that the register tiles of crt/include/mt_dsp_*.h have."""
 
 UNROLLS = (28, 16, 8)  # steps of k an iteration

@@ -1,4 +1,4 @@
-"""Packed weights of layers with int16 activations for SIMD32; see crt/include/mt_dsp16.h."""
+"""Packed weights of layers with int16 activations for SIMD32; see crt/include/mt_dsp_int16.h."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int, together: int, p
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Which loops of mt_dsp16.h a layer takes: those for its weights' packing and for the width of its sums."""
+    """Which loops of mt_dsp_int16.h a layer takes: those for its weights' packing and for the width of its sums."""
 
     halves: bool
     long: bool

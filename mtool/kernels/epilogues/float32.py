@@ -5,14 +5,11 @@ from typing import Self
 
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.node import WithEpilogue
-from mtool.ir.types import Array
-from mtool.kernels.epilogues.elementwise import elementwise_names, is_elementwise, rest_text
-from mtool.kernels.operands import needs_math, operand_arguments
-from mtool.kernels.schedule import Argument, Kernel
+from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 
 
 @dataclass(frozen=True, slots=True)
-class FloatEpilogue:
+class FloatEpilogue(TileEpilogue):
     """An epilogue as `rest(relu(acc))`; `relu` is done in the tile, `rest` on the stored sums (None: nothing)."""
 
     relu: bool
@@ -36,27 +33,7 @@ class FloatEpilogue:
         """Return the name of the runtime's function: mt_f32_columns_muladd_relu."""
         return f"{stem}_{product}{'_relu' if self.relu else ''}"
 
-    def text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
-        """Return the C of `rest` for the element at `offset`."""
-        assert self.rest is not None
-        return rest_text(self.rest, node, graph, acc, offset, channel)
-
     @property
     def least(self) -> str:
         """Return the bound that tiles of mt_mve_f32.h have, in C."""
         return "0" if self.relu else "MT_MVE_F32_ANY"
-
-    def kernel(self, node: Node, graph: Graph, body: str, weights: Array, *, scratch: bool, header: str) -> Kernel:
-        """Assemble the function: input, output, packed weights, what `rest` reads, scratch."""
-        names = elementwise_names(self.rest, node, graph)
-        arguments = [
-            Argument("input", "float", ("input", 0)),
-            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
-            Argument("weights", "float", ("constant", "weights")),
-            *operand_arguments(node, graph, names),
-        ]
-        if scratch:
-            arguments.append(Argument("scratch", "float", "scratch"))
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        math = self.rest is not None and needs_math(self.rest)
-        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))

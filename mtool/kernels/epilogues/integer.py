@@ -9,17 +9,15 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.elementwise import elementwise_names, is_elementwise, rest_text
-from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
-from mtool.kernels.schedule import Argument, Kernel
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
 SCALED = ("requantise", "rescale")  # the expressions that stand for a Scaling
 
 
 @dataclass(frozen=True, slots=True)
-class Int8Epilogue:
+class Int8Epilogue(TileEpilogue):
     """An epilogue as `rest(requantise(acc))`: the limits and zero point, how sums are scaled, and what follows.
 
     `rest` reads the requantised int8 as `acc`; None: it is the result. What it loads lies at the element itself,
@@ -64,28 +62,6 @@ class Int8Epilogue:
     def is_bounded(self) -> bool:
         """Whether the zero point can be added to a scaled sum without leaving 32 bits."""
         return not isinstance(self.how, Requantise) or self.how.bounded
-
-    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
-        """Return the C of what follows, for the element at `offset`."""
-        assert self.rest is not None
-        return rest_text(self.rest, node, graph, acc, offset, channel)
-
-    def kernel(
-        self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str = "int32_t"
-    ) -> Kernel:
-        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (empty: none)."""
-        names = elementwise_names(self.rest, node, graph)
-        arguments = [
-            Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
-            Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
-            Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
-            *operand_arguments(node, graph, names),
-        ]
-        if scratch:
-            arguments.append(Argument("scratch", scratch, "scratch"))
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        math = self.rest is not None and needs_math(self.rest)
-        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
 
 
 class Int16Epilogue(Int8Epilogue):

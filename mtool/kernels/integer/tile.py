@@ -109,10 +109,13 @@ def price_of_code(node: Node, graph: Graph) -> float:
 
     It depends on how many an inference has, and how often the code runs in one.
     """
-    products = 0
-    for one in graph.nodes:
-        if isinstance(one.attrs, WeightedSum):
-            products += graph.types[one.outputs[0]].count * math.prod(graph.types[one.inputs[1]].shape[1:])
+    if "products" not in graph.memo:
+        graph.memo["products"] = sum(
+            graph.types[one.outputs[0]].count * math.prod(graph.types[one.inputs[1]].shape[1:])
+            for one in graph.nodes
+            if isinstance(one.attrs, WeightedSum)
+        )
+    products: int = graph.memo["products"]
     return max(LEAST, products / SHARE) / node.parts
 
 

@@ -16,7 +16,7 @@ class Conv2d(WeightedSum):
 
     kernel: the filters' height and width.
     strides, dilations: at least 1.
-    pads: top, left, bottom, right; at least 0. What lies there is `pad_value`.
+    pads: top, left, bottom, right. What lies there is `pad_value`. A negative one leaves inputs out.
     group: the parts that channels are in; as many as input channels: depthwise.
     """
 

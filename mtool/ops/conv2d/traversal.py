@@ -1,4 +1,4 @@
-"""How a channel of a depthwise convolution is walked: along its rows or its columns, several outputs at a time."""
+"""How a channel of a depthwise convolution is traversed: along its rows or its columns, several outputs at a time."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ DIRECTION_MEANING = "inner loop along rows, or along columns of a turned plane; 
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The plane of a channel as it is walked: all pairs are (slow, fast); steps are elements of the tensors.
+class Traversal:
+    """The plane of a channel as it is traversed: all pairs are (slow, fast); steps are elements of the tensors.
 
     `block` outputs side by side on the fast axis share the inputs that they load. The last block of a row ends with it:
     it computes some outputs again if the row is not whole blocks.
@@ -26,11 +26,11 @@ class Walk:
     out_size: tuple[int, int]
     in_step: tuple[int, int]
     out_step: tuple[int, int]
-    turned: bool
+    transposed: bool
     block: int
 
     @classmethod
-    def all(cls, conv: Conv, direction: str, most: int) -> "list[Walk]":
+    def all(cls, conv: Conv, direction: str, most: int) -> "list[Traversal]":
         """Return the ways, of up to `most` outputs a block; direction: "straight", "turned" or "" for both."""
         return [
             cls._along(conv, turned, block)
@@ -40,7 +40,7 @@ class Walk:
         ]
 
     @classmethod
-    def _along(cls, conv: Conv, turned: bool, block: int) -> "Walk":
+    def _along(cls, conv: Conv, turned: bool, block: int) -> "Traversal":
         def pair(of: tuple[int, int]) -> tuple[int, int]:
             return of[::-1] if turned else of
 
@@ -56,7 +56,7 @@ class Walk:
             out_size=pair(conv.out_size),
             in_step=pair((conv.size[1] * conv.channels, conv.channels)),
             out_step=pair((conv.out_size[1] * conv.channels, conv.channels)),
-            turned=turned,
+            transposed=turned,
             block=block,
         )
 
@@ -66,7 +66,7 @@ class Walk:
         return -(-self.out_size[1] // self.block)
 
     @property
-    def places(self) -> list[int]:
+    def block_inputs(self) -> list[int]:
         """Where the inputs lie that a block meets in one row of taps."""
         return sorted(
             {t * self.stride[1] + k * self.dilation[1] for t in range(self.block) for k in range(self.kernel[1])}

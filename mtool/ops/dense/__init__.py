@@ -1,4 +1,4 @@
-"""Matrix products with constant weights (ai.onnx MatMul, Gemm), float and integer; others as reductions.
+"""Dense layers: matrix products with constant weights, float and integer.
 
 Internal form `dense`: inputs x[M,K], w[N,K] (constant, a row an output), bias[N], then what the
 epilogue reads. The output is [M,N].

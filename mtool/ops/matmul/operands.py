@@ -1,4 +1,4 @@
-"""The numbers of one batched product, and the C of its operands."""
+"""The numbers of one batched product, and the parameters of its function."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Schedules of pool2d for SIMD32, Helium and float32: a window at a time. See crt/include/mt_*_pool.h."""
+"""What pools by windows share: one pixel at a time, all of its channels."""
 
 import math
 
@@ -18,6 +18,7 @@ class WindowSchedule(BaseSchedule):
 
     name = ""
     stem = ""
+    header = ""
     lanes = 4
     dtype = DType.INT8
 
@@ -55,21 +56,21 @@ class WindowSchedule(BaseSchedule):
         whole = not any(attrs.pads[:2]) and all(last < size for last, size in zip(reach, (h, w), strict=True))
         return attrs.kind == "max" or not self.dtype.is_float or whole
 
-    def _is_direct(self, node: Node) -> bool:
+    def _stores_directly(self, node: Node) -> bool:
         """Whether the maxima are the outputs."""
         return Pool2d.of(node).kind == "max" and Pool2d.of(node).epilogue.op == "acc"
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A pixel's maxima or sums, if an epilogue follows."""
         each = self.dtype.size if Pool2d.of(node).kind == "max" else 4
-        return 0 if self._is_direct(node) else each * graph.types[node.inputs[0]].shape[3]
+        return 0 if self._stores_directly(node) else each * graph.types[node.inputs[0]].shape[3]
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """6 instructions a tap (4 of floats) and 12 more for a vector of channels, 32 (6) an output of an epilogue."""
         height, width = Pool2d.of(node).kernel
         out = graph.types[node.outputs[0]]
         vectors = -(-out.shape[3] // (self.lanes if Pool2d.of(node).kind == "max" else min(self.lanes, 4)))
-        after = 0 if self._is_direct(node) else (6 if self.dtype.is_float else 32) * out.count
+        after = 0 if self._stores_directly(node) else (6 if self.dtype.is_float else 32) * out.count
         tap = 4 if self.dtype.is_float else 6
         return float(out.shape[1] * out.shape[2] * (vectors * (tap * height * width + 12) + 20) + after)
 
@@ -77,7 +78,7 @@ class WindowSchedule(BaseSchedule):
         """Write the function."""
         attrs = Pool2d.of(node)
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-        epilogue, direct = EpilogueText(node, graph), self._is_direct(node)
+        epilogue, stored_directly = EpilogueText(node, graph), self._stores_directly(node)
         mean = self.dtype.is_float and attrs.kind == "average"
         acc = x.dtype if self.dtype.is_float or attrs.kind == "max" else DType.INT32
         body = template(
@@ -87,7 +88,7 @@ class WindowSchedule(BaseSchedule):
             out_size=y.shape[1:3],
             channels=x.shape[3],
             function=f"mt_{self.stem}_{'max' if attrs.kind == 'max' else 'sum'}",
-            direct=direct,
+            stored_directly=stored_directly,
             result=f"scratch[c] / {math.prod(attrs.kernel)}.0f" if mean else "scratch[c]",
             epilogue=epilogue,
         )
@@ -97,7 +98,7 @@ class WindowSchedule(BaseSchedule):
             Argument("output", y.dtype.c, "output"),
             *operand_arguments(node, graph, names),
         ]
-        if not direct:
+        if not stored_directly:
             arguments.append(Argument("scratch", acc.c, "scratch"))
         constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr), (f"mt_{self.stem}_pool.h",))
+        return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr), (self.header,))

@@ -4,6 +4,10 @@
 
 #include "small_weights.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 void small_transpose_0(const int8_t *input, int8_t *output);
 void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
         const float *scale, int8_t *scratch);
@@ -12,5 +16,9 @@ void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, cons
 void small_pool_3(const int8_t *input, int8_t *output);
 void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias);
 void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 extern const int8_t small_conv_1_weights[72];
 extern const int32_t small_conv_1_bias[4];
 extern const float small_conv_1_scale[4];
@@ -13,5 +17,9 @@ extern const float small_dw_2_scale[4];
 extern const int8_t small_dense_4_weights[12];
 extern const int32_t small_dense_4_bias[3];
 extern const float small_softmax_5_exponential[256];
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

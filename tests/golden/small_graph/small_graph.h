@@ -4,10 +4,18 @@
 
 #include "small.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Read the graph, the first time. Where the caller keeps inputs and outputs, they lie there from now on. */
 int32_t small_graph_begin(const struct small_inputs *inputs, const struct small_outputs *outputs);
 
 /* Run one operator, from 0 in order. */
 int32_t small_graph_step(uint16_t number);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

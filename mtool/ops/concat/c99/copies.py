@@ -1,4 +1,4 @@
-"""Schedules of concat in portable C."""
+"""Concatenation in portable C: copies."""
 
 import math
 

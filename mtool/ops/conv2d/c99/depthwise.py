@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions in portable C."""
+"""Depthwise convolutions in portable C: a channel's padded plane."""
 
 import math
 

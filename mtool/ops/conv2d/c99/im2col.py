@@ -1,4 +1,4 @@
-"""Schedule of conv2d in portable C: patches become columns."""
+"""Convolutions in portable C: two pixels by two channels."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText, acc_type

@@ -1,4 +1,7 @@
-"""Schedule of depthwise 3x3 for SIMD32: a plane of int16 a channel at a time. See crt/include/mt_dsp_plane.h."""
+"""Depthwise 3x3 of int8 for SIMD32: pairs of taps slide over a channel's plane of int16.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise3x3_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -16,14 +19,14 @@ from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS
 
-HEADER = "mt_dsp_plane.h"
+HEADER = "mt_dsp_depthwise3x3_int8.h"
 ROW_REACH = 1020  # bytes: the largest offset of LDRD
 STEP_REACH = 4095  # bytes: the largest offset of STRB and constant of ADDW
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The plane of a channel as it is walked: sizes and pads along (slow, fast), steps in bytes of the tensors.
+class Traversal:
+    """The plane of a channel as it is traversed: sizes and pads along (slow, fast), steps in bytes of the tensors.
 
     The fast axis is the one with the fewer instructions: outputs go in pairs, and an odd one costs.
     """
@@ -37,14 +40,14 @@ class Walk:
     transposed: bool
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
+    def of(cls, conv: Conv, direction: str = "") -> "Traversal | None":
         """Choose the direction; None: neither is within the reach of the instructions."""
         (h, w), (oh, ow), c = conv.size, conv.out_size, conv.channels
         straight = cls(conv.size, conv.out_size, conv.pad, (w * c, c), (ow * c, c), conv.stride[0], False)
         turned = cls((w, h), (ow, oh), conv.pad[::-1], (c, w * c), (c, ow * c), conv.stride[0], True)
         named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
-        fitting = [walk for walk in named if walk._is_in_reach()]
-        return min(fitting, key=lambda walk: walk.cost(), default=None)
+        fitting = [traversal for traversal in named if traversal._is_in_reach()]
+        return min(fitting, key=lambda traversal: traversal.cost(), default=None)
 
     @property
     def rows(self) -> int:
@@ -92,42 +95,42 @@ class Depthwise3x3(BaseSchedule):
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         fits = epilogue is not None and epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return target.has_dsp and shape and plain and fits and int8 and Walk.of(conv, self.direction) is not None
+        return target.has_dsp and shape and plain and fits and int8 and Traversal.of(conv, self.direction) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane of int16."""
-        walk = self._walk(node, graph)
-        return 2 * walk.pitch * walk.rows
+        traversal = self._traversal(node, graph)
+        return 2 * traversal.pitch * traversal.rows
 
-    def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph), self.direction)
-        assert walk is not None
-        return walk
+    def _traversal(self, node: Node, graph: Graph) -> Traversal:
+        traversal = Traversal.of(Conv.of(node, graph), self.direction)
+        assert traversal is not None
+        return traversal
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if the output is no larger."""
         return (0,) if graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Walk."""
-        return Conv.of(node, graph).channels * self._walk(node, graph).cost()
+        """See Traversal."""
+        return Conv.of(node, graph).channels * self._traversal(node, graph).cost()
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, walk = Int8Epilogue.of(node, graph), self._walk(node, graph)
+        epilogue, traversal = Int8Epilogue.of(node, graph), self._traversal(node, graph)
         assert epilogue is not None
         conv = Conv.of(node, graph)
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, 3, 3)
-        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, epilogue.scaling)
         body = template(
             "ops/conv2d/dsp/depthwise3x3_int8.c.j2",
             conv=conv,
-            walk=walk,
+            traversal=traversal,
             how=epilogue.how,
             kind=epilogue.scaling.kind,
             stream=packed.shape[1],
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

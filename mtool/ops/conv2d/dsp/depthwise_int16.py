@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions with int16 activations for SIMD32. See crt/include/mt_dsp16_taps.h."""
+"""Depthwise convolutions of int16 activations for SIMD32: pairs of taps meet a channel's plane.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int16.h.
+"""
 
 from dataclasses import dataclass
 
@@ -21,7 +24,7 @@ class Depthwise(depthwise_int8.Depthwise):
     epilogue_type = Int16Epilogue
     after = 8
     sweep = "mt_dsp16_sweep"
-    header = "mt_dsp16_taps.h"
+    header = "mt_dsp_depthwise_int16.h"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int16 to int16, sums of 32 bits."""

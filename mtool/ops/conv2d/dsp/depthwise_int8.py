@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions of any kernel for SIMD32: pairs of taps. See crt/include/mt_dsp_taps.h."""
+"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps meet a channel's plane.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int8.h.
+"""
 
 import math
 from dataclasses import dataclass
@@ -23,8 +26,8 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The plane of a channel as it is walked: everything as (slow, fast), steps in bytes of the tensors.
+class Traversal:
+    """The plane of a channel as it is traversed: everything as (slow, fast), steps in bytes of the tensors.
 
     With a dilation along the fast axis the columns stand in as many phases, so that the taps of an output are
     neighbours.
@@ -41,8 +44,8 @@ class Walk:
     transposed: bool
 
     @classmethod
-    def of(cls, conv: Conv, direction: str = "") -> "Walk | None":
-        """Choose the direction with the fewer instructions; None: neither can be walked."""
+    def of(cls, conv: Conv, direction: str = "") -> "Traversal | None":
+        """Choose the direction with the fewer instructions; None: neither is possible."""
         (_, w), (_, ow), c, n = conv.size, conv.out_size, conv.channels, conv.out_channels
         in_step, out_step = (w * c, c), (ow * n, n)
         straight = cls(
@@ -53,8 +56,8 @@ class Walk:
             _turned(conv.dilation), _turned(in_step), _turned(out_step), True,
         )  # fmt: skip
         named = {"straight": [straight], "turned": [turned]}.get(direction, [straight, turned])
-        possible = [walk for walk in named if walk.dilation[1] == 1 or walk.stride[1] == 1]
-        return min(possible, key=lambda walk: walk.cost(1), default=None)
+        possible = [traversal for traversal in named if traversal.dilation[1] == 1 or traversal.stride[1] == 1]
+        return min(possible, key=lambda traversal: traversal.cost(1), default=None)
 
     @property
     def steps(self) -> int:
@@ -121,27 +124,27 @@ class Depthwise(BaseSchedule):
     epilogue_type: ClassVar[type[Int8Epilogue]] = Int8Epilogue
     after: ClassVar[int] = 6  # instructions of an output that an epilogue follows
     sweep: ClassVar[str] = "mt_dsp_sweep"
-    header: ClassVar[str] = "mt_dsp_taps.h"
+    header: ClassVar[str] = "mt_dsp_depthwise_int8.h"
 
     direction: str = knob("", *DIRECTIONS, meaning=DIRECTION_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int8 to 8 bits; weights may have a zero point."""
         conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
-        shape = conv.is_depthwise and conv.batch == 1 and Walk.of(conv, self.direction) is not None
+        shape = conv.is_depthwise and conv.batch == 1 and Traversal.of(conv, self.direction) is not None
         narrow = graph.constants[node.inputs[1]].dtype in (np.int8, np.int16)
         as_wide = graph.types[node.outputs[0]].dtype.size == self.epilogue_type.kind.size
         return target.has_dsp and shape and narrow and epilogue is not None and as_wide
 
-    def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = Walk.of(Conv.of(node, graph), self.direction)
-        assert walk is not None
-        return walk
+    def _traversal(self, node: Node, graph: Graph) -> Traversal:
+        traversal = Traversal.of(Conv.of(node, graph), self.direction)
+        assert traversal is not None
+        return traversal
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane of int16, and a channel's taps."""
-        walk = self._walk(node, graph)
-        return 2 * (walk.pitch * walk.rows + walk.taps)
+        traversal = self._traversal(node, graph)
+        return 2 * (traversal.pitch * traversal.rows + traversal.taps)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if each channel has one output that is no larger."""
@@ -151,23 +154,27 @@ class Depthwise(BaseSchedule):
         return (0,) if own and smaller else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """See Walk, and what follows."""
+        """See Traversal, and what follows."""
         conv, epilogue = Conv.of(node, graph), self.epilogue_type.of(node, graph)
         after = (
             self.after * conv.pixels * conv.out_channels if epilogue is not None and epilogue.rest is not None else 0
         )
-        return conv.channels * self._walk(node, graph).cost(conv.out_channels // conv.channels) + after
+        return conv.channels * self._traversal(node, graph).cost(conv.out_channels // conv.channels) + after
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        epilogue, walk, conv = self.epilogue_type.of(node, graph), self._walk(node, graph), Conv.of(node, graph)
+        epilogue, traversal, conv = (
+            self.epilogue_type.of(node, graph),
+            self._traversal(node, graph),
+            Conv.of(node, graph),
+        )
         assert epilogue is not None
         taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
-        packed = pack(taps.swapaxes(1, 2) if walk.transposed else taps, epilogue.bias, epilogue.scaling)
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, epilogue.scaling)
         body = template(
             "ops/conv2d/dsp/depthwise.c.j2",
             conv=conv,
-            walk=walk,
+            traversal=traversal,
             how=epilogue.how,
             epilogue=epilogue,
             multiplier=conv.out_channels // conv.channels,
@@ -179,7 +186,7 @@ class Depthwise(BaseSchedule):
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, self.header, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, packed, self.header, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -10,7 +10,7 @@ from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
 
 
@@ -46,7 +46,7 @@ class Im2col(Tiles):
         """Three columns, and what is gathered or not stored directly."""
         conv = Conv.of(node, graph)
         return 6 * self._padded(conv) + 2 * max(
-            results_aside(conv, Int16Epilogue.of(node, graph)), self._gathered(conv)
+            staged_results(conv, Int16Epilogue.of(node, graph)), self._gathered(conv)
         )
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
@@ -73,4 +73,4 @@ class Im2col(Tiles):
             epilogue=epilogue,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER, "int32_t")

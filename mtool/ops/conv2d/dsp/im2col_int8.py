@@ -1,21 +1,18 @@
 """Convolutions of int8 for SIMD32: patches become columns."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mtool.ir import Graph, Node
-from mtool.kernels.dsp.weights_int8 import Packed
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
-from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.in_place import own_in_place, shrinks_by_rows
 from mtool.ops.conv2d.tile import Tile
 
 
@@ -65,19 +62,9 @@ class Im2col(Tiles):
         shape = conv.batch == 1 and not conv.is_depthwise
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
-        if epilogue is None or weights.dtype != np.int8:
-            return None
-        conv = Conv.of(node, graph)
-        order = np.asarray(ColumnLayout.of(conv).order)
-        flat = weights.reshape(weights.shape[0], -1)
-        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), np.int8)], axis=1)[:, order]
-        return Packed.of(epilogue, filters, self._padded(conv), conv.group)
-
-    def depth(self, conv: Conv) -> int:
+    def order(self, conv: Conv) -> Sequence[int]:
         """A patch, with what fills up its rows."""
-        return len(ColumnLayout.of(conv).order)
+        return ColumnLayout.of(conv).order
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """8 for four elements, 20 a row; 12 a tap that stands alone."""
@@ -85,27 +72,26 @@ class Im2col(Tiles):
         places = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
         return conv.pixels * (8 * len(columns.order) / 4 + places)
 
-    def _aside(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
+    def _staged(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
         """Bytes for one patch of a border pixel, or for results that are not stored directly."""
         gathered = len(columns.order) if conv.channels % 4 or columns.by_taps else 0
-        return max(results_aside(conv, epilogue, self._tile(conv)), gathered)
+        return max(staged_results(conv, epilogue, self._tile(conv)), gathered)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A tile's columns, a row of results if they are stored a row at a time, a border patch."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
-        return self._columns_bytes(conv) + row + self._aside(conv, epilogue, ColumnLayout.of(conv))
+        return self._columns_bytes(conv) + row + self._staged(conv, epilogue, ColumnLayout.of(conv))
 
     def _by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether the output may take the input's storage, if a row of it is held back until it is whole."""
         epilogue, conv = Int8Epilogue.of(node, graph), Conv.of(node, graph)
-        direct = epilogue is not None and epilogue.rest is None
-        return direct and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
+        stored_directly = epilogue is not None and epilogue.rest is None
+        return stored_directly and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if it shrinks fast enough; a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        return (0, *residuals) if self._by_rows(node, graph) else residuals
+        return own_in_place(node, graph, possible=self._by_rows(node, graph))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -123,8 +109,8 @@ class Im2col(Tiles):
             depth=self._padded(conv),
             stream=packed.stream.size // conv.group,
             epilogue=epilogue,
-            aside=self._aside(conv, epilogue, columns) > 0,
+            staged=self._staged(conv, epilogue, columns) > 0,
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name], "int32_t")

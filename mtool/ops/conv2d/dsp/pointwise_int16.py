@@ -5,15 +5,14 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 
 
 class Pointwise(Tiles):
@@ -36,14 +35,11 @@ class Pointwise(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * results_aside(conv, Int16Epilogue.of(node, graph))
+        return 6 * self._padded(conv) + 2 * staged_results(conv, Int16Epilogue.of(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        if WithEpilogue.of(node).epilogue.operands() & {0} or graph.types[node.outputs[0]].dtype.size != 2:
-            return residuals
-        return (0, *residuals)
+        return own_in_place(node, graph, possible=True)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles, 6 to copy two elements of three pixels."""
@@ -62,8 +58,8 @@ class Pointwise(Tiles):
             long=packed.kind.long,
             depth=self._padded(conv),
             epilogue=epilogue,
-            aside=results_aside(conv, epilogue) > 0,
+            staged=staged_results(conv, epilogue) > 0,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER)
+        return epilogue.kernel(node, graph, body, packed.stream, HEADER, "int32_t")

@@ -1,18 +1,16 @@
 """1x1 convolutions of int8 for SIMD32."""
 
-import numpy as np
+from collections.abc import Sequence
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
-from mtool.kernels.dsp.weights_int8 import Packed
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, results_aside
+from mtool.ops.conv2d.dsp.tiles_int8 import HEADERS, SUFFIXES, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 from mtool.ops.conv2d.tile import Tile
 
 
@@ -33,17 +31,9 @@ class Pointwise(Tiles):
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
         return target.has_dsp and shape and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
-        if epilogue is None or weights.dtype != np.int8:
-            return None
-        conv = Conv.of(node, graph)
-        filters = weights.reshape(weights.shape[0], conv.channels)
-        return Packed.of(epilogue, filters, self._padded(conv))
-
-    def depth(self, conv: Conv) -> int:
+    def order(self, conv: Conv) -> Sequence[int]:
         """A pixel."""
-        return conv.channels
+        return range(conv.channels)
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """14 to widen four elements of three pixels, 9 of two."""
@@ -54,15 +44,12 @@ class Pointwise(Tiles):
         conv = Conv.of(node, graph)
         tile = self._tile(conv)
         reach = (tile.pixels - 1) * conv.channels + round_up(conv.channels, 4)  # as far as words do
-        aside = results_aside(conv, Int8Epilogue.of(node, graph), tile)
-        return self._columns_bytes(conv) + aside + (reach if conv.channels % 4 else 0)
+        staged = staged_results(conv, Int8Epilogue.of(node, graph), tile)
+        return self._columns_bytes(conv) + staged + (reach if conv.channels % 4 else 0)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        if WithEpilogue.of(node).epilogue.operands() & {0} or graph.types[node.outputs[0]].dtype.size != 1:
-            return residuals
-        return (0, *residuals)
+        return own_in_place(node, graph, possible=True)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -76,9 +63,9 @@ class Pointwise(Tiles):
             tile=tile,
             function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
             depth=self._padded(conv),
-            results=results_aside(conv, epilogue, tile),
+            results=staged_results(conv, epilogue, tile),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name])
+        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name], "int32_t")

@@ -1,6 +1,6 @@
-"""Register tiles of int16 activations for SIMD32: three pixels by two channels, which 1x1 and im2col share.
+"""Register tiles of int16 activations for SIMD32, which 1x1 and im2col share: three pixels by two channels.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp16_columns.h.
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_3x2_int16.h.
 """
 
 import math
@@ -18,7 +18,7 @@ from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_dsp16_columns.h"
+HEADER = "mt_dsp_tile_3x2_int16.h"
 
 
 def dot_cost(depth: int, unroll: int, kind: Kind) -> float:
@@ -64,11 +64,11 @@ class Packed:
         return cls(epilogue, np.concatenate(parts), kind)
 
 
-def results_aside(conv: Conv, epilogue: Int16Epilogue | None) -> int:
+def staged_results(conv: Conv, epilogue: Int16Epilogue | None) -> int:
     """Return how many results are not stored directly: all three pixels', or those of the unwanted ones."""
     channels = conv.out_channels // conv.group
-    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (3 if not direct else 1 if conv.pixels % 3 else 0)
+    stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (3 if not stored_directly else 1 if conv.pixels % 3 else 0)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
-"""Register tiles of int8 for SIMD32: three or two pixels by two channels, which 1x1 and im2col share.
+"""Register tiles of int8 for SIMD32, which 1x1 and im2col share: three or two pixels by two channels.
 
-The inner loops and the layout of the packed weights are in crt/include/mt_dsp_columns*.h.
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_*_int8.h.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.kernels.dsp.loops import UNROLLS
@@ -18,7 +21,7 @@ from mtool.ops.conv2d.tile import Tile
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
-HEADERS = {"3x2": "mt_dsp_columns.h", "2x2": "mt_dsp_columns_2x2.h"}
+HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
 
 
@@ -36,11 +39,11 @@ def best_unroll(depth: int, tile: Tile) -> int:
     return min(UNROLLS, key=lambda unroll: dot_cost(depth, unroll, tile))
 
 
-def results_aside(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
+def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int:
     """Return the bytes of results that are not stored directly: a tile's, or those of unwanted pixels."""
     channels = conv.out_channels // conv.group
-    direct = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
-    return round_up(channels, 2) * (tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0)
+    stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
+    return round_up(channels, 2) * (tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0)
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,13 @@ class Tiles(BaseSchedule):
 
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
+    def order(self, conv: Conv) -> Sequence[int]:
+        """Return the place in the kernel of each element of a column, -1 for filling."""
+        raise NotImplementedError
+
     def depth(self, conv: Conv) -> int:
         """Elements of a column, before it is filled up for the unrolled loop."""
-        raise NotImplementedError
+        return len(self.order(conv))
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """Instructions that make all columns of a group."""
@@ -83,4 +90,10 @@ class Tiles(BaseSchedule):
         return self._cost(conv, self._tile(conv), apart=packed is not None and packed.apart)
 
     def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        raise NotImplementedError
+        """The weights in the columns' order; None: the schedule is not for them."""
+        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        if epilogue is None or weights.dtype != np.int8:
+            return None
+        conv = Conv.of(node, graph)
+        flat = np.pad(weights.reshape(weights.shape[0], -1), ((0, 0), (0, 1)))
+        return Packed.of(epilogue, flat[:, self.order(conv)], self._padded(conv), conv.group)

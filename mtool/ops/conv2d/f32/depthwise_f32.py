@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions for Cortex-M with a float32 FPU: several outputs of a plane at a time."""
+"""Depthwise convolutions of float32 for a Cortex-M's FPU: several outputs of a plane at a time."""
 
 import math
 from dataclasses import dataclass
@@ -15,27 +15,29 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
-from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Walk
+from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Traversal
 
 HEADER = "mt_f32.h"
 BLOCK = 5  # outputs at most: more take longer code and hardly fewer loads
 REGISTERS = 29  # of the FPU's 32; the others hold products on their way to a sum
 
 
-def registers(walk: Walk) -> int:
+def registers(traversal: Traversal) -> int:
     """Return the registers that taps, bias, sums and inputs take."""
-    return math.prod(walk.kernel) + 1 + walk.block + len(walk.places)
+    return math.prod(traversal.kernel) + 1 + traversal.block + len(traversal.block_inputs)
 
 
-def cost(walk: Walk) -> float:
+def cost(traversal: Traversal) -> float:
     """Return the instructions a channel: two a product, the loads, four an output; three a copied element."""
-    each = walk.block * (2 * math.prod(walk.kernel) + 4) + walk.kernel[0] * len(walk.places) + 6
-    return walk.out_size[0] * (walk.blocks * each + 8) + 3 * math.prod(walk.copied)
+    each = (
+        traversal.block * (2 * math.prod(traversal.kernel) + 4) + traversal.kernel[0] * len(traversal.block_inputs) + 6
+    )
+    return traversal.out_size[0] * (traversal.blocks * each + 8) + 3 * math.prod(traversal.copied)
 
 
-def best_walk(conv: Conv, direction: str = "") -> Walk | None:
-    """Return the walk with the fewest instructions; None: the taps do not fit in the registers."""
-    fitting = [walk for walk in Walk.all(conv, direction, BLOCK) if registers(walk) <= REGISTERS]
+def best_traversal(conv: Conv, direction: str = "") -> Traversal | None:
+    """Return the traversal with the fewest instructions; None: the taps do not fit in the registers."""
+    fitting = [traversal for traversal in Traversal.all(conv, direction, BLOCK) if registers(traversal) <= REGISTERS]
     return min(fitting, key=cost, default=None)
 
 
@@ -58,12 +60,12 @@ class Depthwise(BaseSchedule):
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        return has_tiles(target) and shape and alone and same and best_walk(conv, self.direction) is not None
+        return has_tiles(target) and shape and alone and same and best_traversal(conv, self.direction) is not None
 
-    def _walk(self, node: Node, graph: Graph) -> Walk:
-        walk = best_walk(Conv.of(node, graph), self.direction)
-        assert walk is not None
-        return walk
+    def _traversal(self, node: Node, graph: Graph) -> Traversal:
+        traversal = best_traversal(Conv.of(node, graph), self.direction)
+        assert traversal is not None
+        return traversal
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """One padded plane."""
@@ -75,28 +77,28 @@ class Depthwise(BaseSchedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """See above."""
-        return Conv.of(node, graph).channels * cost(self._walk(node, graph))
+        return Conv.of(node, graph).channels * cost(self._traversal(node, graph))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue, walk = Conv.of(node, graph), FloatEpilogue.of(node, graph), self._walk(node, graph)
+        conv, epilogue, traversal = Conv.of(node, graph), FloatEpilogue.of(node, graph), self._traversal(node, graph)
         assert epilogue is not None
 
         def result(acc: str, offset: str) -> str:
             if epilogue.rest is not None:
-                return epilogue.text(node, graph, acc, offset)
+                return epilogue.rest_text(node, graph, acc, offset)
             return f"mt_f32_relu({acc})" if epilogue.relu else acc
 
         body = template(
             "ops/conv2d/f32/depthwise_f32.c.j2",
             conv=conv,
-            walk=walk,
+            traversal=traversal,
             fused=(self.product or best_product(target)) == "fma",
             result=result,
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
-        weights = pack(taps.swapaxes(1, 2) if walk.turned else taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        weights = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, graph.constants[node.inputs[2]])
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")
 
 
 def pack(taps: Array, bias: Array) -> Array:

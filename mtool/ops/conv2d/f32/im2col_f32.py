@@ -1,27 +1,26 @@
-"""Schedule of conv2d for Cortex-M with a float32 FPU: four pixels by four channels, or two by eight.
+"""Convolutions of float32 for a Cortex-M's FPU: four pixels by four channels, or two by eight.
 
-See crt/include/mt_f32.h and mt_f32_2x8.h.
+The inner loops and the layout of the packed weights: crt/include/mt_f32_tile_*.h.
 """
 
 from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
 from mtool.kernels.f32.weights import pack
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 from mtool.ops.conv2d.tile import Tile
 
 TILES = ("4x4", "2x8")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x4, or 2x8 where that saves a tenth"
-HEADERS = {"4x4": "mt_f32.h", "2x8": "mt_f32_2x8.h"}
+HEADERS = {"4x4": "mt_f32_tile_4x4.h", "2x8": "mt_f32_tile_2x8.h"}
 FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 
@@ -43,7 +42,7 @@ class Im2col(BaseSchedule):
         shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
         return has_tiles(target) and shape and FloatEpilogue.of(node, graph) is not None
 
-    def _is_direct(self, node: Node, graph: Graph) -> bool:
+    def _stores_directly(self, node: Node, graph: Graph) -> bool:
         epilogue = FloatEpilogue.of(node, graph)
         return epilogue is None or epilogue.rest is None
 
@@ -51,15 +50,13 @@ class Im2col(BaseSchedule):
         """A tile's columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
         tile = self._tile(conv)
-        direct = self._is_direct(node, graph) and conv.out_channels % tile.channels == 0
-        aside = tile.pixels if not direct else 1 if conv.pixels % tile.pixels else 0
-        return 4 * (tile.pixels * round_up(conv.depth, 4) + aside * round_up(conv.out_channels, tile.channels))
+        stored_directly = self._stores_directly(node, graph) and conv.out_channels % tile.channels == 0
+        staged = tile.pixels if not stored_directly else 1 if conv.pixels % tile.pixels else 0
+        return 4 * (tile.pixels * round_up(conv.depth, 4) + staged * round_up(conv.out_channels, tile.channels))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        alone = not WithEpilogue.of(node).epilogue.operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
-        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
+        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""
@@ -90,7 +87,7 @@ class Im2col(BaseSchedule):
             function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target)),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         weights = pack(filters, graph.constants[node.inputs[2]], tile.channels)
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADERS[tile.name])
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], "float")

@@ -1,4 +1,4 @@
-"""Schedule of depthwise convolutions for cores that have nothing but a multiplier of integers."""
+"""Depthwise convolutions of 8 bits for cores without SIMD: several outputs of a plane at a time."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import plane_in_place
-from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Walk
+from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Traversal
 
 BLOCK = 6  # outputs at most: more take longer code and hardly fewer loads
 HELD = 5  # the same where the taps stay in registers: nothing but inputs is loaded, and the code is longer
@@ -51,21 +51,25 @@ class Depthwise(BaseSchedule):
         fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
         return self.taps == "held" or (self.taps == "" and fits)
 
-    def _walk(self, node: Node, graph: Graph, target: Target) -> Walk:
+    def _traversal(self, node: Node, graph: Graph, target: Target) -> Traversal:
         conv = Conv.of(node, graph)
         held = self._holds(conv, target)
         once, byte = reads_activations(node, graph), price_of_code(node, graph)
-        walks = [
-            walk
-            for walk in Walk.all(conv, self.direction, self.block or (HELD if held else BLOCK))
-            if not (once and walk.out_size[1] % walk.block)
+        traversals = [
+            traversal
+            for traversal in Traversal.all(conv, self.direction, self.block or (HELD if held else BLOCK))
+            if not (once and traversal.out_size[1] % traversal.block)
         ]
         fitting = [
-            walk for walk in walks if self.block or walk.block == 1 or _registers(walk, held) <= target.registers
+            traversal
+            for traversal in traversals
+            if self.block or traversal.block == 1 or _registers(traversal, held) <= target.registers
         ]
         return min(
             fitting,
-            key=lambda walk: conv.channels * _cost(walk, held, target) + byte * _code_bytes(walk, held, target),
+            key=lambda traversal: (
+                conv.channels * _cost(traversal, held, target) + byte * _code_bytes(traversal, held, target)
+            ),
         )
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
@@ -79,45 +83,49 @@ class Depthwise(BaseSchedule):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """See below."""
         conv = Conv.of(node, graph)
-        return conv.channels * _cost(self._walk(node, graph, target), self._holds(conv, target), target)
+        return conv.channels * _cost(self._traversal(node, graph, target), self._holds(conv, target), target)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
-        walk = self._walk(node, graph, target)
+        traversal = self._traversal(node, graph, target)
         body = template(
             "ops/conv2d/integer/depthwise_int8.c.j2",
             conv=conv,
-            walk=walk,
+            traversal=traversal,
             held=self._holds(conv, target),
             target=target,
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
-        return epilogue.kernel(body, np.ascontiguousarray(taps.swapaxes(1, 2) if walk.turned else taps))
+        return epilogue.kernel(body, np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps))
 
 
-def _registers(walk: Walk, held: bool) -> int:
+def _registers(traversal: Traversal, held: bool) -> int:
     """Sums, taps, an input, what the loop needs besides."""
-    return walk.block + (math.prod(walk.kernel) if held else walk.kernel[1]) + 1 + POINTERS
+    return traversal.block + (math.prod(traversal.kernel) if held else traversal.kernel[1]) + 1 + POINTERS
 
 
-def _row(walk: Walk, held: bool, target: Target) -> int:
+def _row(traversal: Traversal, held: bool, target: Target) -> int:
     """Instructions of a row of taps: products, loads, a loop's end."""
-    products = walk.block * walk.kernel[1] * target.product_instructions
-    return products + len(walk.places) + (0 if held else walk.kernel[1] + 4)
+    products = traversal.block * traversal.kernel[1] * target.product_instructions
+    return products + len(traversal.block_inputs) + (0 if held else traversal.kernel[1] + 4)
 
 
-def _code_bytes(walk: Walk, held: bool, target: Target) -> float:
+def _code_bytes(traversal: Traversal, held: bool, target: Target) -> float:
     """Code of a block, about."""
-    return 4 * _row(walk, held, target) * (walk.kernel[0] if held else 1) + 3 * EPILOGUE * walk.block
+    return 4 * _row(traversal, held, target) * (traversal.kernel[0] if held else 1) + 3 * EPILOGUE * traversal.block
 
 
-def _cost(walk: Walk, held: bool, target: Target) -> float:
+def _cost(traversal: Traversal, held: bool, target: Target) -> float:
     """Instructions a channel: blocks, 2.5 a copied element."""
-    each = walk.kernel[0] * _row(walk, held, target) + EPILOGUE * walk.block + 12
-    return walk.out_size[0] * (walk.blocks * each + 8) + 2.5 * math.prod(walk.copied) + 3 * walk.copied[0]
+    each = traversal.kernel[0] * _row(traversal, held, target) + EPILOGUE * traversal.block + 12
+    return (
+        traversal.out_size[0] * (traversal.blocks * each + 8)
+        + 2.5 * math.prod(traversal.copied)
+        + 3 * traversal.copied[0]
+    )
 
 
 def _is_local(node: Node, graph: Graph) -> bool:

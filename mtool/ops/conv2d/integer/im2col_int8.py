@@ -1,4 +1,4 @@
-"""Schedule of conv2d for cores that have nothing but a multiplier of integers. See mtool/kernels/integer/tile.py."""
+"""Convolutions of 8 bits for cores without SIMD. See mtool/kernels/integer/tile.py."""
 
 from dataclasses import dataclass
 

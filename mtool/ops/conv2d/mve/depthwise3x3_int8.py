@@ -1,4 +1,7 @@
-"""Schedule of depthwise 3x3 for Helium: 16 lanes of channels, a ring of three padded rows. See crt/include/mt_mve.h."""
+"""Depthwise 3x3 of int8 for Helium: 16 lanes of channels, a ring of three padded rows.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise3x3_int8.h.
+"""
 
 import numpy as np
 
@@ -13,7 +16,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
 
-HEADER = "mt_mve.h"
+HEADER = "mt_mve_depthwise3x3_int8.h"
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
@@ -93,4 +96,4 @@ class Depthwise3x3(BaseSchedule):
             lanes=lanes,
             pixels=INT8_LANES // lanes,
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")

@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions for Helium, float32: a vector of channels, a few outputs at a time."""
+"""Depthwise convolutions of float32 for Helium: a vector of channels, a few outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_f32.h.
+"""
 
 import math
 from collections import defaultdict
@@ -17,8 +20,10 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import reads_ahead
+from mtool.ops.conv2d.mve.ring import Ring
 
-HEADER = "mt_mve_f32.h"
+HEADER = "mt_mve_depthwise_f32.h"
 
 OUTPUTS = (4, 3, 2, 1, 5, 6)  # at a time
 REGISTERS = 8
@@ -113,37 +118,24 @@ class Depthwise(BaseSchedule):
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
-        if not (target.has_mve and shape and alone and same and self._span(conv) <= MOST_ROWS):
+        if not (target.has_mve and shape and alone and same and Ring.of(conv).rows <= MOST_ROWS):
             return False
         outputs = self._outputs(conv)
         return outputs > 0 and self._code(conv, outputs) <= MOST_CODE
 
-    def _copied(self, conv: Conv) -> int:
-        """Columns of the input that outputs reach."""
-        return min(conv.size[1], conv.plane[1] - conv.pad[1])
-
     def _pitch(self, conv: Conv) -> int:
         """Elements of a row of the ring."""
-        return F32_LANES * max(conv.plane[1], self._copied(conv) + conv.pad[1])
-
-    def _span(self, conv: Conv) -> int:
-        """Rows that the kernel spans."""
-        return (conv.kernel[0] - 1) * conv.dilation[0] + 1
+        return F32_LANES * Ring.of(conv).columns
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """The ring."""
         conv = Conv.of(node, graph)
-        return 4 * self._span(conv) * self._pitch(conv)
+        return 4 * Ring.of(conv).rows * self._pitch(conv)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if rows are read before they are written."""
         conv = Conv.of(node, graph)
-        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        ahead = all(
-            (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
-            for y in range(conv.out_size[0])
-        )
-        return (0,) if ahead else ()
+        return (0,) if reads_ahead(conv, Ring.of(conv).rows) else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The blocks; 4 for a copied vector, 20 for its row, 24 for one of outputs; 6 for an element of an epilogue."""
@@ -152,7 +144,7 @@ class Depthwise(BaseSchedule):
         whole, rest = divmod(conv.out_size[1], outputs)
         row = whole * block_cost(conv, outputs) + block_cost(conv, rest) + 24
         after = 6 * conv.pixels * conv.channels if epilogue is not None and epilogue.rest is not None else 0
-        copying = conv.plane[0] * (4 * self._copied(conv) + 20)
+        copying = conv.plane[0] * (4 * Ring.of(conv).copied + 20)
         return math.ceil(conv.channels / F32_LANES) * float(conv.out_size[0] * row + copying) + after
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
@@ -168,11 +160,11 @@ class Depthwise(BaseSchedule):
             segments=lambda outputs: segments(conv, outputs),
             most_taps=max(one.taps for n in (outputs, conv.out_size[1] % outputs) if n for one in segments(conv, n)),
             reach=REACH,
-            copied=self._copied(conv),
+            copied=Ring.of(conv).copied,
             pitch=self._pitch(conv),
-            span=self._span(conv),
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            span=Ring.of(conv).rows,
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, -1)
         weights = pack(taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")

@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions with int16 activations for Helium: 8 lanes of channels. See mt_mve16.h."""
+"""Depthwise convolutions of int16 activations for Helium: eight lanes of channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int16.h.
+"""
 
 import math
 
@@ -14,8 +17,10 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import reads_ahead
+from mtool.ops.conv2d.mve.ring import Ring
 
-HEADER = "mt_mve16.h"
+HEADER = "mt_mve_depthwise_int16.h"
 
 
 def pack(taps: Array, bias: Array, scale: Array) -> Array:
@@ -58,23 +63,14 @@ class Depthwise(BaseSchedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A place a tap, a pixel of padding, results that an epilogue follows, the ring."""
         conv = Conv.of(node, graph)
-        ring = self._span(conv) * conv.size[1] * conv.channels
+        ring = Ring.of(conv).rows * conv.size[1] * conv.channels
         return 4 * conv.depth + 2 * (conv.channels + self._results(node, graph) + ring)
-
-    def _span(self, conv: Conv) -> int:
-        """Rows that the kernel spans."""
-        return (conv.kernel[0] - 1) * conv.dilation[0] + 1
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if rows are copied before they are written."""
         conv = Conv.of(node, graph)
-        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        ahead = all(
-            (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
-            for y in range(conv.out_size[0])
-        )
         plain = graph.types[node.outputs[0]].dtype.size == 2 and not WithEpilogue.of(node).epilogue.operands() & {0}
-        return (0,) if ahead and plain else ()
+        return (0,) if plain and reads_ahead(conv, Ring.of(conv).rows) else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """10 instructions a tap of a vector, 32 for its result, 12 to find where a tap is."""
@@ -93,8 +89,8 @@ class Depthwise(BaseSchedule):
             "ops/conv2d/mve/depthwise_int16.c.j2",
             conv=conv,
             epilogue=epilogue,
-            span=self._span(conv),
+            span=Ring.of(conv).rows,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int32_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int32_t")

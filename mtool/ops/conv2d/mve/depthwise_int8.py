@@ -1,4 +1,7 @@
-"""Schedule of depthwise convolutions of any kernel for Helium: 16 lanes of channels. See crt/include/mt_mve.h."""
+"""Depthwise convolutions of int8 with any kernel for Helium: 16 lanes of channels, a ring of rows.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_depthwise_int8.h.
+"""
 
 import math
 
@@ -15,8 +18,10 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import reads_ahead
+from mtool.ops.conv2d.mve.ring import Ring
 
-HEADER = "mt_mve.h"
+HEADER = "mt_mve_depthwise_int8.h"
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
@@ -31,9 +36,8 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     more = round_up(channels, INT8_LANES) - channels
     filled = np.pad(taps, ((0, count % 2), (0, more)))
     weights = filled.reshape(len(filled), -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, len(filled) * INT8_LANES)
-    heads = np.ascontiguousarray(
-        np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
-    ).view(np.int8)
+    biases = np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
+    heads = np.ascontiguousarray(biases).view(np.int8)
     return np.concatenate([heads, weights, scaling.filled(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
@@ -54,33 +58,20 @@ class Depthwise(BaseSchedule):
         narrow = graph.types[node.outputs[0]].dtype.size == 1
         return target.has_mve and shape and int8 and narrow and epilogue is not None
 
-    def _copied(self, conv: Conv) -> int:
-        """Columns of the input that outputs reach."""
-        return min(conv.size[1], conv.plane[1] - conv.pad[1])
-
     def _pitch(self, conv: Conv) -> int:
         """Bytes of a row of the ring."""
-        return INT8_LANES * max(conv.plane[1], self._copied(conv) + conv.pad[1])
-
-    def _span(self, conv: Conv) -> int:
-        """Rows that the kernel spans."""
-        return (conv.kernel[0] - 1) * conv.dilation[0] + 1
+        return INT8_LANES * Ring.of(conv).columns
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """The ring, and where taps meet it."""
         conv = Conv.of(node, graph)
-        return self._span(conv) * self._pitch(conv) + 4 * round_up(conv.depth, 2)
+        return Ring.of(conv).rows * self._pitch(conv) + 4 * round_up(conv.depth, 2)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if rows are read before they are written and channels are their own."""
         conv = Conv.of(node, graph)
-        out_row, in_row = (size[1] * conv.channels for size in (conv.out_size, conv.size))
-        ahead = all(
-            (y + 1) * out_row <= max(0, min(conv.size[0], y * conv.stride[0] - conv.pad[0] + self._span(conv))) * in_row
-            for y in range(conv.out_size[0])
-        )
         own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
-        return (0,) if ahead and own else ()
+        return (0,) if own and reads_ahead(conv, Ring.of(conv).rows) else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """26 instructions for two taps of a vector, 45 for its result, 5 for a copied vector."""
@@ -103,10 +94,10 @@ class Depthwise(BaseSchedule):
             epilogue=epilogue,
             kind=epilogue.scaling.kind,
             multiplier=conv.out_channels // conv.channels,
-            copied=self._copied(conv),
+            copied=Ring.of(conv).copied,
             pitch=self._pitch(conv),
             taps=round_up(conv.depth, 2),
             stream=packed.shape[1],
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, scratch="int8_t")
+        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")

@@ -1,21 +1,23 @@
-"""Schedule of conv2d for Helium, float32: pixels by vectors of channels. See crt/include/mt_mve_f32.h."""
+"""Convolutions of float32 for Helium: pixels by vectors of channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_f32.h.
+"""
 
 import math
 from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.weights import pack
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 
-HEADER = "mt_mve_f32.h"
+HEADER = "mt_mve_tile_f32.h"
 
 CHANNELS = {3: 8, 6: 4}  # that a tile of so many pixels has: six vectors of sums
 TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and for the results
@@ -52,7 +54,7 @@ class Im2col(BaseSchedule):
         )
         return target.has_mve and shape and meets and FloatEpilogue.of(node, graph) is not None
 
-    def _stands_aside(self, node: Node, graph: Graph) -> bool:
+    def _is_staged(self, node: Node, graph: Graph) -> bool:
         """Whether results go through scratch: for an epilogue, or because a tile has more than there are."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         pixels = self._pixels(conv)
@@ -63,14 +65,12 @@ class Im2col(BaseSchedule):
         """The columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
         pixels = self._pixels(conv)
-        aside = round_up(conv.out_channels, CHANNELS[pixels]) if self._stands_aside(node, graph) else 0
-        return 4 * pixels * (round_up(conv.depth, 4) + aside)
+        staged = round_up(conv.out_channels, CHANNELS[pixels]) if self._is_staged(node, graph) else 0
+        return 4 * pixels * (round_up(conv.depth, 4) + staged)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if pixel by pixel; a residual operand that is not its input."""
-        residuals = residual_operands(node, graph)
-        alone = not WithEpilogue.of(node).epilogue.operands() & {0} and graph.types[node.outputs[0]].dtype.size == 4
-        return (0, *residuals) if Conv.of(node, graph).is_pointwise and alone else residuals
+        return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles; three for a vector of a patch that is gathered, 8 for a row of it, 40 for all (5 if pointwise)."""
@@ -95,11 +95,11 @@ class Im2col(BaseSchedule):
             pixels=pixels,
             filled=round_up(conv.out_channels, CHANNELS[pixels]),
             groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
-            aside=self._stands_aside(node, graph),
+            staged=self._is_staged(node, graph),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.text(node, graph, acc, offset),
+            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = pack(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
-        return epilogue.kernel(node, graph, body, weights, scratch=True, header=HEADER)
+        return epilogue.kernel(node, graph, body, weights, HEADER, "float")

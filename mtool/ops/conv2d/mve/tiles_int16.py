@@ -1,4 +1,7 @@
-"""Register tiles of int16 activations for Helium: four pixels by two channels. See crt/include/mt_mve16.h."""
+"""Register tiles of int16 activations for Helium, which 1x1 and im2col share: four pixels by two channels.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_4x2_int16.h.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
 from mtool.kernels.padding import round_up
@@ -17,14 +18,15 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.in_place import own_in_place
 from mtool.ops.conv2d.mve.tiles_int8 import SCATTER_REACH
 
-HEADER = "mt_mve16.h"
-UNROLLS = (4, 2, 1)  # blocks an iteration: the loops that mt_mve16.h has
+HEADER = "mt_mve_tile_4x2_int16.h"
+UNROLLS = (4, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_4x2_int16.h has
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_mve16.h, in blocks, that divides the depth."""
+    """Return the largest unrolling of mt_mve_tile_4x2_int16.h, in blocks, that divides the depth."""
     blocks = round_up(depth, INT16_LANES) // INT16_LANES
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
@@ -72,7 +74,7 @@ class Tiles(BaseSchedule):
         narrow = has_narrow_sums(node, graph)
         return target.has_mve and shape and narrow and Int16Epilogue.of(node, graph) is not None
 
-    def _is_direct(self, node: Node, graph: Graph) -> bool:
+    def _stores_directly(self, node: Node, graph: Graph) -> bool:
         """Whether all results are stored where they belong."""
         conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
         plain = epilogue is None or epilogue.rest is None
@@ -85,14 +87,12 @@ class Tiles(BaseSchedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Four columns, and a patch or results that are not stored directly."""
         conv = Conv.of(node, graph)
-        results = 0 if self._is_direct(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
+        results = 0 if self._stores_directly(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
         return 2 * (4 * self._padded(conv) + max(results, self._gathered(conv)))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel."""
-        residuals = residual_operands(node, graph)
-        whole = self.pixelwise and graph.types[node.outputs[0]].dtype.size == 2
-        return (0, *residuals) if whole and not WithEpilogue.of(node).epilogue.operands() & {0} else residuals
+        return own_in_place(node, graph, possible=self.pixelwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """14 instructions a block of 4 x 2 dot products, 2 an iteration, 36 for the results; what gathers."""
@@ -100,7 +100,7 @@ class Tiles(BaseSchedule):
         gathering = conv.depth * (1.5 if self._gathered(conv) else 0.4)
         pairs = math.ceil(conv.out_channels / conv.group / 2)
         tile = pairs * (self._padded(conv) / INT16_LANES * (14 + 2 / self._unroll(conv)) + 36)
-        after = 0 if self._is_direct(node, graph) else 6 * conv.pixels * conv.out_channels
+        after = 0 if self._stores_directly(node, graph) else 6 * conv.pixels * conv.out_channels
         return conv.group * math.ceil(conv.pixels / 4) * (tile + 4 * gathering + 20) + after
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
@@ -119,8 +119,8 @@ class Tiles(BaseSchedule):
             gathered=self._gathered(conv) > 0,
             stream=weights.size // conv.group,
             epilogue=epilogue,
-            direct=self._is_direct(node, graph),
+            stored_directly=self._stores_directly(node, graph),
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER, scratch="int16_t")
+        return epilogue.kernel(node, graph, body, weights, HEADER, "int16_t")

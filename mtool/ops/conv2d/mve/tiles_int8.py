@@ -1,14 +1,15 @@
-"""Register tiles of int8 for Helium: four pixels by two channels, or two by four. See crt/include/mt_mve*.h."""
+"""Register tiles of int8 for Helium, which 1x1 and im2col share: four pixels by two channels, or two by four.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_*_int8.h.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.ir import Graph, Node
-from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
 from mtool.kernels.padding import round_up
@@ -17,19 +18,18 @@ from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.conv2d.geometry import Conv
-from mtool.ops.conv2d.in_place import shrinks_by_rows
+from mtool.ops.conv2d.in_place import own_in_place, shrinks_by_rows
 from mtool.ops.conv2d.tile import Tile
 
-HEADER = "mt_mve.h"
 TILES = ("4x2", "2x4")  # pixels by channels; the second where four pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 4x2, or 2x4 where that saves a fifth"
-HEADERS = {"4x2": HEADER, "2x4": "mt_mve_2x4.h"}
-UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve.h has
+HEADERS = {"4x2": "mt_mve_tile_4x2_int8.h", "2x4": "mt_mve_tile_2x4_int8.h"}
+UNROLLS = (4, 3, 2, 1)  # blocks an iteration: the loops that mt_mve_tile_int8.h has
 SCATTER_REACH = 1 << 14  # channels whose four pixels the 16-bit offsets of a scatter reach
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_mve.h, in blocks, that divides the depth."""
+    """Return the largest unrolling of mt_mve_tile_int8.h, in blocks, that divides the depth."""
     blocks = round_up(depth, INT8_LANES) // INT8_LANES
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
@@ -101,8 +101,13 @@ class Tiles(BaseSchedule):
     def by_rows(self, node: Node, graph: Graph) -> bool:
         """Whether a row of outputs is held back until it is whole, so that it may take the input's storage."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
-        direct = epilogue is not None and epilogue.rest is None
-        return direct and not self.pixelwise and conv.group == 1 and shrinks_by_rows(conv, self._tile(conv).pixels)
+        stored_directly = epilogue is not None and epilogue.rest is None
+        return (
+            stored_directly
+            and not self.pixelwise
+            and conv.group == 1
+            and shrinks_by_rows(conv, self._tile(conv).pixels)
+        )
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A tile's columns, and a patch or results that are not stored directly."""
@@ -110,20 +115,15 @@ class Tiles(BaseSchedule):
         padded = self._padded(conv)
         tile, channels = self._tile(conv), conv.out_channels // conv.group
         whole = conv.pixels % tile.pixels == 0 and channels % tile.channels == 0
-        direct = (epilogue is None or epilogue.rest is None) and whole
+        stored_directly = (epilogue is None or epilogue.rest is None) and whole
         gathered = 0 if self.pixelwise or _by_vectors(conv) else padded
         row = conv.out_size[1] * conv.out_channels if self.by_rows(node, graph) else 0
-        aside = 0 if direct else tile.pixels * round_up(channels, tile.channels)
-        return tile.pixels * padded + row + max(aside, gathered)
+        staged = 0 if stored_directly else tile.pixels * round_up(channels, tile.channels)
+        return tile.pixels * padded + row + max(staged, gathered)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input; the input too, if pixel by pixel or row by row."""
-        residuals = residual_operands(node, graph)
-        bytewise = graph.types[node.outputs[0]].dtype.size == 1
-        reads_input = WithEpilogue.of(node).epilogue.operands() & {0}
-        if not ((self.pixelwise and bytewise) or self.by_rows(node, graph)) or reads_input:
-            return residuals
-        return (0, *residuals)
+        return own_in_place(node, graph, possible=self.pixelwise or self.by_rows(node, graph))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, and what gathers the pixels."""
@@ -159,4 +159,4 @@ class Tiles(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], scratch="int8_t")
+        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], "int8_t")

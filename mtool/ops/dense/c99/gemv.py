@@ -1,4 +1,4 @@
-"""Schedules of dense in portable C."""
+"""Dense layers in portable C."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText, acc_type

@@ -1,22 +1,23 @@
-"""Schedule of dense for SIMD32: four outputs at a time, int8. See crt/include/mt_dsp_rows.h."""
+"""Dense layers of int8 for SIMD32: four outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_int8.h.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.dsp.weights_int8 import radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
-from mtool.kernels.rendering import template
 from mtool.kernels.scaling import Scaling
-from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.dense.gemv import Call, GroupedGemv
 
-HEADER = "mt_dsp_rows.h"
-UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_rows.h has
+UNROLLS = (16, 8, 4)  # inputs an iteration: the loops that mt_dsp_gemv_int8.h has
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | None:
@@ -41,69 +42,56 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
 
 
 def best_unroll(depth: int) -> int:
-    """Return the largest unrolling of mt_dsp_rows.h that divides the depth."""
+    """Return the largest unrolling of mt_dsp_gemv_int8.h that divides the depth."""
     return next(unroll for unroll in UNROLLS if depth % unroll == 0)
 
 
 @dataclass(frozen=True)
-class Gemv(BaseSchedule):
+class Gemv(GroupedGemv):
     """Row by row of the input; four outputs share each widened word of it."""
 
     name = "dsp_rows"
+    element = DType.INT8
+    header = "mt_dsp_gemv_int8.h"
+    range_of = "kernels/dsp/tile_int8.c.j2"
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
-
-    def _filled(self, depth: int) -> int:
-        return round_up(depth, self.unroll or 4)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8, provable weights."""
         return target.has_dsp and self._packed(node, graph) is not None
 
-    def _packed(self, node: Node, graph: Graph) -> tuple[Int8Epilogue, Array] | None:
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
+
+    def group(self, node: Node, graph: Graph) -> int:
+        """Four."""
+        return 4
+
+    def filled(self, depth: int) -> int:
+        """Whole iterations."""
+        return round_up(depth, self.unroll or 4)
+
+    def _packed(self, node: Node, graph: Graph) -> Array | None:
+        epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
-        depth = self._filled(weights.shape[1])
-        packed = pack(weights, epilogue.bias, epilogue.scaling, depth)
-        return None if packed is None else (epilogue, packed)
+        return pack(weights, epilogue.bias, epilogue.scaling, self.filled(weights.shape[1]))
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole words."""
-        depth = graph.types[node.inputs[0]].shape[1]
-        filled = self._filled(depth)
-        return self._results(node, graph) + (filled if filled > depth else 0)
-
-    def _results(self, node: Node, graph: Graph) -> int:
-        """A row of results, if an epilogue follows; the last four, if they are not all wanted."""
-        epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
-        if epilogue is not None and epilogue.rest is not None:
-            return round_up(outputs, 4)
-        return 4 if outputs % 4 else 0
+    def _unroll(self, depth: int) -> int:
+        return self.unroll or best_unroll(depth)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        depth = self._filled(depth)
-        groups = round_up(graph.types[node.outputs[0]].shape[1], 4) // 4
-        return rows * groups * (4 * depth + 3 * depth / (self.unroll or best_unroll(depth)) + 42)
+        depth = self.filled(depth)
+        return rows * self.groups(node, graph) * (4 * depth + 3 * depth / self._unroll(depth) + 42)
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        packed = self._packed(node, graph)
-        assert packed is not None
-        epilogue, weights = packed
-        rows, depth = graph.types[node.inputs[0]].shape
-        body = template(
-            "ops/dense/dsp/gemv_int8.c.j2",
-            rows=rows,
-            depth=depth,
-            outputs=graph.types[node.outputs[0]].shape[1],
-            unroll=self.unroll or best_unroll(self._filled(depth)),
-            epilogue=epilogue,
-            filled=self._filled(depth),
-            results=self._results(node, graph),
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
-        )
-        scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
-        return epilogue.kernel(node, graph, body, weights, HEADER, scratch)
+    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+        """A range of its own, if the output has one."""
+        epilogue, weights = self.epilogue(node, graph), self._packed(node, graph)
+        assert epilogue is not None and weights is not None
+        unroll = self._unroll(self.filled(graph.types[node.inputs[0]].shape[1]))
+        function = f"mt_dsp_rows{epilogue.scaling.kind}_{unroll}"
+        return Call(function, weights) if epilogue.is_plain else Call(f"{function}_range", weights, "&range")

@@ -1,4 +1,4 @@
-"""Schedule of dense for cores that have nothing but a multiplier of integers. See mtool/kernels/integer/tile.py."""
+"""Dense layers of 8 bits for cores without SIMD. See mtool/kernels/integer/tile.py."""
 
 from dataclasses import dataclass
 

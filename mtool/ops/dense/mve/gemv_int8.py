@@ -1,24 +1,24 @@
-"""Schedule of dense for Helium: eight outputs at a time, int8. See crt/include/mt_mve.h."""
+"""Dense layers of int8 for Helium: eight outputs at a time.
+
+The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int8.h.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
 from mtool.kernels.padding import round_up
-from mtool.kernels.rendering import template
 from mtool.kernels.scaling import Scaling
-from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
-
-HEADER = "mt_mve.h"
+from mtool.ops.dense.gemv import Call, GroupedGemv
 
 GROUP = 8  # outputs at a time
-UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve.h has
+UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -42,56 +42,43 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Gemv(BaseSchedule):
+class Gemv(GroupedGemv):
     """Row by row of the input; eight outputs share each vector of it."""
 
     name = "mve_rows"
+    element = DType.INT8
+    header = "mt_mve_gemv_int8.h"
+    range_of = "kernels/mve/tile_int8.c.j2"
 
     unroll: int = knob(*UNROLLS, meaning="vectors of inputs an iteration: more are faster, and more code")
-
-    def _filled(self, depth: int) -> int:
-        return round_up(depth, INT8_LANES * self.unroll)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8."""
         int8 = graph.constants[node.inputs[1]].dtype == np.int8
-        return target.has_mve and int8 and Int8Epilogue.of(node, graph) is not None
+        return target.has_mve and int8 and self.epilogue(node, graph) is not None
 
-    def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What holds results aside, and a row of inputs that is not whole vectors."""
-        depth = graph.types[node.inputs[0]].shape[1]
-        filled = self._filled(depth)
-        return self._results(node, graph) + (filled if filled > depth else 0)
+    def epilogue(self, node: Node, graph: Graph) -> Int8Epilogue | None:
+        """Of int8."""
+        return Int8Epilogue.of(node, graph)
 
-    def _results(self, node: Node, graph: Graph) -> int:
-        """A row of results, if an epilogue follows; the last eight, if they are not all wanted."""
-        epilogue, outputs = Int8Epilogue.of(node, graph), graph.types[node.outputs[0]].shape[1]
-        if epilogue is not None and epilogue.rest is not None:
-            return round_up(outputs, GROUP)
-        return GROUP if outputs % GROUP else 0
+    def group(self, node: Node, graph: Graph) -> int:
+        """Eight."""
+        return GROUP
+
+    def filled(self, depth: int) -> int:
+        """Whole iterations."""
+        return round_up(depth, INT8_LANES * self.unroll)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        groups = round_up(graph.types[node.outputs[0]].shape[1], GROUP) // GROUP
-        return rows * groups * ((17 + 2 / self.unroll) * self._filled(depth) / INT8_LANES + 30)
+        each = (17 + 2 / self.unroll) * self.filled(depth) / INT8_LANES + 30
+        return rows * self.groups(node, graph) * each
 
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        """Write the function."""
-        epilogue = Int8Epilogue.of(node, graph)
+    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+        """By the scaling and the unrolling."""
+        epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
-        rows, depth = graph.types[node.inputs[0]].shape
-        body = template(
-            "ops/dense/mve/gemv_int8.c.j2",
-            rows=rows,
-            depth=depth,
-            outputs=graph.types[node.outputs[0]].shape[1],
-            epilogue=epilogue,
-            unroll=self.unroll,
-            filled=self._filled(depth),
-            results=self._results(node, graph),
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
-        )
-        weights = pack(graph.constants[node.inputs[1]], epilogue.bias, epilogue.scaling, self._filled(depth))
-        scratch = "int8_t" if self.scratch_bytes(node, graph) else ""
-        return epilogue.kernel(node, graph, body, weights, HEADER, scratch)
+        function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{self.unroll}' if self.unroll > 1 else ''}"
+        packed = pack(weights, epilogue.bias, epilogue.scaling, self.filled(weights.shape[1]))
+        return Call(function, packed, "&range")

@@ -1,4 +1,4 @@
-"""Schedules of matmul in portable C."""
+"""Batched products in portable C."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText

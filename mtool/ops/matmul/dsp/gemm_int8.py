@@ -1,4 +1,7 @@
-"""Schedule of batched products for SIMD32: three rows by two columns. See crt/include/mt_dsp_product.h."""
+"""Batched products of int8 for SIMD32: three rows by two columns.
+
+The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemm_int8.h.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +15,7 @@ from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.matmul.operands import Product, kernel
 
-HEADER = "mt_dsp_product.h"
+HEADER = "mt_dsp_gemm_int8.h"
 
 
 def dot_cost(depth: int, unroll: int) -> int:
@@ -48,17 +51,17 @@ class Gemm(BaseSchedule):
         blocks = -(-product.columns // most)
         return round_up(-(-product.columns // blocks), 2)
 
-    def _aside(self, product: Product, epilogue: Int8Epilogue | None) -> int:
+    def _staged(self, product: Product, epilogue: Int8Epilogue | None) -> int:
         """Results that are not stored directly: all three rows', or those of the unwanted ones."""
         block = self._block(product)
-        direct = (epilogue is None or epilogue.rest is None) and product.columns % 2 == 0
-        return block * (3 if not direct else 1 if product.rows % 3 else 0)
+        stored_directly = (epilogue is None or epilogue.rest is None) and product.columns % 2 == 0
+        return block * (3 if not stored_directly else 1 if product.rows % 3 else 0)
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """Three rows, a block of columns with two words more a pair, and results aside."""
+        """Three rows, a block of columns with two words more a pair, and staged results."""
         product = Product.of(node, graph)
         depth, block = self._padded(product), self._block(product)
-        return 6 * depth + block // 2 * (4 * depth + 8) + self._aside(product, Int8Epilogue.of(node, graph))
+        return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, Int8Epilogue.of(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None: every row meets every column."""
@@ -87,7 +90,7 @@ class Gemm(BaseSchedule):
             unroll=self._unroll(product.depth),
             depth=self._padded(product),
             block=self._block(product),
-            aside=self._aside(product, epilogue) > 0,
+            staged=self._staged(product, epilogue) > 0,
             full=(epilogue.how.low, epilogue.how.high) == (-128, 127),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )

@@ -1,4 +1,4 @@
-"""Schedules of pool2d in portable C."""
+"""Pools in portable C."""
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.scalar import literal

@@ -1,4 +1,4 @@
-"""Schedule of pool2d of int8 for SIMD32. See crt/include/mt_dsp_pool.h."""
+"""Pools of int8 for SIMD32. See crt/include/mt_dsp_window_int8.h."""
 
 from mtool.kernels.target import Target
 from mtool.ops.pool2d.window import WindowSchedule
@@ -9,6 +9,7 @@ class Window(WindowSchedule):
 
     name = "dsp_window"
     stem = "dsp"
+    header = "mt_dsp_window_int8.h"
 
     def fits(self, target: Target) -> bool:
         """SIMD32."""

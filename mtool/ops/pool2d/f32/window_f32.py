@@ -1,4 +1,4 @@
-"""Schedule of pool2d of float32. See crt/include/mt_f32_pool.h."""
+"""Pools of float32 for a Cortex-M's FPU. See crt/include/mt_f32_window.h."""
 
 from mtool.ir import DType
 from mtool.kernels.f32.products import has_tiles
@@ -11,6 +11,7 @@ class Window(WindowSchedule):
 
     name = "f32_window"
     stem = "f32"
+    header = "mt_f32_window.h"
     lanes = 1
     dtype = DType.FLOAT32
 

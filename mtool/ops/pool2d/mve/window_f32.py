@@ -1,4 +1,4 @@
-"""Schedule of pool2d of float32 for Helium. See crt/include/mt_mve_f32_pool.h."""
+"""Pools of float32 for Helium. See crt/include/mt_mve_window_f32.h."""
 
 from mtool.ir import DType
 from mtool.kernels.target import Target
@@ -10,6 +10,7 @@ class Window(WindowSchedule):
 
     name = "mve_f32_window"
     stem = "mve_f32"
+    header = "mt_mve_window_f32.h"
     dtype = DType.FLOAT32
 
     def fits(self, target: Target) -> bool:

@@ -1,4 +1,4 @@
-"""Schedule of pool2d of int8 for Helium. See crt/include/mt_mve_pool.h."""
+"""Pools of int8 for Helium. See crt/include/mt_mve_window_int8.h."""
 
 from mtool.kernels.target import Target
 from mtool.ops.pool2d.window import WindowSchedule
@@ -9,6 +9,7 @@ class Window(WindowSchedule):
 
     name = "mve_window"
     stem = "mve"
+    header = "mt_mve_window_int8.h"
     lanes = 16
 
     def fits(self, target: Target) -> bool:

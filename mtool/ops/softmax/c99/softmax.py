@@ -1,4 +1,4 @@
-"""Schedules of softmax in portable C."""
+"""Softmax in portable C."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText

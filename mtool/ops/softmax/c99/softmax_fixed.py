@@ -1,4 +1,4 @@
-"""Schedule of softmax in fixed point, in portable C."""
+"""Softmax in fixed point, in portable C."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText

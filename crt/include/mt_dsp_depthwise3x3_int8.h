@@ -1,0 +1,231 @@
+/* Depthwise 3x3 of int8 with SIMD32: pairs of taps slide over a channel's plane of int16. In plain C as mt_dsp.h is. */
+#ifndef MT_DSP_DEPTHWISE3X3_INT8_H
+#define MT_DSP_DEPTHWISE3X3_INT8_H
+
+#include "mt_dsp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_DSP_ASM
+
+/* The nine weights of a depthwise channel as pairs: u = (w0, w1), v = (w1, w2) of each row of taps. */
+struct mt_dsp_taps {
+    int32_t u0, u1, u2, v0, v1, v2;
+};
+
+MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
+{
+    int32_t even, odd;
+    __asm__("sxtb16 %0, %2\n\t"
+            "sxtb16 %1, %2, ror #8"
+            : "=&r"(even), "=r"(odd)
+            : "r"(word));
+    __asm__("pkhbt %0, %2, %3, lsl #16\n\t"
+            "pkhbt %1, %3, %2"
+            : "=&r"(*u), "=r"(*v)
+            : "r"(even), "r"(odd));
+}
+
+/* One row of taps, for two outputs side by side, or for one. */
+#define MT_DSP_TAPS2(r, from)                \
+    "ldrd %[p], %[q], " from "\n\t"          \
+    "smlad %[a], %[p], %[u" r "], %[a]\n\t"  \
+    "smlatb %[b], %[p], %[u" r "], %[b]\n\t" \
+    "smlabt %[a], %[q], %[v" r "], %[a]\n\t" \
+    "smlad %[b], %[q], %[v" r "], %[b]\n\t"
+#define MT_DSP_TAPS1(r, from, sum)                   \
+    "ldrd %[p], %[q], " from "\n\t"                  \
+    "smlad " sum ", %[p], %[u" r "], " sum "\n\t"    \
+    "smlabt " sum ", %[q], %[v" r "], " sum "\n\t"
+#define MT_DSP_ROWS1(sum)                     \
+    MT_DSP_TAPS1("2", "[%[i], %[row2]]", sum) \
+    MT_DSP_TAPS1("1", "[%[i], %[row1]]", sum) \
+    MT_DSP_TAPS1("0", "[%[i]], #4", sum)
+#define MT_DSP_PAIR_STRIDE1                \
+    MT_DSP_TAPS2("2", "[%[i], %[row2]]")   \
+    MT_DSP_TAPS2("1", "[%[i], %[row1]]")   \
+    MT_DSP_TAPS2("0", "[%[i]], #4")
+#define MT_DSP_PAIR_STRIDE2 MT_DSP_ROWS1("%[a]") MT_DSP_ROWS1("%[b]")
+#define MT_DSP_FLOAT2               \
+    "vmov s0, s1, %[a], %[b]\n\t"   \
+    "vcvt.f32.s32 s0, s0\n\t"       \
+    "vcvt.f32.s32 s1, s1\n\t"       \
+    "vmul.f32 s0, s0, %[scale]\n\t" \
+    "vmul.f32 s1, s1, %[scale]\n\t" \
+    "vcvtr.s32.f32 s0, s0\n\t"      \
+    "vcvtr.s32.f32 s1, s1\n\t"      \
+    "vmov %[a], %[b], s0, s1\n\t"
+#define MT_DSP_FLOAT1               \
+    "vmov s0, %[a]\n\t"             \
+    "vcvt.f32.s32 s0, s0\n\t"       \
+    "vmul.f32 s0, s0, %[scale]\n\t" \
+    "vcvtr.s32.f32 s0, s0\n\t"      \
+    "vmov %[a], s0\n\t"
+#define MT_DSP_FETCH               \
+    "vmov %[p], %[multiplier]\n\t" \
+    "vmov %[q], %[places]\n\t"
+#define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("%[a]", "%[p]", "%[q]")
+#define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("%[b]", "%[p]", "%[q]")
+#define MT_DSP_PLAIN(x)        \
+    "usat " x ", #8, " x "\n\t" \
+    "eor " x ", " x ", #128\n\t"
+#define MT_DSP_ZERO(x)                  \
+    "add " x ", " x ", %[zero]\n\t"     \
+    "ssat " x ", #8, " x "\n\t"
+#define MT_DSP_LIMITS(x)                \
+    MT_DSP_ZERO(x)                      \
+    "cmp " x ", %[least]\n\t"           \
+    "it lt\n\t"                         \
+    "movlt " x ", %[least]\n\t"         \
+    "cmp " x ", %[most]\n\t"            \
+    "it gt\n\t"                         \
+    "movgt " x ", %[most]\n\t"
+#define MT_DSP_SLIDE2(pair, scale, narrow)                                                                     \
+    __asm__ volatile("1:\n\t"                                                                                  \
+                     "vmov %[a], %[bias]\n\t"                                                                  \
+                     "vmov %[b], %[bias]\n\t" pair scale narrow("%[a]") narrow("%[b]")                         \
+                     "strb %[a], [%[o]]\n\t"                                                                   \
+                     "strb %[b], [%[o], %[step]]\n\t"                                                          \
+                     "add %[o], %[o], %[step2]\n\t"                                                            \
+                     "ldr %[p], %[e]\n\t"                                                                      \
+                     "cmp %[i], %[p]\n\t"                                                                      \
+                     "bne 1b"                                                                                  \
+                     : [a] "=&r"(a), [b] "=&r"(b), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
+                     : MT_DSP_SLIDE_INPUTS, [e] "m"(end)                                                       \
+                     : "s0", "s1", "cc", "memory")
+#define MT_DSP_SLIDE1(scale, narrow)                                                             \
+    __asm__ volatile("vmov %[a], %[bias]\n\t" MT_DSP_ROWS1("%[a]") scale narrow("%[a]")          \
+                     "strb %[a], [%[o]]"                                                         \
+                     : [a] "=&r"(a), [p] "=&r"(p), [q] "=&r"(q), [i] "+&r"(i), [o] "+&r"(output) \
+                     : MT_DSP_SLIDE_INPUTS                                                       \
+                     : "s0", "s1", "cc", "memory")
+#define MT_DSP_SLIDE_INPUTS                                                                                       \
+    [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0), [v1] "r"(taps->v1),           \
+        [v2] "r"(taps->v2), [bias] "t"(bias), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch), [row2] "i"(4 * pitch), \
+        [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high)
+/* The whole row: pairs, and an odd output. */
+#define MT_DSP_SLIDE(two, one, narrow)                       \
+    do {                                                     \
+        if (count >= 2 && stride == 1)                       \
+            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE1, two, narrow); \
+        else if (count >= 2)                                 \
+            MT_DSP_SLIDE2(MT_DSP_PAIR_STRIDE2, two, narrow); \
+        if (count % 2)                                       \
+            MT_DSP_SLIDE1(one, narrow);                      \
+    } while (0)
+#define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
+
+/* One row of outputs of a 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); `bias` has the bits
+ * of an int32; outputs stand `step` bytes apart. All from `pitch` on are constants. */
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, float bias,
+                                float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
+                                int32_t zero_point, int32_t low, int32_t high)
+{
+    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
+    int32_t a, b, p, q;
+#define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
+    if (zero_point == -128 && low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
+    else if (low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_ZERO);
+    else
+        MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_LIMITS);
+#undef MT_DSP_SLIDE_SCALING
+}
+
+/* The same by a multiplier, which the registers of the FPU hold. */
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
+                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+{
+    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
+    const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
+    int32_t a, b, p, q;
+    float bias, multiplier, places;
+    memcpy(&bias, &fixed->bias, 4);
+    memcpy(&multiplier, &fixed->multiplier, 4);
+    memcpy(&places, &fixed->places, 4);
+#define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
+    if (by == MT_TWICE && plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE_RELU, MT_DSP_PLAIN);
+    else if (by == MT_TWICE && full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_ZERO);
+    else if (by == MT_TWICE)
+        MT_DSP_SLIDE_FIXED(MT_DSP_TWICE, MT_DSP_LIMITS);
+    else if (plain)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_PLAIN);
+    else if (full)
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_ZERO);
+    else
+        MT_DSP_SLIDE_FIXED(MT_DSP_ONCE, MT_DSP_LIMITS);
+#undef MT_DSP_SLIDE_SCALING
+}
+
+#else /* the same in plain C */
+
+struct mt_dsp_taps {
+    int8_t w[3][3];
+};
+
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, float bias,
+                                float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
+                                int32_t zero_point, int32_t low, int32_t high)
+{
+    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
+        int32_t sum;
+        memcpy(&sum, &bias, 4);
+        for (int32_t ky = 0; ky < 3; ++ky)
+            for (int32_t kx = 0; kx < 3; ++kx)
+                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
+        *output = (int8_t)mt_requantise_wide(sum, scale, zero_point, low, high);
+    }
+}
+
+MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                   const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t pitch, int32_t stride,
+                                   int32_t count, int32_t step, int32_t zero_point, int32_t low, int32_t high)
+{
+    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
+        int32_t sum = fixed->bias;
+        for (int32_t ky = 0; ky < 3; ++ky)
+            for (int32_t kx = 0; kx < 3; ++kx)
+                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
+        *output = (int8_t)mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high);
+    }
+}
+
+#endif
+
+#define MT_DSP_SLIDE_BY(name, by)                                                                           \
+    MT_DSP_INLINE void name(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,           \
+                            const struct mt_dsp_fixed *fixed, int32_t pitch, int32_t stride, int32_t count, \
+                            int32_t step, int32_t zero_point, int32_t low, int32_t high)                    \
+    {                                                                                                       \
+        mt_dsp_slide_by(plane, output, taps, fixed, by, pitch, stride, count, step, zero_point, low, high); \
+    }
+MT_DSP_SLIDE_BY(mt_dsp_slide_twice, MT_TWICE)
+MT_DSP_SLIDE_BY(mt_dsp_slide_once, MT_ONCE)
+
+/* The taps of a channel from three words of (w0, w1, w2, 0), a word a row. */
+MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words)
+{
+    struct mt_dsp_taps taps;
+#ifdef MT_DSP_ASM
+    mt_dsp_pair_taps(words[0], &taps.u0, &taps.v0);
+    mt_dsp_pair_taps(words[1], &taps.u1, &taps.v1);
+    mt_dsp_pair_taps(words[2], &taps.u2, &taps.v2);
+#else
+    for (int32_t y = 0; y < 3; ++y)
+        for (int32_t x = 0; x < 3; ++x)
+            taps.w[y][x] = (int8_t)(words[y] >> 8 * x & 255);
+#endif
+    return taps;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,165 @@
+/* Dense layers of int8 with SIMD32: four outputs at a time. In plain C as mt_dsp.h is. */
+#ifndef MT_DSP_GEMV_INT8_H
+#define MT_DSP_GEMV_INT8_H
+
+#include "mt_dsp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_DSP_ASM
+
+/* Four outputs of a dense layer at a time: biases a, a + 256 * b, c, c + 256 * d, for each four inputs two words of
+ * (a, b) and two of (c, d), scales a, b / 256, c, d / 256. `unroll` inputs an iteration, of which `end` is a multiple. */
+#define MT_DSP_ROW4                        \
+    "ldr r4, [%[x]], #4\n\t"               \
+    "ldmia %[w]!, {r8, r9, r10, r11}\n\t"  \
+    "sxtb16 r5, r4, ror #8\n\t"            \
+    "sxtb16 r4, r4\n\t"                    \
+    "sxtb16 r6, r8\n\t"                    \
+    "smlad %[b], r4, r8, %[b]\n\t"         \
+    "smlad %[a], r4, r6, %[a]\n\t"         \
+    "sxtb16 r6, r10\n\t"                   \
+    "smlad %[d], r4, r10, %[d]\n\t"        \
+    "smlad %[c], r4, r6, %[c]\n\t"         \
+    "sxtb16 r6, r9\n\t"                    \
+    "smlad %[b], r5, r9, %[b]\n\t"         \
+    "smlad %[a], r5, r6, %[a]\n\t"         \
+    "sxtb16 r6, r11\n\t"                   \
+    "smlad %[d], r5, r11, %[d]\n\t"        \
+    "smlad %[c], r5, r6, %[c]\n\t"
+#define MT_DSP_ROW8 MT_DSP_ROW4 MT_DSP_ROW4
+#define MT_DSP_ROW16 MT_DSP_ROW8 MT_DSP_ROW8
+#define MT_DSP_FIXED4(scale, scale_256)                     \
+    "ldmia %[w]!, {r4, r5, r8, r9}\n\t"                     \
+    scale("%[a]", "r4", "r5") scale_256("%[b]", "r8", "r9") \
+    "ldmia %[w]!, {r4, r5, r8, r9}\n\t"                     \
+    scale("%[c]", "r4", "r5") scale_256("%[d]", "r8", "r9")
+#define MT_DSP_DENSE(macs, scale)                                                                                  \
+    __asm__ volatile("ldrd %[a], %[b], [%[w]], #8\n\t"                                                             \
+                     "ldrd %[c], %[d], [%[w]], #8\n\t"                                                             \
+                     "1:\n\t" macs "ldr r4, %[e]\n\t"                                                              \
+                     "cmp %[x], r4\n\t"                                                                            \
+                     "bne 1b\n\t"                                                                                  \
+                     "sub %[b], %[b], %[a]\n\t"                                                                    \
+                     "sub %[d], %[d], %[c]\n\t" scale                                                              \
+                     : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)    \
+                     : [e] "m"(end)                                                                                \
+                     : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
+                       "cc", "memory")
+
+#define MT_DSP_DENSE_BY(scale)                 \
+    do {                                       \
+        if (unroll == 16)                      \
+            MT_DSP_DENSE(MT_DSP_ROW16, scale); \
+        else if (unroll == 8)                  \
+            MT_DSP_DENSE(MT_DSP_ROW8, scale);  \
+        else                                   \
+            MT_DSP_DENSE(MT_DSP_ROW4, scale);  \
+    } while (0)
+
+MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                          int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
+                                          const struct mt_dsp_range *range)
+{
+    const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    do {
+        const int8_t *x = input;
+        int32_t a, b, c, d;
+        if (by == MT_TWICE && range)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_TWICE, MT_DSP_TWICE_256));
+        else if (by == MT_TWICE)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_TWICE_RELU, MT_DSP_TWICE_RELU_256));
+        else if (by == MT_ONCE)
+            MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_ONCE, MT_DSP_ONCE_256));
+        else
+            MT_DSP_DENSE_BY(MT_DSP_FLOAT4);
+        if (range)
+            __asm__ volatile("qadd %[a], %[a], %[offset]\n\t"
+                             "qadd %[b], %[b], %[offset]\n\t"
+                             "qadd %[c], %[c], %[offset]\n\t"
+                             "qadd %[d], %[d], %[offset]"
+                             : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d)
+                             : [offset] "r"(own.offset)
+                             : "cc");
+        __asm__ volatile("usat %[a], #8, %[a]\n\t"
+                         "usat %[b], #8, %[b]\n\t"
+                         "usat %[c], #8, %[c]\n\t"
+                         "usat %[d], #8, %[d]\n\t"
+                         "orr %[a], %[a], %[b], lsl #8\n\t"
+                         "orr %[c], %[c], %[d], lsl #8\n\t"
+                         "orr %[a], %[a], %[c], lsl #16"
+                         : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d)
+                         :
+                         : "cc");
+        if (range)
+            __asm__ volatile("uqadd8 %[a], %[a], %[above]\n\t"
+                             "uqsub8 %[a], %[a], %[span]\n\t"
+                             "uadd8 %[a], %[a], %[low]"
+                             : [a] "+&r"(a)
+                             : [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low)
+                             : "cc");
+        else
+            a ^= (int32_t)0x80808080u;
+        memcpy(output, &a, 4);
+        output += 4;
+    } while (--groups);
+    return weights;
+}
+
+#else /* the same in plain C */
+
+MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
+                                          int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
+                                          const struct mt_dsp_range *range)
+{
+    (void)unroll;
+    for (; groups; --groups, output += 4) {
+        uint32_t sums[4] = {weights[0], weights[1], weights[2], weights[3]};
+        weights += 4;
+        for (const int8_t *x = input; x != end; x += 4, weights += 4) {
+            uint32_t word;
+            memcpy(&word, x, 4);
+            for (int32_t half = 0; half < 2; ++half) {
+                const int32_t pair = mt_dsp_sxtb16(half ? word >> 8 | word << 24 : word);
+                for (int32_t j = 0; j < 4; j += 2) {
+                    const uint32_t both = weights[j + half];
+                    sums[j] = mt_dsp_smlad(pair, mt_dsp_sxtb16(both), sums[j]);
+                    sums[j + 1] = mt_dsp_smlad(pair, (int32_t)both, sums[j + 1]);
+                }
+            }
+        }
+        for (int32_t j = 0; j < 4; ++j, weights += by == MT_BY_FLOAT ? 1 : 2)
+            output[j] = mt_dsp_narrow(j % 2 ? sums[j] - sums[j - 1] : sums[j], j % 2 ? 256 : 1, weights, by, range);
+    }
+    return weights;
+}
+
+#endif
+
+#define MT_DSP_ROWS(name, unroll, by)                                                                          \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights,          \
+                                     int8_t *output, int32_t groups)                                           \
+    {                                                                                                          \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, 0);                                \
+    }                                                                                                          \
+    MT_OPERATOR const uint32_t *name##_range(const int8_t *input, const int8_t *end, const uint32_t *weights,  \
+                                             int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
+    {                                                                                                          \
+        const struct mt_dsp_range own = *range;                                                                \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, &own);                             \
+    }
+#define MT_DSP_EACH_ROWS(name, by) \
+    MT_DSP_ROWS(name##_4, 4, by)   \
+    MT_DSP_ROWS(name##_8, 8, by)   \
+    MT_DSP_ROWS(name##_16, 16, by)
+MT_DSP_EACH_ROWS(mt_dsp_rows, MT_BY_FLOAT)
+MT_DSP_EACH_ROWS(mt_dsp_rows_twice, MT_TWICE)
+MT_DSP_EACH_ROWS(mt_dsp_rows_once, MT_ONCE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

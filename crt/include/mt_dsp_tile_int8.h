@@ -1,0 +1,68 @@
+/* Register tiles of int8 with SIMD32: three or two pixels by two output channels. What is the same of each tile; in plain C
+ * as mt_dsp.h is.
+ *
+ * Patches are widened to int16 pairs in scratch, those of a tile side by side: for each four bytes a word of (0, 2) of
+ * each, then of (1, 3). For each two channels the weights are: biases a and a + 256 * b, a word for two steps of k, scales
+ * a and b / 256. Apart: biases a and b, for four steps of k a word of a and one of b, scales a and b. By multipliers,
+ * instead of each scale: the multiplier, the places. */
+#ifndef MT_DSP_TILE_INT8_H
+#define MT_DSP_TILE_INT8_H
+
+#include "mt_dsp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One of `pixels` columns with the same pair everywhere: padding. */
+MT_DSP_INLINE int32_t *mt_dsp_fill_of(int32_t *column, int8_t value, int32_t words, int32_t pixels)
+{
+    const int32_t pair = (int32_t)((uint32_t)(uint16_t)value * 0x10001u);
+    for (; words; --words, column += 2 * pixels)
+        column[0] = column[pixels] = pair;
+    return column;
+}
+
+#ifndef MT_DSP_ASM
+
+MT_DSP_INLINE int32_t *mt_dsp_widen_of(int32_t *column, const int8_t *x, int32_t words, int32_t pixels)
+{
+    for (; words; --words, column += 2 * pixels, x += 4) {
+        uint32_t word;
+        memcpy(&word, x, 4);
+        column[0] = mt_dsp_sxtb16(word);
+        column[pixels] = mt_dsp_sxtb16(word >> 8 | word << 24);
+    }
+    return column;
+}
+
+/* `pixels` columns by all output channels, two at a time: those of a pixel go to its o. */
+MT_DSP_INLINE void mt_dsp_tiles(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *const *o,
+                                int32_t pairs, int apart, enum mt_scaling by, const struct mt_dsp_range *range,
+                                int32_t pixels)
+{
+    const int32_t words = (int32_t)(end - columns) / pixels; /* of weights */
+    for (int32_t n = 0; n < pairs; ++n, weights += (by == MT_BY_FLOAT ? 4 : 6) + words)
+        for (int32_t j = 0; j < pixels; ++j) {
+            uint32_t a = weights[0], b = weights[1];
+            const uint32_t *w = weights + 2;
+            for (int32_t k = 0; k < words; ++k) {
+                const int32_t x = columns[pixels * k + j];
+                const uint32_t wa = apart ? w[k / 2 * 2] : w[k], wb = w[k / 2 * 2 + 1];
+                const int32_t turn = apart && k % 2;
+                a = mt_dsp_smlad(x, mt_dsp_sxtb16(turn ? wa >> 8 | wa << 24 : wa), a);
+                b = mt_dsp_smlad(x, apart ? mt_dsp_sxtb16(turn ? wb >> 8 | wb << 24 : wb) : (int32_t)wa, b);
+            }
+            const uint32_t *const of_b = w + words + (by == MT_BY_FLOAT ? 1 : 2);
+            o[j][2 * n] = mt_dsp_narrow(a, 1, w + words, by, range);
+            o[j][2 * n + 1] = mt_dsp_narrow(apart ? b : b - a, apart ? 1 : 256, of_b, by, range);
+        }
+}
+
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

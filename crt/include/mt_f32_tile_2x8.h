@@ -1,0 +1,130 @@
+/* Convolutions of float32 on Cortex-M, two pixels by eight output channels: where four pixels would leave columns empty.
+ * In plain C as mt_f32.h is. */
+#ifndef MT_F32_TILE_2X8_H
+#define MT_F32_TILE_2X8_H
+
+#include "mt_f32.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_F32_ASM
+
+/* One step of k: two pixels (s24, s25) by eight channels (s16 to s23); the sums are s0 to s15, pixel by pixel. */
+#define MT_F32_2X8_MULADD \
+    "vldmia %[w]!, {s16-s23}\n\t" \
+    "vldmia %[c]!, {s24-s25}\n\t" \
+    "vmul.f32 s26, s24, s16\n\t" \
+    "vmul.f32 s27, s24, s17\n\t" \
+    "vmul.f32 s28, s24, s18\n\t" \
+    "vmul.f32 s29, s24, s19\n\t" \
+    "vmul.f32 s30, s24, s20\n\t" \
+    "vmul.f32 s31, s24, s21\n\t" \
+    "vadd.f32 s0, s0, s26\n\t" \
+    "vadd.f32 s1, s1, s27\n\t" \
+    "vadd.f32 s2, s2, s28\n\t" \
+    "vadd.f32 s3, s3, s29\n\t" \
+    "vadd.f32 s4, s4, s30\n\t" \
+    "vadd.f32 s5, s5, s31\n\t" \
+    "vmul.f32 s26, s24, s22\n\t" \
+    "vmul.f32 s27, s24, s23\n\t" \
+    "vmul.f32 s28, s25, s16\n\t" \
+    "vmul.f32 s29, s25, s17\n\t" \
+    "vmul.f32 s30, s25, s18\n\t" \
+    "vmul.f32 s31, s25, s19\n\t" \
+    "vadd.f32 s6, s6, s26\n\t" \
+    "vadd.f32 s7, s7, s27\n\t" \
+    "vadd.f32 s8, s8, s28\n\t" \
+    "vadd.f32 s9, s9, s29\n\t" \
+    "vadd.f32 s10, s10, s30\n\t" \
+    "vadd.f32 s11, s11, s31\n\t" \
+    "vmul.f32 s26, s25, s20\n\t" \
+    "vmul.f32 s27, s25, s21\n\t" \
+    "vmul.f32 s28, s25, s22\n\t" \
+    "vmul.f32 s29, s25, s23\n\t" \
+    "vadd.f32 s12, s12, s26\n\t" \
+    "vadd.f32 s13, s13, s27\n\t" \
+    "vadd.f32 s14, s14, s28\n\t" \
+    "vadd.f32 s15, s15, s29\n\t"
+
+#define MT_F32_2X8_FMA \
+    "vldmia %[w]!, {s16-s23}\n\t" \
+    "vldmia %[c]!, {s24-s25}\n\t" \
+    "vfma.f32 s0, s24, s16\n\t" \
+    "vfma.f32 s1, s24, s17\n\t" \
+    "vfma.f32 s2, s24, s18\n\t" \
+    "vfma.f32 s3, s24, s19\n\t" \
+    "vfma.f32 s4, s24, s20\n\t" \
+    "vfma.f32 s5, s24, s21\n\t" \
+    "vfma.f32 s6, s24, s22\n\t" \
+    "vfma.f32 s7, s24, s23\n\t" \
+    "vfma.f32 s8, s25, s16\n\t" \
+    "vfma.f32 s9, s25, s17\n\t" \
+    "vfma.f32 s10, s25, s18\n\t" \
+    "vfma.f32 s11, s25, s19\n\t" \
+    "vfma.f32 s12, s25, s20\n\t" \
+    "vfma.f32 s13, s25, s21\n\t" \
+    "vfma.f32 s14, s25, s22\n\t" \
+    "vfma.f32 s15, s25, s23\n\t"
+
+#define MT_F32_2X8_DOT(step) \
+    __asm__ volatile("vldmia %[w]!, {s0-s7}\n\t" \
+                     "vmov.f32 s8, s0\n\tvmov.f32 s9, s1\n\tvmov.f32 s10, s2\n\tvmov.f32 s11, s3\n\t" \
+                     "vmov.f32 s12, s4\n\tvmov.f32 s13, s5\n\tvmov.f32 s14, s6\n\tvmov.f32 s15, s7\n\t" \
+                     "1:\n\t" step step step step "cmp %[c], %[end]\n\t" \
+                     "bne 1b\n\t" \
+                     "vstmia %[o0]!, {s0-s7}\n\t" \
+                     "vstmia %[o1]!, {s8-s15}" \
+                     : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1) \
+                     : [end] "r"(end) \
+                     : MT_F32_REGISTERS, "cc", "memory")
+
+/* Two columns by all output channels, eight at a time. The columns stand side by side, two floats for each k; their depth
+ * is a multiple of four. For each eight channels the weights are: biases, then eight floats for each k. */
+MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const float *weights, float *o0,
+                                      float *o1, int32_t eights, int fused, int relu)
+{
+    do {
+        const float *c = columns;
+        if (fused)
+            MT_F32_2X8_DOT(MT_F32_2X8_FMA);
+        else
+            MT_F32_2X8_DOT(MT_F32_2X8_MULADD);
+        if (relu) {
+            MT_F32_RELU4(o0);
+            MT_F32_RELU4(o0 - 4);
+            MT_F32_RELU4(o1);
+            MT_F32_RELU4(o1 - 4);
+        }
+    } while (--eights);
+}
+
+#else /* the same in plain C */
+
+MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const float *weights, float *o0,
+                                      float *o1, int32_t eights, int fused, int relu)
+{
+    float *const o[2] = {o0, o1};
+    mt_f32_tiles(columns, end, weights, o, eights, fused, relu, 2, 8);
+}
+
+#endif
+
+/* The functions that operators share. */
+#define MT_F32_COLUMNS_2X8(name, fused, relu) \
+    MT_OPERATOR void name(const float *columns, const float *end, const float *weights, float *o0, float *o1, \
+                          int32_t eights) \
+    { \
+        mt_f32_columns_2x8(columns, end, weights, o0, o1, eights, fused, relu); \
+    }
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd, 0, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd_relu, 0, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma, 1, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma_relu, 1, 1)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,115 @@
+/* Convolutions of float32 on Cortex-M: four pixels by four output channels. In plain C as mt_f32.h is. */
+#ifndef MT_F32_TILE_4X4_H
+#define MT_F32_TILE_4X4_H
+
+#include "mt_f32.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_F32_ASM
+
+/* Two pixels by four channels (s16 to s19): their sums are s0 to s7, or s8 to s15. */
+#define MT_F32_4X4_MUL(x, y)       \
+    "vmul.f32 s24, " x ", s16\n\t" \
+    "vmul.f32 s25, " x ", s17\n\t" \
+    "vmul.f32 s26, " x ", s18\n\t" \
+    "vmul.f32 s27, " x ", s19\n\t" \
+    "vmul.f32 s28, " y ", s16\n\t" \
+    "vmul.f32 s29, " y ", s17\n\t" \
+    "vmul.f32 s30, " y ", s18\n\t" \
+    "vmul.f32 s31, " y ", s19\n\t"
+#define MT_F32_4X4_ADD(a, b, c, d, e, f, g, h) \
+    "vadd.f32 " a ", " a ", s24\n\t"           \
+    "vadd.f32 " b ", " b ", s25\n\t"           \
+    "vadd.f32 " c ", " c ", s26\n\t"           \
+    "vadd.f32 " d ", " d ", s27\n\t"           \
+    "vadd.f32 " e ", " e ", s28\n\t"           \
+    "vadd.f32 " f ", " f ", s29\n\t"           \
+    "vadd.f32 " g ", " g ", s30\n\t"           \
+    "vadd.f32 " h ", " h ", s31\n\t"
+#define MT_F32_4X4_FMA4(a, b, c, d, x) \
+    "vfma.f32 " a ", " x ", s16\n\t"   \
+    "vfma.f32 " b ", " x ", s17\n\t"   \
+    "vfma.f32 " c ", " x ", s18\n\t"   \
+    "vfma.f32 " d ", " x ", s19\n\t"
+/* One step of k: four pixels (s20 to s23) by four channels; the sums are pixel by pixel. */
+#define MT_F32_4X4_LOAD "vldmia %[w]!, {s16-s19}\n\tvldmia %[c]!, {s20-s23}\n\t"
+#define MT_F32_4X4_MULADD                                               \
+    MT_F32_4X4_LOAD                                                     \
+    MT_F32_4X4_MUL("s20", "s21")                                        \
+    MT_F32_4X4_ADD("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")      \
+    MT_F32_4X4_MUL("s22", "s23")                                        \
+    MT_F32_4X4_ADD("s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")
+#define MT_F32_4X4_FMA                                                  \
+    MT_F32_4X4_LOAD                                                     \
+    MT_F32_4X4_FMA4("s0", "s1", "s2", "s3", "s20")                      \
+    MT_F32_4X4_FMA4("s4", "s5", "s6", "s7", "s21")                      \
+    MT_F32_4X4_FMA4("s8", "s9", "s10", "s11", "s22")                    \
+    MT_F32_4X4_FMA4("s12", "s13", "s14", "s15", "s23")
+
+#define MT_F32_4X4_DOT(step) \
+    __asm__ volatile("vldmia %[w]!, {s16-s19}\n\t" \
+                     "vmov.f32 s0, s16\n\tvmov.f32 s1, s17\n\tvmov.f32 s2, s18\n\tvmov.f32 s3, s19\n\t" \
+                     "vmov.f32 s4, s16\n\tvmov.f32 s5, s17\n\tvmov.f32 s6, s18\n\tvmov.f32 s7, s19\n\t" \
+                     "vmov.f32 s8, s16\n\tvmov.f32 s9, s17\n\tvmov.f32 s10, s18\n\tvmov.f32 s11, s19\n\t" \
+                     "vmov.f32 s12, s16\n\tvmov.f32 s13, s17\n\tvmov.f32 s14, s18\n\tvmov.f32 s15, s19\n\t" \
+                     "1:\n\t" step step step step "cmp %[c], %[end]\n\t" \
+                     "bne 1b\n\t" \
+                     "vstmia %[o0]!, {s0-s3}\n\t" \
+                     "vstmia %[o1]!, {s4-s7}\n\t" \
+                     "vstmia %[o2]!, {s8-s11}\n\t" \
+                     "vstmia %[o3]!, {s12-s15}" \
+                     : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1), [o2] "+&r"(o2), [o3] "+&r"(o3) \
+                     : [end] "r"(end) \
+                     : MT_F32_REGISTERS, "cc", "memory")
+
+/* Four columns by all output channels, four at a time. The columns stand side by side, four floats for each k; their
+ * depth is a multiple of four. For each four channels the weights are: biases, then four floats for each k. */
+MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const float *weights, float *o0, float *o1,
+                                  float *o2, float *o3, int32_t quads, int fused, int relu)
+{
+    do {
+        const float *c = columns;
+        if (fused)
+            MT_F32_4X4_DOT(MT_F32_4X4_FMA);
+        else
+            MT_F32_4X4_DOT(MT_F32_4X4_MULADD);
+        if (relu) {
+            MT_F32_RELU4(o0);
+            MT_F32_RELU4(o1);
+            MT_F32_RELU4(o2);
+            MT_F32_RELU4(o3);
+        }
+    } while (--quads);
+}
+
+#else /* the same in plain C */
+
+MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const float *weights, float *o0, float *o1,
+                                  float *o2, float *o3, int32_t quads, int fused, int relu)
+{
+    float *const o[4] = {o0, o1, o2, o3};
+    mt_f32_tiles(columns, end, weights, o, quads, fused, relu, 4, 4);
+}
+
+#endif
+
+/* The functions that operators share. */
+#define MT_F32_COLUMNS(name, fused, relu) \
+    MT_OPERATOR void name(const float *columns, const float *end, const float *weights, float *o0, float *o1, float *o2, \
+                          float *o3, int32_t quads) \
+    { \
+        mt_f32_columns(columns, end, weights, o0, o1, o2, o3, quads, fused, relu); \
+    }
+MT_F32_COLUMNS(mt_f32_columns_muladd, 0, 0)
+MT_F32_COLUMNS(mt_f32_columns_muladd_relu, 0, 1)
+MT_F32_COLUMNS(mt_f32_columns_fma, 1, 0)
+MT_F32_COLUMNS(mt_f32_columns_fma_relu, 1, 1)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

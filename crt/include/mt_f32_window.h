@@ -1,0 +1,52 @@
+/* Pooling windows of float32: a channel at a time, in the order of the portable loops. */
+#ifndef MT_F32_WINDOW_H
+#define MT_F32_WINDOW_H
+
+#include <stdint.h>
+
+#include "mt_math.h"
+#include "mt_scalar.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The maximum of each channel over a window of rows by columns, which stand so many elements apart. */
+static inline void mt_f32_max(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
+                              int32_t column_step, int32_t channels)
+{
+    for (; channels; --channels, ++x, ++output) {
+        float most = *x;
+        const float *row = x;
+        for (int32_t i = 0; i < rows; ++i, row += row_step) {
+            const float *from = row;
+            MT_UNROLL(4)
+            for (int32_t j = 0; j < columns; ++j, from += column_step)
+                most = mt_max_f32(most, *from);
+        }
+        *output = most;
+    }
+}
+
+/* The sum of each channel. */
+static inline void mt_f32_sum(const float *x, float *output, int32_t rows, int32_t columns, int32_t row_step,
+                              int32_t column_step, int32_t channels)
+{
+    for (; channels; --channels, ++x, ++output) {
+        float sum = 0.0f;
+        const float *row = x;
+        for (int32_t i = 0; i < rows; ++i, row += row_step) {
+            const float *from = row;
+            MT_UNROLL(4)
+            for (int32_t j = 0; j < columns; ++j, from += column_step)
+                sum += *from;
+        }
+        *output = sum;
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

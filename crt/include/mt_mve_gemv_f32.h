@@ -1,0 +1,119 @@
+/* Dense layers of float32 with Helium: vectors of outputs. See mt_mve_f32.h. */
+#ifndef MT_MVE_GEMV_F32_H
+#define MT_MVE_GEMV_F32_H
+
+#include "mt_mve_f32.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_MVE_ASM
+
+#define MT_MVE_F32_LOAD(to) "vldrw.32 " to ", [%[w]], #16\n\t"
+#define MT_MVE_F32_ADD(sum, of, x) "vfma.f32 " sum ", " of ", " x "\n\t"
+/* Four inputs (r0 to r3) by four outputs (q0), eight (q0, q1) or 16 (q0 to q3). */
+#define MT_MVE_F32_ROWS4                                                                        \
+    MT_MVE_F32_LOAD("q4") MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", "r0")                \
+    MT_MVE_F32_LOAD("q6") MT_MVE_F32_ADD("q0", "q5", "r1")                                      \
+    MT_MVE_F32_LOAD("q7") MT_MVE_F32_ADD("q0", "q6", "r2") MT_MVE_F32_ADD("q0", "q7", "r3")
+#define MT_MVE_F32_TWO(x, then)                                                                 \
+    MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", x) then MT_MVE_F32_ADD("q1", "q5", x)
+#define MT_MVE_F32_ROWS8                                                                        \
+    MT_MVE_F32_LOAD("q4") MT_MVE_F32_TWO("r0", MT_MVE_F32_LOAD("q4"))                           \
+    MT_MVE_F32_TWO("r1", MT_MVE_F32_LOAD("q4")) MT_MVE_F32_TWO("r2", MT_MVE_F32_LOAD("q4"))     \
+    MT_MVE_F32_TWO("r3", "")
+#define MT_MVE_F32_FOUR(x, then)                                                                \
+    MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", x) MT_MVE_F32_LOAD("q6")                   \
+    MT_MVE_F32_ADD("q1", "q5", x) MT_MVE_F32_LOAD("q7") MT_MVE_F32_ADD("q2", "q6", x)           \
+    then MT_MVE_F32_ADD("q3", "q7", x)
+#define MT_MVE_F32_ROWS16                                                                       \
+    MT_MVE_F32_LOAD("q4") MT_MVE_F32_FOUR("r0", MT_MVE_F32_LOAD("q4"))                          \
+    MT_MVE_F32_FOUR("r1", MT_MVE_F32_LOAD("q4")) MT_MVE_F32_FOUR("r2", MT_MVE_F32_LOAD("q4"))   \
+    MT_MVE_F32_FOUR("r3", "")
+/* What is done with each sum: from zero, on top of the blocks before, and the bias at last. */
+#define MT_MVE_F32_ZERO(sum, at) "vmov.i32 " sum ", #0\n\t"
+#define MT_MVE_F32_PART(sum, at) "vldrw.32 q4, [%[o], #" at "]\n\tvadd.f32 " sum ", q4, " sum "\n\t"
+#define MT_MVE_F32_LAST(sum, at) \
+    "vldrw.32 q5, [%[w]], #16\n\tvadd.f32 " sum ", " sum ", q5\n\tvmax.s32 " sum ", " sum ", q4\n\t"
+#define MT_MVE_F32_STORE(sum, at) "vstrw.32 " sum ", [%[o], #" at "]\n\t"
+#define MT_MVE_F32_OF4(what) what("q0", "0")
+#define MT_MVE_F32_OF8(what) MT_MVE_F32_OF4(what) what("q1", "16")
+#define MT_MVE_F32_OF16(what) MT_MVE_F32_OF8(what) what("q2", "32") what("q3", "48")
+#define MT_MVE_F32_DENSE(of, four)                                                              \
+    __asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                                     \
+                     "1:\n\t"                                                                   \
+                     "ldmia %[x]!, {r0-r3}\n\t" four "le lr, 1b\n\t"                            \
+                     "cmp %[later], #0\n\t"                                                     \
+                     "beq 2f\n\t" of(MT_MVE_F32_PART)                                           \
+                     "2:\n\t"                                                                   \
+                     "cmp %[x], %[end]\n\t"                                                     \
+                     "bne 3f\n\t"                                                               \
+                     "vdup.32 q4, %[least]\n\t" of(MT_MVE_F32_LAST)                             \
+                     "3:\n\t" of(MT_MVE_F32_STORE)                                              \
+                     : [w] "+&r"(weights), [x] "+&r"(x)                                         \
+                     : [n] "r"(fours), [later] "r"(x != input), [end] "r"(end), [o] "r"(output), \
+                       [least] "r"(least)                                                       \
+                     : "r0", "r1", "r2", "r3", "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6",  \
+                       "q7", "cc", "memory")
+
+/* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a float an output, then the biases;
+ * inputs a multiple of four. In onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
+MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *end, const float *weights, float *output,
+                                               int32_t groups, int32_t wide, int32_t least)
+{
+    do {
+        const float *x = input;
+        do {
+            const int32_t fours = end - x < 256 ? (int32_t)(end - x) / 4 : 64;
+            if (wide == 16)
+                MT_MVE_F32_DENSE(MT_MVE_F32_OF16, MT_MVE_F32_ROWS16);
+            else if (wide == 8)
+                MT_MVE_F32_DENSE(MT_MVE_F32_OF8, MT_MVE_F32_ROWS8);
+            else
+                MT_MVE_F32_DENSE(MT_MVE_F32_OF4, MT_MVE_F32_ROWS4);
+        } while (x != end);
+        output += wide;
+    } while (--groups);
+    return weights;
+}
+
+#else /* the same in plain C */
+
+MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *end, const float *weights, float *output,
+                                               int32_t groups, int32_t wide, int32_t least)
+{
+    const int32_t depth = (int32_t)(end - input);
+    for (; groups; --groups, weights += wide * (depth + 1), output += wide)
+        for (int32_t q = 0; q < wide; ++q) {
+            float sum = 0.0f, block = 0.0f;
+            for (int32_t k = 0; k < depth; ++k) {
+                block = fmaf(input[k], weights[wide * k + q], block);
+                if (k % 256 == 255 || k == depth - 1) {
+                    sum += block;
+                    block = 0.0f;
+                }
+            }
+            output[q] = mt_mve_f32_at_least(sum + weights[wide * depth + q], least);
+        }
+    return weights;
+}
+
+#endif
+
+/* The functions that operators share. */
+#define MT_MVE_F32_ROWS(wide)                                                                                         \
+    MT_OPERATOR const float *mt_mve_f32_rows_##wide(const float *input, const float *end, const float *weights,       \
+                                                    float *output, int32_t groups, int32_t least)                     \
+    {                                                                                                                 \
+        return mt_mve_f32_rows(input, end, weights, output, groups, wide, least);                                     \
+    }
+MT_MVE_F32_ROWS(4)
+MT_MVE_F32_ROWS(8)
+MT_MVE_F32_ROWS(16)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,159 @@
+/* Dense layers of int8 with Helium: eight outputs at a time. In plain C as mt_mve.h is. */
+#ifndef MT_MVE_GEMV_INT8_H
+#define MT_MVE_GEMV_INT8_H
+
+#include "mt_mve.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef MT_MVE_ASM
+
+/* 16 inputs by eight outputs of a dense layer. */
+#define MT_MVE_ROW                       \
+    "vldrb.u8 q0, [%[x]], #16\n\t"       \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r0, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r2, q0, q2\n\t"         \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r4, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r6, q0, q2\n\t"         \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r8, q0, q1\n\t"         \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 r10, q0, q2\n\t"        \
+    "vldrb.u8 q1, [%[w]], #16\n\t"       \
+    "vmladava.s8 r12, q0, q1\n\t"        \
+    "vldrb.u8 q2, [%[w]], #16\n\t"       \
+    "vmladava.s8 lr, q0, q2\n\t"
+#define MT_MVE_ROW_TWO MT_MVE_ROW MT_MVE_ROW
+#define MT_MVE_ROW_FOUR MT_MVE_ROW_TWO MT_MVE_ROW_TWO
+#define MT_MVE_FLOAT_ROWS8         \
+    "vldrw.32 q2, [%[w]], #16\n\t" \
+    "vldrw.32 q3, [%[w]], #16\n\t" \
+    "vcvt.f32.s32 q0, q0\n\t"      \
+    "vcvt.f32.s32 q1, q1\n\t"      \
+    "vmul.f32 q0, q0, q2\n\t"      \
+    "vmul.f32 q1, q1, q3\n\t"      \
+    "vcvtn.s32.f32 q0, q0\n\t"     \
+    "vcvtn.s32.f32 q1, q1\n\t"
+#define MT_MVE_TWICE_ROWS8         \
+    "vldrw.32 q2, [%[w]], #16\n\t" \
+    "vldrw.32 q3, [%[w]], #16\n\t" \
+    "vqrdmulh.s32 q0, q0, q2\n\t"  \
+    "vqrdmulh.s32 q1, q1, q3\n\t"  \
+    "vshr.s32 q2, q0, #31\n\t"     \
+    "vshr.s32 q3, q1, #31\n\t"     \
+    "vadd.i32 q0, q0, q2\n\t"      \
+    "vadd.i32 q1, q1, q3\n\t"      \
+    "vldrw.32 q2, [%[w]], #16\n\t" \
+    "vldrw.32 q3, [%[w]], #16\n\t" \
+    "vrshl.s32 q0, q0, q2\n\t"     \
+    "vrshl.s32 q1, q1, q3\n\t"
+#define MT_MVE_ONCE_ROWS8          \
+    "vldrw.32 q2, [%[w]], #16\n\t" \
+    "vldrw.32 q3, [%[w]], #16\n\t" \
+    "vmulh.s32 q0, q0, q2\n\t"     \
+    "vmulh.s32 q1, q1, q3\n\t"     \
+    "vldrw.32 q2, [%[w]], #16\n\t" \
+    "vldrw.32 q3, [%[w]], #16\n\t" \
+    "vrshl.s32 q0, q0, q2\n\t"     \
+    "vrshl.s32 q1, q1, q3\n\t"
+#define MT_MVE_DENSE(blocks, scale)                                                                                   \
+    __asm__ volatile("ldmia %[w]!, {r0, r2, r4, r6, r8, r10, r12, lr}\n\t"                                            \
+                     "1:\n\t" blocks "cmp %[x], %[end]\n\t"                                                           \
+                     "bne 1b\n\t"                                                                                     \
+                     "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
+                     "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
+                     "vmov q1[2], q1[0], r8, r12\n\t"                                                                 \
+                     "vmov q1[3], q1[1], r10, lr\n\t" scale                                                           \
+                     "vqmovnb.s32 q0, q0\n\t"                                                                         \
+                     "vqmovnb.s32 q1, q1\n\t"                                                                         \
+                     "ldr r0, %[limits]\n\t"                                                                          \
+                     "vldrh.u16 q2, [r0]\n\t"                                                                         \
+                     "vqadd.s16 q0, q0, q2\n\t"                                                                       \
+                     "vqadd.s16 q1, q1, q2\n\t"                                                                       \
+                     "vldrh.u16 q2, [r0, #16]\n\t"                                                                    \
+                     "vmax.s16 q0, q0, q2\n\t"                                                                        \
+                     "vmax.s16 q1, q1, q2\n\t"                                                                        \
+                     "vldrh.u16 q2, [r0, #32]\n\t"                                                                    \
+                     "vmin.s16 q0, q0, q2\n\t"                                                                        \
+                     "vmin.s16 q1, q1, q2\n\t"                                                                        \
+                     "vstrb.32 q0, [%[o]], #4\n\t"                                                                    \
+                     "vstrb.32 q1, [%[o]], #4"                                                                        \
+                     : [w] "+&r"(weights), [x] "+&r"(x), [o] "+&l"(output)                                            \
+                     : [end] "r"(end), [limits] "m"(range)                                                            \
+                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
+
+#define MT_MVE_DENSE_BY(scale)                    \
+    do {                                          \
+        if (unroll == 4)                          \
+            MT_MVE_DENSE(MT_MVE_ROW_FOUR, scale); \
+        else if (unroll == 2)                     \
+            MT_MVE_DENSE(MT_MVE_ROW_TWO, scale);  \
+        else                                      \
+            MT_MVE_DENSE(MT_MVE_ROW, scale);      \
+    } while (0)
+
+/* Eight outputs of a dense layer at a time: biases, for each 16 inputs eight vectors of weights, scales. `unroll`
+ * vectors of inputs an iteration, of which `end` is a multiple. */
+MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
+                                        int32_t groups, int unroll, enum mt_scaling by,
+                                        const struct mt_mve_range *range)
+{
+    do {
+        const int8_t *x = input;
+        if (by == MT_TWICE)
+            MT_MVE_DENSE_BY(MT_MVE_TWICE_ROWS8);
+        else if (by == MT_ONCE)
+            MT_MVE_DENSE_BY(MT_MVE_ONCE_ROWS8);
+        else
+            MT_MVE_DENSE_BY(MT_MVE_FLOAT_ROWS8);
+    } while (--groups);
+    return weights;
+}
+
+#else /* the same in plain C */
+
+MT_MVE_INLINE const int8_t *mt_mve_rows(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output,
+                                        int32_t groups, int unroll, enum mt_scaling by,
+                                        const struct mt_mve_range *range)
+{
+    const int32_t depth = (int32_t)(end - input);
+    (void)unroll;
+    for (; groups; --groups, weights += (by == MT_BY_FLOAT ? 64 : 96) + 8 * depth, output += 8)
+        for (int32_t q = 0; q < 8; ++q) {
+            int32_t sum;
+            memcpy(&sum, weights + 4 * q, 4);
+            for (int32_t k = 0; k < depth; ++k)
+                sum += input[k] * weights[32 + k / 16 * 128 + q * 16 + k % 16];
+            output[q] = mt_mve_narrow(sum, weights + 32 + 8 * depth + 4 * q, 8, by, range);
+        }
+    return weights;
+}
+
+#endif
+
+/* The functions that operators share. */
+#define MT_MVE_ROWS(name, unroll, by)                                                                             \
+    MT_OPERATOR const int8_t *name(const int8_t *input, const int8_t *end, const int8_t *weights, int8_t *output, \
+                                   int32_t groups, const struct mt_mve_range *range)                              \
+    {                                                                                                             \
+        return mt_mve_rows(input, end, weights, output, groups, unroll, by, range);                               \
+    }
+#define MT_MVE_EACH_ROWS(kind, by)             \
+    MT_MVE_ROWS(mt_mve_dense##kind, 1, by)     \
+    MT_MVE_ROWS(mt_mve_dense##kind##_2, 2, by) \
+    MT_MVE_ROWS(mt_mve_dense##kind##_4, 4, by)
+MT_MVE_EACH_ROWS(, MT_BY_FLOAT)
+MT_MVE_EACH_ROWS(_twice, MT_TWICE)
+MT_MVE_EACH_ROWS(_once, MT_ONCE)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+"""Text on a stream, drawn by rich. Only `Output` imports this, when it draws something: rich doubles a start's time."""
+
+import io
+from typing import TextIO
+
+from rich.console import Console
+
+from mtool.cli.output import ReaderGone
+
+WIDE = 240  # columns of text that does not go to a terminal
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave what follows to who prints; rich would end the process here."""
+        raise ReaderGone
+
+
+def console(stream: TextIO | None) -> Console:
+    """Return a console that prints text as it is, without markup or highlighting; NO_COLOR is heeded."""
+    if stream is None:  # closed; what is said to it is lost
+        stream = io.StringIO()
+    return _Console(
+        file=stream,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        width=None if stream.isatty() else WIDE,
+    )

@@ -1,0 +1,177 @@
+"""How the text of parameters is read that become a command's `Options`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mtool.codegen import conventions
+from mtool.errors import UsageError
+from mtool.plan import Choice
+from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding
+from mtool.workflow.samples import Array, read
+from mtool.workflow.stages import Options
+
+_DIGITS = 18  # of a size; more are no int64
+
+
+def options(
+    *,
+    io: Io = "arena",
+    partial: Partial = "auto",
+    dim: Sequence[str] | None = None,
+    const: Sequence[str] | None = None,
+    rounding: Rounding = "onnx",
+    maxima: Sequence[str] | None = None,
+    limit: Sequence[str] | None = None,
+    state: Sequence[str] | None = None,
+    interface_api: InterfaceApi = "c",
+    operators_api: OperatorsApi | None = None,
+    executor: Executor = "aot",
+    schedule: Sequence[str] | None = None,
+    template: str = "",
+    option: Sequence[str] | None = None,
+    force: bool = False,
+    keep: bool = False,
+    trust_template: bool = False,
+) -> Options:
+    """Return how to compile, from what was given on the command line.
+
+    Raises:
+        UsageError: a pair is not NAME=VALUE or OUT:IN, a size is not a positive number, a schedule is not written as
+            it should be, or the conventions do not go together.
+    """
+    if force and keep:
+        raise UsageError("--force and --keep do not go together")
+    return Options(
+        io=io,
+        partial=partial,
+        dims=dimensions(dim),
+        constants=constant_values(const),
+        rounding=rounding,
+        maxima=largest_sizes(maxima),
+        limits=limits(limit),
+        states=state_pairs(state),
+        template=template,
+        template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
+        conventions=conventions(interface_api, operators_api, executor),
+        schedules=schedule_choices(schedule),
+        edits="force" if force else "keep" if keep else "stop",
+        trust_template=trust_template,
+    )
+
+
+def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values of inputs that become constants, from NAME=VALUE.
+
+    Raises:
+        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
+    """
+    values = {}
+    for text in constants or ():
+        name, value = _pair(text, "--const", "axes=[1]")
+        try:
+            if value.endswith(".npy"):
+                (values[name],) = read(Path(value)).values()
+            else:
+                values[name] = np.asarray(json.loads(value))
+        except (UsageError, OSError, ValueError, MemoryError, RecursionError):
+            values[name] = np.asarray("")
+        if values[name].dtype.kind not in "biuf":
+            raise UsageError(
+                f"--const {text}: {value!r} is not a number, a list of numbers or a .npy file",
+                hint="for instance: --const axes=[1]",
+            )
+    return values
+
+
+def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
+    """Return pairs of an output and an input, from OUT:IN; where names have colons too, the middle one counts.
+
+    Raises:
+        UsageError: one is not OUT:IN.
+    """
+    pairs = []
+    for text in states or ():
+        parts = text.split(":")
+        half = len(parts) // 2
+        output, value = ":".join(parts[:half]), ":".join(parts[half:])
+        if len(parts) % 2 or not output or not value:
+            raise UsageError(
+                f"--state {text}: that is not OUT:IN", hint="an output and the input that it feeds: --state hn:h0"
+            )
+        pairs.append((output, value))
+    return tuple(pairs)
+
+
+def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:
+    """Return the schedules that are asked for, by node, from NODE=SCHEDULE[:KNOB=VALUE,...].
+
+    Raises:
+        UsageError: one is not written so, or a node has two.
+    """
+    example = "pw_2=dsp_pointwise:unroll=16"
+    choices: dict[str, Choice] = {}
+    for text in schedules or ():
+        node, value = _pair(text, "--schedule", example)
+        name, _, settings = value.partition(":")
+        pairs = [setting.partition("=") for setting in settings.split(",")] if settings else []
+        wrong = next(("".join(pair) for pair in pairs if not all(pair)), None)
+        problem = (
+            "that names no schedule" if not name
+            else f"{node} has another schedule already" if node in choices
+            else f"{wrong!r} is not KNOB=VALUE" if wrong is not None
+            else ""
+        )  # fmt: skip
+        if problem:
+            raise UsageError(f"--schedule {text}: {problem}", hint=f"for instance: --schedule {example}")
+        choices[node] = Choice(name, {knob: setting for knob, _, setting in pairs})
+    return choices
+
+
+def dimensions(dims: Sequence[str] | None) -> dict[str, int]:
+    """Return the values of symbolic dimensions, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(dims, "--dim", "batch=1")
+
+
+def largest_sizes(maxima: Sequence[str] | None) -> dict[str, int]:
+    """Return the largest sizes of what has a size that depends on data, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(maxima, "--max", "selected=100")
+
+
+def limits(texts: Sequence[str] | None) -> dict[str, int]:
+    """Return limits of what compiling may take, from NAME=N.
+
+    Raises:
+        UsageError: one is not NAME=N with N at least 1.
+    """
+    return _sizes(texts, "--limit", "nodes=50000")
+
+
+def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
+    values = {}
+    for text in texts or ():
+        name, value = _pair(text, option, example)
+        number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
+        if number < 1:
+            raise UsageError(
+                f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
+            )
+        values[name] = number
+    return values
+
+
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} {text}: that is not NAME=VALUE", hint=f"for instance: {option} {example}")
+    return name, value

@@ -1,0 +1,87 @@
+"""What schedules share that compute some outputs of a dense layer at a time, by a function of the runtime."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mtool.ir import DType, Graph, Node
+from mtool.ir.types import Array
+from mtool.kernels.epilogues.tile import TileEpilogue
+from mtool.kernels.padding import round_up
+from mtool.kernels.rendering import template
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the runtime: its name, the packed weights, and the C of its last argument, if it has one more."""
+
+    function: str
+    weights: Array
+    last: str = ""
+
+
+class GroupedGemv(BaseSchedule):
+    """Row by row of the input; a group of outputs shares what is loaded of it."""
+
+    element: ClassVar[DType]
+    header: ClassVar[str]
+    range_of: ClassVar[str] = ""  # the template whose macro declares the output's range
+
+    def epilogue(self, node: Node, graph: Graph) -> TileEpilogue | None:
+        """Return the node's epilogue, of the element's type; None: it is not for this schedule."""
+        raise NotImplementedError
+
+    def group(self, node: Node, graph: Graph) -> int:
+        """Return how many outputs are computed at a time."""
+        raise NotImplementedError
+
+    def filled(self, depth: int) -> int:
+        """Return how many inputs the function reads: the depth, filled up with zeros."""
+        raise NotImplementedError
+
+    def call(self, node: Node, graph: Graph, target: Target) -> Call:
+        """Return what is called."""
+        raise NotImplementedError
+
+    def groups(self, node: Node, graph: Graph) -> int:
+        """Return how many groups a row has."""
+        return -(-graph.types[node.outputs[0]].shape[1] // self.group(node, graph))
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """Results that are staged, and a row of inputs that has to be filled up."""
+        depth = graph.types[node.inputs[0]].shape[1]
+        row = self.filled(depth) if self.filled(depth) > depth else 0
+        return self.element.size * (self._staged(node, graph) + row)
+
+    def _staged(self, node: Node, graph: Graph) -> int:
+        """A row of results, if an expression follows; the last group, if its outputs are not all wanted."""
+        epilogue, outputs = self.epilogue(node, graph), graph.types[node.outputs[0]].shape[1]
+        group = self.group(node, graph)
+        if epilogue is not None and epilogue.rest is not None:
+            return round_up(outputs, group)
+        return group if outputs % group else 0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Write the function."""
+        epilogue, call = self.epilogue(node, graph), self.call(node, graph, target)
+        assert epilogue is not None
+        rows, depth = graph.types[node.inputs[0]].shape
+        body = template(
+            "ops/dense/gemv.c.j2",
+            rows=rows,
+            depth=depth,
+            outputs=graph.types[node.outputs[0]].shape[1],
+            group=self.group(node, graph),
+            function=call.function,
+            last=call.last,
+            epilogue=epilogue,
+            element=self.element.c,
+            weights_type=DType.of(call.weights.dtype).c,
+            range_of=self.range_of,
+            filled=self.filled(depth),
+            results=self._staged(node, graph),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
+        )
+        scratch = self.element.c if self.scratch_bytes(node, graph) else ""
+        return epilogue.kernel(node, graph, body, call.weights, self.header, scratch)

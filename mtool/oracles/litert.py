@@ -1,0 +1,127 @@
+"""LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
+
+import importlib.metadata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mtool.errors import BuildError, ModelError
+from mtool.oracles import Array, Sample
+from mtool.oracles.process import HINT
+
+NAME = "LiteRT"
+PACKAGE = "ai-edge-litert"
+INSTALL = "pip install 'mtool[litert]'"
+States = Sequence[tuple[str, str]]
+
+
+def version() -> str:
+    """Return LiteRT's version, or "" if it is not installed."""
+    try:
+        return importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def outputs(
+    model: str,
+    samples: Sequence[Sample],
+    *,
+    title: str,
+    constants: Mapping[str, Array] | None = None,
+    states: States = (),
+    exact: bool = False,
+) -> list[Sample]:
+    """Run the model on each sample with LiteRT; the outputs by name, in the same order.
+
+    Args:
+        model: the TFLite file's absolute path.
+        samples: inputs by name.
+        title: what the file is called in messages.
+        constants: inputs that are the same for every sample.
+        states: pairs of an output and the input of the next sample that it feeds; they begin as zeros.
+        exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
+
+    Raises:
+        BuildError: LiteRT is not installed.
+        ModelError: LiteRT refuses the model or an input.
+    """
+    return [
+        {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
+        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=exact, keep=False)
+    ]
+
+
+def intermediates(
+    model: str,
+    samples: Sequence[Sample],
+    tensors: Iterable[str],
+    *,
+    title: str,
+    constants: Mapping[str, Array] | None = None,
+    states: States = (),
+) -> list[Sample]:
+    """Run the model on each sample with the reference kernels; the given tensors of it by name.
+
+    What is not a tensor of the model is left out.
+
+    Raises:
+        BuildError: LiteRT is not installed.
+        ModelError: LiteRT refuses the model or an input.
+    """
+    wanted = set(tensors)
+    return [
+        {
+            detail["name"]: interpreter.get_tensor(detail["index"]).copy()
+            for detail in interpreter.get_tensor_details()
+            if detail["name"] in wanted
+        }
+        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=True, keep=True)
+    ]
+
+
+def _runs(
+    model: str,
+    samples: Sequence[Sample],
+    constants: Mapping[str, Array],
+    states: States,
+    *,
+    title: str,
+    exact: bool,
+    keep: bool,
+) -> Iterator[Any]:
+    """Yield the interpreter after each sample."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+    except ImportError:
+        raise BuildError(
+            "LiteRT is not installed",
+            details=["it is what the outputs of a TFLite model are compared with"],
+            hint=f"{INSTALL}, or {HINT}",
+        ) from None
+    how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
+    try:
+        interpreter = Interpreter(
+            model_path=model,
+            experimental_op_resolver_type=how,
+            experimental_preserve_all_tensors=keep,
+            num_threads=1,
+        )
+        interpreter.allocate_tensors()
+        places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+        inputs, fed = interpreter.get_input_details(), {value for _, value in states}
+        kept = {put["name"]: np.zeros(put["shape"], put["dtype"]) for put in inputs if put["name"] in fed}
+        for sample in samples:
+            for detail in inputs:
+                data = {**sample, **constants, **kept}[detail["name"]]
+                interpreter.set_tensor(detail["index"], np.asarray(data).astype(detail["dtype"]))
+            interpreter.invoke()
+            kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
+            yield interpreter
+    except (ValueError, RuntimeError, KeyError) as refused:
+        raise ModelError(
+            f"LiteRT can't run {title}",
+            details=str(refused).splitlines()[:3],
+            hint=HINT,
+        ) from None

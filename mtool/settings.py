@@ -1,0 +1,30 @@
+"""The words that the options of a command may take, one type each. Importing them costs nothing."""
+
+from typing import Literal
+
+Io = Literal["arena", "external"]
+"""Where the inputs and outputs lie: in the arena, or in memory of the caller."""
+
+Partial = Literal["auto", "never", "always"]
+"""Whether operators may be computed a few rows at a time."""
+
+Rounding = Literal["onnx", "tflite"]
+"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
+
+InterfaceApi = Literal["c", "packed", "step"]
+"""The entry point of a model: a typed C function, a packed function, or one call an operator."""
+
+OperatorsApi = Literal["typed", "pointers", "values", "packed"]
+"""How the entry point calls the operators."""
+
+Executor = Literal["aot", "graph", "graph-host"]
+"""What calls the operators: C, the graph executor on the device, or the host."""
+
+Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
+"""What `compile` writes: the C alone, or a package of an ecosystem."""
+
+Method = Literal["minmax", "entropy", "percentile"]
+"""How quantisation finds an activation's range."""
+
+Integer = Literal["int8", "uint8"]
+"""The type of a quantised activation."""

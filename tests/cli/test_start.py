@@ -1,0 +1,90 @@
+"""What a start loads: what is asked for and no more. Held by the modules that are loaded, not by time."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mtool import workflow
+from mtool.cli import app
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {
+    "numpy",
+    "onnx",
+    "google",
+    "jinja2",
+    "cookiecutter",
+    "elftools",
+    "serial",
+    "tflite",
+    "ml_dtypes",
+    "onnxruntime",
+}
+DRAWN = {"rich", "pydantic", "yaml"}
+
+
+def loaded(*arguments: str, **environment: str) -> tuple[set[str], str]:
+    """Return the modules that are loaded when `mtool` ends, and what it printed."""
+    source = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: sys.stderr.write(' '.join(sys.modules)))\n"
+        "from mtool.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[:1000]
+    return set(done.stderr.split()), done.stdout
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_no_command(option: str) -> None:
+    modules, shown = loaded(option)
+    assert "mtool" in shown
+    assert not packages(modules) & (HEAVY | DRAWN)
+    assert not {f"mtool.cli.{name}" for name in app.COMMANDS} & modules
+
+
+def test_a_shells_completion_of_commands_loads_none() -> None:
+    modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", COMP_WORDS="mtool co", COMP_CWORD="1")
+    assert shown.split() == ["compile"]
+    assert not packages(modules) & HEAVY
+    assert not {f"mtool.cli.{name}" for name in app.COMMANDS} & modules
+
+
+@pytest.mark.parametrize("command", app.COMMANDS)
+def test_a_shells_completion_of_options_loads_the_command_and_no_compiler(command: str) -> None:
+    modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", COMP_WORDS=f"mtool {command} --js", COMP_CWORD="2")
+    assert shown.split() == ["--json"]
+    assert not packages(modules) & HEAVY
+    assert {name for name in app.COMMANDS if f"mtool.cli.{name}" in modules} <= {command, "boards", "doctor"}
+
+
+def test_boards_loads_boards() -> None:
+    modules, shown = loaded("boards")
+    assert "mps2_an386" in shown
+    assert not packages(modules) & HEAVY
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_a_summary_is_the_first_line_of_its_command(name: str) -> None:
+    assert (inspect.getdoc(app.load(name)) or "").splitlines()[0] == app.COMMANDS[name]
+
+
+def test_each_name_of_the_workflow_is_there() -> None:
+    assert sorted(workflow.__all__) == sorted(workflow._MODULES) == sorted(dir(workflow))
+    for name in workflow.__all__:
+        assert getattr(workflow, name) is not None

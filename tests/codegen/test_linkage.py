@@ -1,0 +1,61 @@
+"""What the generated headers declare is what the generated C defines, from C++ too."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import FLAGS, compiled, model
+from onnx import helper
+
+from mtool import codegen, resources
+from mtool.filetree import FileTree
+
+CONVENTIONS = {
+    "c": codegen.conventions(),
+    "packed": codegen.conventions("packed", "packed"),
+    "step": codegen.conventions("step", "pointers"),
+    "values": codegen.conventions("c", "values"),
+    "graph": codegen.conventions(executor="graph"),
+}
+_DECLARED = re.compile(r"\b((?:net|mt_)\w*)(?:\[[^\]]*\])*(?:\([^;{]*\))?;")
+
+
+def generated(name: str) -> FileTree:
+    weights = np.random.default_rng(3).standard_normal((4, 4)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
+    plan = compiled(model(nodes, {"x": (np.float32, (2, 4))}, ["y"], {"w": weights}), name="net")
+    files, _ = codegen.generate(plan, "net.onnx", "0" * 64, CONVENTIONS[name])
+    return files
+
+
+def symbols(objects: list[Path], which: str) -> set[str]:
+    lines = subprocess.run(["nm", which, *objects], check=True, capture_output=True, text=True).stdout.splitlines()
+    return {line.split()[-1] for line in lines if line.split() and not line.endswith(":")}
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_every_declaration_links_from_cpp17(name: str, tmp_path: Path) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    files, include = generated(name), f"-I{resources.path('crt') / 'include'}"
+    for path in files:
+        (tmp_path / path).write_bytes(files[path])
+    headers = [path for path in files if path.endswith(".h")]
+    text = "\n".join(files.text(path) for path in headers)
+    lines = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).replace("\n        ", " ").splitlines()
+    outside = [line for line in lines if not line.startswith((" ", "#", "}", "struct", "typedef"))]
+    declared = sorted({found[1] for line in outside if (found := _DECLARED.search(line))})
+    used = "".join(f"    sum += reinterpret_cast<std::uintptr_t>(&{symbol});\n" for symbol in declared)
+    included = "".join(f'#include "{path}"\n' for path in headers)
+    body = f"std::uintptr_t sum()\n{{\n    std::uintptr_t sum = 0;\n{used}    return sum;\n}}\n"
+    (tmp_path / "use.cpp").write_text(f"#include <cstdint>\n{included}{body}")
+    sources = [path for path in files if path.endswith(".c")]
+    subprocess.run(["gcc", *FLAGS, include, "-c", *sources], cwd=tmp_path, check=True)
+    made = symbols(sorted(tmp_path.glob("*.o")), "--defined-only")
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-c"]
+    subprocess.run(["g++", *flags, include, "use.cpp"], cwd=tmp_path, check=True)
+    wanted = symbols([tmp_path / "use.o"], "--undefined-only")
+    assert set(declared) <= wanted <= made | {"_GLOBAL_OFFSET_TABLE_"} and len(declared) >= 4

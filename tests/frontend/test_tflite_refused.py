@@ -1,0 +1,229 @@
+"""Operators of TFLite files whose operands or options do not go together: each is refused, and told why."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_models import Op, T, model
+
+from mtool.errors import ModelError
+from mtool.frontend import Given, load
+from mtool.settings import Rounding
+
+I8, U8, I16, I32, I64, F32 = np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32
+CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 1}
+POOL = {"StrideH": 1, "StrideW": 1, "FilterHeight": 2, "FilterWidth": 2, "Padding": 1}
+IMAGE = [1, 4, 4, 2]
+
+
+def x(shape: Sequence[int] = IMAGE, dtype: Any = F32, scale: float | None = None, zero: int = 0) -> T:
+    return T("x", shape, dtype, scale, zero)
+
+
+def y(shape: Sequence[int] = IMAGE, dtype: Any = F32, scale: float | None = None, zero: int = 0) -> T:
+    return T("y", shape, dtype, scale, zero)
+
+
+def q(tensor: T, scale: float = 0.1, zero: int = 0, dtype: Any = I8) -> T:
+    return T(tensor.name, tensor.shape, dtype, scale, zero)
+
+
+def wide(tensor: T) -> T:
+    return q(tensor, 0.001, 0, I16)
+
+
+def known(name: str, data: Any, dtype: Any = I32) -> T:
+    array = np.asarray(data, dtype)
+    return T(name, array.shape, dtype, data=array)
+
+
+def w(shape: Sequence[int], dtype: Any = F32, scale: Any = None, axis: int = 0, value: int = 1) -> T:
+    return T("w", shape, dtype, scale, 0, axis, np.full(shape, value, dtype))
+
+
+def refusal(
+    folder: Path, kind: str, tensors: Sequence[T], options: str, values: Mapping[str, Any], how: Rounding
+) -> str:
+    path = folder / "m.tflite"
+    inputs = [t.name for t in tensors if t.name != "y"]
+    op = Op(kind, inputs, ["y"], options, values)
+    path.write_bytes(model(tensors, [op], [t.name for t in tensors if t.data is None and t.name != "y"], ["y"]))
+    with pytest.raises(ModelError) as caught:
+        load(path, Given(rounding=how))
+    return "\n".join([caught.value.what, *caught.value.details])
+
+
+OUT = y([1, 4, 4, 3])
+FILTERS = [3, 1, 1, 2]
+W, W8 = w(FILTERS), w(FILTERS, I8, 0.1)
+
+CASES = [
+    ("CONV_2D", [x(), W, OUT], "Conv2DOptions", {**CONV, "Padding": 7}, "its padding is number 7"),
+    ("CONV_2D", [x(), W, OUT], "Conv2DOptions", {**CONV, "StrideW": 0}, "its stride is 1 x 0"),
+    ("CONV_2D", [x(), W, OUT], "Conv2DOptions", {**CONV, "DilationHFactor": 0}, "its dilation is 0 x 1"),
+    ("CONV_2D", [x(), W, OUT], "Conv2DOptions", {**CONV, "DilationWFactor": -2}, "its dilation is 1 x -2"),
+    ("CONV_2D", [x(), w([4, 1, 1, 3]), y()], "Conv2DOptions", CONV, "its weights are for 3 channels, its input has 2"),
+    ("CONV_2D", [x(), T("w", [4, 1, 1, 0]), y()],
+     "Conv2DOptions", CONV, "its weights are for 0 channels, its input has 2"),
+    ("CONV_2D", [x([4, 4, 2]), w([4, 1, 1, 2]), y()],
+     "Conv2DOptions", CONV, "its input 0 has 3 dimensions instead of 4"),
+    ("CONV_2D", [q(x()), w(FILTERS, I8, [0.1, 0.1], 3), q(OUT)], "Conv2DOptions", CONV,
+     "its weights have 2 scales for 3 channels"),
+    ("CONV_2D", [x(), w(FILTERS, I8), OUT], "Conv2DOptions", CONV, "its weights are int8 without a scale"),
+    ("CONV_2D", [q(x(), 1e-25), w(FILTERS, I8, 1e-20), q(OUT)], "Conv2DOptions", CONV, "too small or too large"),
+    ("CONV_2D", [q(x(), 1e25), w(FILTERS, I8, 1e20), q(OUT)], "Conv2DOptions", CONV, "too small or too large"),
+    ("CONV_2D", [q(x(), 1e15), w(FILTERS, I8, 1e15), q(OUT, 1e-12)], "Conv2DOptions", CONV,
+     "too small or too large"),
+    ("CONV_2D", [x(), W, known("b", [1, 2], F32), OUT], "Conv2DOptions", CONV,
+     "it has 2 biases for 3 channels"),
+    ("CONV_2D", [q(x()), W8, known("b", [1, 2, 3], F32), q(OUT)], "Conv2DOptions", CONV,
+     "its bias is float32"),
+    ("CONV_2D", [x(), W, known("b", [1, 2, 3]), OUT], "Conv2DOptions", CONV, "its bias is int32"),
+    ("CONV_2D", [x(), T("w", FILTERS), OUT], "Conv2DOptions", CONV, "its input 1 (weights) is not a constant"),
+    ("CONV_2D", [q(x(), 0.1, 200), W8, q(OUT)], "Conv2DOptions", CONV,
+     "a zero point of 200 is outside of int8"),
+    ("CONV_2D", [q(x()), W8, q(OUT, 0.1, -129)], "Conv2DOptions", CONV,
+     "a zero point of -129 is outside of int8"),
+    ("DEPTHWISE_CONV_2D", [x(), w([1, 1, 1, 3]), OUT], "DepthwiseConv2DOptions", CONV, "its input has 2 channels"),
+    ("DEPTHWISE_CONV_2D", [x(), w([2, 1, 1, 2]), y()], "DepthwiseConv2DOptions", CONV, "its weights are [2, 1, 1, 2]"),
+    ("TRANSPOSE_CONV", [known("s", [4, 4, 2]), w([2, 1, 1, 2]), x(), y()],
+     "TransposeConvOptions", {"StrideH": 1, "StrideW": 1},
+     "its output's shape is [4, 4, 2]"),
+    ("TRANSPOSE_CONV", [known("s", [1, 4, -4, 2]), w([2, 1, 1, 2]), x(), y()], "TransposeConvOptions",
+     {"StrideH": 1, "StrideW": 1}, "its output's shape is [1, 4, -4, 2]"),
+    ("FULLY_CONNECTED", [x([2, 4]), w([3, 4]), y([2, 3])], "FullyConnectedOptions", {"WeightsFormat": 1}, "shuffled"),
+    ("FULLY_CONNECTED", [x([2, 4]), w([3, 5]), y([2, 3])], "FullyConnectedOptions", {}, "its weights are for 5 inputs"),
+    ("FULLY_CONNECTED", [x([2, 4]), T("w", [3, 0]), y([2, 3])],
+     "FullyConnectedOptions", {}, "its weights are for 0 inputs"),
+    ("FULLY_CONNECTED", [x([]), w([3, 1]), y([1, 3])], "FullyConnectedOptions", {}, "its input is []"),
+    ("BATCH_MATMUL", [x([4]), T("w", [4, 2]), y([2])], "BatchMatMulOptions", {}, "its input 0 has 1 dimensions"),
+    ("AVERAGE_POOL_2D", [x(), y()], "Pool2DOptions", {**POOL, "FilterWidth": 0}, "its window is 2 x 0"),
+    ("MAX_POOL_2D", [x(), y()], "Pool2DOptions", {**POOL, "StrideH": -1}, "its stride is -1 x 1"),
+    ("RESIZE_BILINEAR", [x(), known("s", [0, 4]), y()], "ResizeBilinearOptions", {}, "its size is [0, 4]"),
+    ("RESIZE_BILINEAR", [x(), known("s", [4, 4, 4]), y()], "ResizeBilinearOptions", {}, "its size is [4, 4, 4]"),
+    ("SPACE_TO_DEPTH", [q(x()), q(y([1, 2, 2, 8]), 0.2)],
+     "SpaceToDepthOptions", {"BlockSize": 2}, "stand on different grids"),
+    ("SPACE_TO_BATCH_ND", [x(), known("b", [2, 2]), known("p", [[0, 0]]), y([4, 2, 2, 2])],
+     "", {}, "its block [2, 2], its pads"),
+    ("SPACE_TO_BATCH_ND", [x(), known("b", [2, 0]), known("p", [[0, 0], [0, 0]]), y([4, 2, 2, 2])],
+     "", {}, "its block [2, 0]"),
+    ("SPACE_TO_BATCH_ND", [x(), known("b", [3, 2]), known("p", [[0, 0], [0, 0]]), y([4, 2, 2, 2])],
+     "", {}, "its padded size is [4, 4]"),
+    ("BATCH_TO_SPACE_ND", [x([3, 2, 2, 2]), known("b", [2, 2]), known("c", [[0, 0], [0, 0]]), y()],
+     "", {}, "its block [2, 2], its crops"),
+    ("BATCH_TO_SPACE_ND", [x([4, 2, 2, 2]), known("b", [2, 2]), known("c", [[0, 0]]), y()],
+     "", {}, "its crops [[0, 0]]"),
+    ("SUM", [x(), known("a", [4]), y()], "ReducerOptions", {}, "its axes are [4] of 4 dimensions"),
+    ("SUM", [x(), known("a", [-5]), y()], "ReducerOptions", {}, "its axes are [-5] of 4 dimensions"),
+    ("PAD", [x(), known("p", [[0, 0]] * 3), y()], "", {}, "it has 3 pairs of pads for 4 axes"),
+    ("PAD", [x(), known("p", [[0, 0], [0, -1], [0, 0], [0, 0]]), y()], "", {}, "its pads are"),
+    ("PAD", [q(x()), known("p", [[0, 0]] * 4), q(y(), 0.2)], "", {}, "stand on different grids"),
+    ("MIRROR_PAD", [x([3]), known("p", [[3, 0]]), y([6])],
+     "MirrorPadOptions", {"Mode": 0}, "its pads are [3, 0] for [3]"),
+    ("MIRROR_PAD", [x([3]), known("p", [[0, 4]]), y([7])],
+     "MirrorPadOptions", {"Mode": 1}, "its pads are [0, 4] for [3]"),
+    ("SPLIT", [known("a", 4), x(), y()], "SplitOptions", {"NumSplits": 1}, "its axis is 4"),
+    ("SPLIT", [known("a", -5), x(), y()], "SplitOptions", {"NumSplits": 1}, "its axis is -5"),
+    ("SPLIT", [known("a", 0), q(x()), q(y(), 0.2)], "SplitOptions", {"NumSplits": 1}, "stand on different grids"),
+    ("SPLIT_V", [x(), known("s", [3]), known("a", 1), y()],
+     "SplitVOptions", {"NumSplits": 1}, "its parts are [3] of 4"),
+    ("SPLIT_V", [x(), known("s", [2, 2]), known("a", 1), y()], "SplitVOptions", {"NumSplits": 1}, "for 1 outputs"),
+    ("UNPACK", [x([2, 3]), y([3])], "UnpackOptions", {"Num": 1, "Axis": 0}, "its axis is 0 of [2, 3], for 1 outputs"),
+    ("UNPACK", [q(x([1, 3])), q(y([3]), 0.2)], "UnpackOptions", {"Num": 1, "Axis": 0}, "its axis is 0"),
+    ("UNPACK", [x([1, 3]), y([3])], "UnpackOptions", {"Num": 1, "Axis": 2}, "its axis is 2"),
+    ("SLICE", [x([4]), known("b", [0, 0]), known("s", [1, 1]), y([1])], "", {}, "its begin is [0, 0]"),
+    ("SLICE", [x([4]), known("b", [1]), known("s", [4]), y([4])], "", {}, "its begin is [1], its size [4]"),
+    ("SLICE", [x([4]), known("b", [-1]), known("s", [1]), y([1])], "", {}, "its begin is [-1]"),
+    ("STRIDED_SLICE", [x([4]), known("b", [0]), known("e", [1]), known("s", [1]), y([1, 1])], "StridedSliceOptions",
+     {"NewAxisMask": 1}, "new axes or an ellipsis"),
+    ("STRIDED_SLICE", [x([4]), known("b", [0]), known("e", [1]), known("s", [1]), y([1])], "StridedSliceOptions",
+     {"EllipsisMask": 1}, "new axes or an ellipsis"),
+    ("STRIDED_SLICE", [x([4]), known("b", [0]), known("e", [1]), known("s", [0]), y([1])], "StridedSliceOptions", {},
+     "its strides [0]"),
+    ("STRIDED_SLICE", [x([4]), known("b", [0, 0]), known("e", [1, 1]), known("s", [1, 1]), y([1])],
+     "StridedSliceOptions", {},
+     "its begin is [0, 0]"),
+    ("STRIDED_SLICE", [x([4]), known("b", [4]), known("e", [5]), known("s", [1]), y([])], "StridedSliceOptions",
+     {"ShrinkAxisMask": 1}, "its begin is [4]"),
+    ("STRIDED_SLICE", [x([4]), known("b", [-5]), known("e", [5]), known("s", [1]), y([])], "StridedSliceOptions",
+     {"ShrinkAxisMask": 1}, "its begin is [-5]"),
+    ("GATHER", [x([2, 4]), known("i", [[0], [1]]), y([2, 1])],
+     "GatherOptions", {"Axis": 1, "BatchDims": 1}, "it gathers by batch"),
+    ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensors", "options", "values", "words"), CASES, ids=[f"{c[0]}-{c[4]}" for c in CASES]
+)
+def test_what_does_not_go_together_is_refused(
+    kind: str, tensors: list[T], options: str, values: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    found = refusal(tmp_path, kind, tensors, options, values, "onnx")
+    assert words in found and kind in found
+
+
+EXACT = [
+    ("ADD", [q(x()), T("w", IMAGE, I16, 0.1), q(y())],
+     "AddOptions", {}, "'w' is int16: --rounding tflite is for 8 bits"),
+    ("ADD", [q(x()), T("w", IMAGE), q(y())], "AddOptions", {}, "'w' is float32: --rounding tflite is for 8 bits"),
+    ("CONV_2D", [q(x()), W, q(OUT)], "Conv2DOptions", CONV, "its weights are float32"),
+    ("CONV_2D", [q(x()), w(FILTERS, I8), q(OUT)], "Conv2DOptions", CONV, "its weights are int8"),
+    ("CONV_2D", [q(x()), W8, known("b", [1, 2]), q(OUT)], "Conv2DOptions", CONV,
+     "its bias is int32[2]"),
+    ("CONV_2D", [q(x()), W8, known("b", [1, 2, 3], I64), q(OUT)], "Conv2DOptions", CONV,
+     "its bias is int64[3]"),
+
+     ("TRANSPOSE_CONV", [known("s", [1, 1, 1, 1]), w([1, 1, 1, 600], I8, 0.1, value=127),
+      q(x([1, 1, 1, 600])), q(y([1, 1, 1, 1]))],
+     "TransposeConvOptions", {"StrideH": 1, "StrideW": 1}, "may be too large to be exact"),
+
+     ("TRANSPOSE_CONV", [known("s", [1, 1, 1, 1]), w([1, 1, 1, 2], I8, 0.1),
+      q(x([1, 1, 1, 2])), known("b", [-(2**24)]), q(y([1, 1, 1, 1]))],
+     "TransposeConvOptions", {"StrideH": 1, "StrideW": 1}, "may be too large to be exact"),
+    ("FULLY_CONNECTED", [q(x([2, 4])), w([3, 5], I8, 0.1), q(y([2, 3]))],
+     "FullyConnectedOptions", {}, "its weights are for 5 inputs"),
+    ("FULLY_CONNECTED", [q(x([2, 4])), w([3, 4], I8, 0.1), q(y([2, 3]))],
+     "FullyConnectedOptions", {"WeightsFormat": 1}, "shuffled"),
+    ("AVERAGE_POOL_2D", [q(x()), q(y(), 0.2)], "Pool2DOptions", {**POOL, "Padding": 0}, "stand on different grids"),
+    ("SOFTMAX", [q(x([1, 4])), q(y([1, 4]), 1 / 128, -128)], "SoftmaxOptions", {"Beta": 1.0}, "a grid of 1/256"),
+    ("SOFTMAX", [q(x([1, 4])), q(y([1, 4]), 1 / 256, 0)], "SoftmaxOptions", {"Beta": 1.0}, "a grid of 1/256"),
+    ("MEAN", [wide(x()), known("a", [1]), wide(y([1, 4, 2]))], "ReducerOptions", {}, "is int16: --rounding tflite"),
+    ("SOFTMAX", [wide(x([1, 4])), wide(y([1, 4]))], "SoftmaxOptions", {"Beta": 1.0}, "is int16: --rounding tflite"),
+    ("AVERAGE_POOL_2D", [wide(x()), wide(y())], "Pool2DOptions", {**POOL, "Padding": 0}, "is int16: --rounding tflite"),
+    ("MUL", [wide(x()), T("w", IMAGE, I16, 0.1), wide(y())], "MulOptions", {}, "is int16: --rounding tflite"),
+    ("SUB", [q(x()), T("w", IMAGE, I16, 0.1), q(y())], "SubOptions", {}, "'w' is int16: --rounding tflite"),
+    ("FULLY_CONNECTED", [wide(x([2, 4])), w([3, 4], I8, 0.1), wide(y([2, 3]))], "FullyConnectedOptions", {},
+     "is int16: --rounding tflite"),
+    ("CONV_2D", [wide(x()), W8, wide(OUT)], "Conv2DOptions", CONV, "is int16: --rounding tflite"),
+    ("TRANSPOSE_CONV", [known("s", IMAGE), w([2, 1, 1, 2], I8, 0.1), wide(x()), wide(y())], "TransposeConvOptions",
+     {"StrideH": 1, "StrideW": 1}, "is int16: --rounding tflite"),
+    ("QUANTIZE", [x(), q(y())], "QuantizeOptions", {}, "it quantises float32"),
+    ("RELU", [q(x()), T("y", IMAGE, I16, 0.1)], "", {}, "'y' is int16: --rounding tflite is for 8 bits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensors", "options", "values", "words"), EXACT, ids=[f"{c[0]}-{c[4]}" for c in EXACT]
+)
+def test_what_has_no_exact_form_is_refused(
+    kind: str, tensors: list[T], options: str, values: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    found = refusal(tmp_path, kind, tensors, options, values, "tflite")
+    assert words in found and kind in found
+
+
+def test_a_value_that_is_made_twice_or_never(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    tensors = [T("x", [4]), T("y", [4]), T("z", [4])]
+    path.write_bytes(model(tensors, [Op("RELU", ["x"], ["y"]), Op("EXP", ["x"], ["y"])], ["x"], ["y"]))
+    with pytest.raises(ModelError, match="makes 'y' twice"):
+        load(path)
+    path.write_bytes(model(tensors, [Op("RELU", ["x"], ["x"])], ["x"], ["x"]))
+    with pytest.raises(ModelError, match="makes 'x' twice"):
+        load(path)
+    path.write_bytes(model(tensors, [Op("RELU", ["x"], ["y"])], ["x"], ["y", "z"]))
+    with pytest.raises(ModelError, match="never makes its output 'z'"):
+        load(path)

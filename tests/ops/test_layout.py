@@ -1,0 +1,33 @@
+"""The schedules lie where a newcomer looks for them: mtool/ops/<operator>/<instruction set>/<method>_<type>.py."""
+
+from pathlib import Path
+
+import pytest
+
+from mtool import ops
+from mtool.kernels.schedule import Schedule
+
+ROOT = Path(ops.__file__).parents[2]
+PLACES = {  # by what a schedule's name begins with: the folder, and how the file's name ends
+    "c99": ("c99", ""), "int": ("integer", "_int8"), "f32": ("f32", "_f32"),
+    "dsp": ("dsp", "_int8"), "dsp16": ("dsp", "_int16"),
+    "mve": ("mve", "_int8"), "mve16": ("mve", "_int16"), "mve_f32": ("mve", "_f32"),
+}  # fmt: skip
+SCHEDULES = [(op, schedule) for op, kernel in ops.KERNELS.items() for schedule in kernel.schedules]
+
+
+@pytest.mark.parametrize(("op", "schedule"), SCHEDULES, ids=[f"{op}-{schedule.name}" for op, schedule in SCHEDULES])
+def test_a_schedule_lies_in_the_folder_of_its_instruction_set(op: str, schedule: Schedule) -> None:
+    words = schedule.name.split("_")
+    folder, ending = PLACES["_".join(words[:2])] if "_".join(words[:2]) in PLACES else PLACES[words[0]]
+    *package, name = type(schedule).__module__.split(".")
+    assert package == ["mtool", "ops", op, folder]
+    assert name.endswith(ending)
+
+
+def test_the_folders_of_operators_and_of_the_kernel_library_have_the_same_names() -> None:
+    folders = {folder for folder, _ in PLACES.values()}
+    for package in [*(ROOT / "mtool" / "ops").iterdir(), ROOT / "mtool" / "kernels"]:
+        if package.is_dir():
+            found = {path.name for path in package.iterdir() if path.is_dir()}
+            assert found - {"__pycache__", "epilogues"} <= folders, package
