@@ -9,7 +9,10 @@ from mtool.codegen.functions import Function, Functions
 from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.schedule import described
+from mtool.ops.loop.node import Loop
+from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import places
 from mtool.text import comment, short_name
@@ -85,7 +88,9 @@ def _writers(plan: Plan) -> dict[str, list[str]]:
     for step in plan.steps:
         for value in step.node.outputs:
             titles = found.setdefault(lies.get(value, (value, 0))[0], [])
-            if step.node.title not in titles and step.node.attrs.get("label") not in ("keep rows", "pad rows"):
+            attrs = step.node.attrs
+            moves = isinstance(attrs, Loop) and attrs.label in ("keep rows", "pad rows")
+            if step.node.title not in titles and not moves:
                 titles.append(step.node.title)
     return found
 
@@ -125,12 +130,13 @@ def _comment(plan: Plan, number: int) -> list[str]:
     if macs:
         facts.append(f"{macs:,} MACs")
     label = step.op.label(node, graph)
-    fused = [word for word in str(node.attrs.get("label", "")).split("+") if word] if node.op != "loop" else []
-    named = " ".join(f'"{_short(origin)}"' for origin in origins)
+    named = node.attrs.label if isinstance(node.attrs, WithEpilogue | TemplateKernel) else ""
+    fused = [word for word in named.split("+") if word]
+    whence = " ".join(f'"{_short(origin)}"' for origin in origins)
     shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
     return [
         f"{node.name}: {' + '.join([label, *fused])}, {shapes}",
-        *([named] if named else []),
+        *([whence] if whence else []),
         ", ".join(facts),
     ]
 

@@ -11,6 +11,7 @@ from mtool import lowerings
 from mtool.frontend import functions, tensors
 from mtool.frontend.bounds import COUNTING, limited
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.canonical.forms import attributes_of
 from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.classical.writing import Writer as ClassicalWriter
@@ -105,7 +106,8 @@ def import_node(
     if proto.op_type in CANONICAL:
         CANONICAL[proto.op_type](state, proto, origin, attrs, version)
     elif proto.op_type in lowerings.LOWERINGS:
-        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+        told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
+        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
         raise Unsupported("not supported")
 
@@ -182,7 +184,8 @@ def _run_own(state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
     attrs = _attributes(proto)
     dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
     state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
-    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+    told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 
 def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Array]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -17,11 +17,14 @@ from mtool.frontend.empty import without_empty_inputs
 from mtool.frontend.inference import check_size, element_name
 from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
-from mtool.ir import DType, Graph, Node, TensorType
-from mtool.ir.graph import verify
+from mtool.ir import Attributes, DType, Graph, Node, TensorType
 from mtool.ir.source import Source
 from mtool.ir.types import Array
+from mtool.lowerings.ordering import Counting
+from mtool.lowerings.verification import verify
 from mtool.text import argument
+
+NO_ATTRIBUTES = Attributes()
 
 
 class Importer:
@@ -93,18 +96,21 @@ class Importer:
         self.constants[name] = data
         self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
-    def emit(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Any]) -> None:
+    def emit(
+        self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
+    ) -> None:
         """Append a canonical node; its outputs must have types."""
         bound = self.bounds.get(outputs[0]) if op in COUNTING else None
         if bound is not None:
-            outputs, attrs = [*outputs, bound.count], {**attrs, "counted": True}
+            assert isinstance(attrs, Counting)
+            outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
         else:
             self.bounds |= carried(op, inputs, outputs, attrs, self)
         again = self._made.intersection(outputs)
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")
         self._made.update(outputs)
-        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
+        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), attrs, (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
         """Note a node that can't be compiled."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from mtool import ops
 from mtool.ir import Graph, Node
+from mtool.ir.node import View
 from mtool.kernels.schedule import KernelOp, Schedule
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, Choices, check_names, chosen
@@ -66,12 +67,12 @@ def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | N
 
 def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found."""
-    nodes = [node for node in graph.nodes if node.op != "view"]
+    nodes = [node for node in graph.nodes if not isinstance(node.attrs, View)]
     check_names(choices, (node.name for node in nodes))
     by_name = {node.name: choose_schedule(node, graph, target, choices.get(node.name)) for node in nodes}
     ordered = order_nodes(graph, by_name, io)
     graph = replace(graph, nodes=ordered)
-    steps = tuple(by_name[node.name] for node in ordered if node.op != "view")
+    steps = tuple(by_name[node.name] for node in ordered if not isinstance(node.attrs, View))
     graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
     return lay_out_steps(graph, steps, target, io)
 

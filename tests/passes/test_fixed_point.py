@@ -2,12 +2,13 @@ import numpy as np
 from stages import HOST, M3, assert_same, pairs
 
 from mtool.ir import Graph
+from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import FixedRequantise
 from mtool.passes.fixed_point import best_shift, use_fixed_point
 
 
 def parts(graph: Graph) -> list[str]:
-    found = [node.attrs[node.expression_key] for node in graph.nodes if node.expression_key]
+    found = [expr for node in graph.nodes if (expr := expression_of(node)) is not None]
     return [part.op for expr in found for part in expr.walk()]
 
 
@@ -33,7 +34,7 @@ def test_with_an_fpu_nothing_changes() -> None:
 def test_nothing_leaves_its_bits() -> None:
     for _, after in pairs("use_fixed_point", "int8", 12, M3):
         for node in after.nodes:
-            for part in node.attrs[node.expression_key].walk() if node.expression_key else ():
+            for part in expr.walk() if (expr := expression_of(node)) is not None else ():
                 if part.op != "requantise_fixed":
                     continue
                 how: FixedRequantise = part.value
@@ -42,9 +43,9 @@ def test_nothing_leaves_its_bits() -> None:
                     factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]]
                 )
                 assert how.shift >= 1 and data.astype(np.int64).max() < 2**31
-                high_word = (node.attrs["acc_bound"] * int(data.max())) >> 32
+                high_word = (WithEpilogue.of(node).acc_bound * int(data.max())) >> 32
                 assert high_word + abs(how.offset) < 2**31
-                assert how.even or node.attrs["acc_bound"] * int(data.max()) < 2**62
+                assert how.even or WithEpilogue.of(node).acc_bound * int(data.max()) < 2**62
 
 
 def test_a_shift_keeps_every_bit_that_there_is() -> None:

@@ -1,6 +1,7 @@
 """The epilogue of portable kernels: the expression that fusion gave, written out around each result."""
 
-from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir import DType, Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
 from mtool.kernels.operands import element, needs_math, operand_arguments, operand_names
@@ -17,7 +18,7 @@ class EpilogueText:
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node, self.graph = node, graph
-        self.expr: Expr = node.attrs["epilogue"]
+        self.expr = WithEpilogue.of(node).epilogue
         self.names = operand_names(node, graph, self.expr)
 
     def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:

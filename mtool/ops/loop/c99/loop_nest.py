@@ -9,6 +9,7 @@ from mtool.kernels.in_place import identity_loads
 from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.loop.node import Loop
 
 INDENT = "    "
 NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
@@ -29,18 +30,19 @@ class LoopNest(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Operands that are read only at the element that is written."""
-        if any(part.op == "reduce" for part in node.attrs["expr"].walk()):
+        expr = Loop.of(node).expr
+        if any(part.op == "reduce" for part in expr.walk()):
             return ()
-        return identity_loads(node, graph, node.attrs["expr"])
+        return identity_loads(node, graph, expr)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the expression's functions an element."""
-        weight = sum(1 for _ in node.attrs["expr"].walk())
+        weight = sum(1 for _ in Loop.of(node).expr.walk())
         return float(graph.types[node.outputs[0]].count * weight)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
-        expr: Expr = node.attrs["expr"]
+        expr = Loop.of(node).expr
         out = graph.types[node.outputs[0]]
         names = operand_names(node, graph, expr)
         arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
