@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench aot-table sizes schedules golden fuzz fuzz-models fuzz-networks soak
+.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules golden fuzz fuzz-models fuzz-networks soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -20,6 +20,10 @@ lint:           ## format, style, types, layers
 bench:          ## every model on every emulated board, beside what others need: docs/benchmarks.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench.py
+
+bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: docs/compile-time.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bench_compile.py
 
 aot-table:      ## what each calling convention costs: docs/aot-table.md
 	scripts/setup --dev

@@ -17,7 +17,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.plan import Choices, Plan, make_plan
-from mtool.settings import Io, Partial
+from mtool.settings import Io, Partial, Weights
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ def compile_model(
     partial: Partial = "auto",
     conventions: Conventions | None = None,
     schedules: Choices | None = None,
+    weights: Weights = "auto",
 ) -> Compiled:
     """Compile an ONNX or TFLite model for a board.
 
@@ -58,6 +59,7 @@ def compile_model(
             "auto" becomes "always" where the board's memory is too small else.
         conventions: how the model and its operators are called; default: as typed C functions.
         schedules: those that are asked for, by node; the cost model chooses all others.
+        weights: "auto": large constants lie in a `.bin` file, where the compiler can take one in; "text": all are C.
 
     Raises:
         UsageError: the file is missing, what is given names nothing of the model, `partial` and the conventions do
@@ -65,9 +67,11 @@ def compile_model(
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    graph = frontend.load(path, given)
-    plan = plan_for(passes.run(graph, target_of(board)), board, io, partial_of(partial, conventions), schedules)
-    files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions)
+    # No name for what is between: a large model is not to be held once for each stage.
+    plan = plan_for(
+        passes.run(frontend.load(path, given), target_of(board)), board, io, partial_of(partial, conventions), schedules
+    )
+    files, manifest = codegen.generate(plan, path.name, file_hash(path), conventions, weights)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest, seconds)

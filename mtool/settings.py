@@ -20,6 +20,9 @@ OperatorsApi = Literal["typed", "pointers", "values", "packed"]
 Executor = Literal["aot", "graph", "graph-host"]
 """What calls the operators: C, the graph executor on the device, or the host."""
 
+Weights = Literal["auto", "text"]
+"""Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
+
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
 

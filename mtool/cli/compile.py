@@ -1,5 +1,6 @@
 """`mtool compile`: a model's C files, without a project."""
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -21,6 +22,10 @@ def compile(
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",
 ) -> None:
     """Write a model as C, without a project."""
+    from mtool.project.package import NO_BINARIES
+
+    if emit in NO_BINARIES:
+        options = dataclasses.replace(options, weights="text")
     compiled = workflow.compile(
         model,
         board=board,

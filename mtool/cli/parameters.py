@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mtool.errors import UsageError
-from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding
+from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
     from mtool.workflow import Options
@@ -118,6 +118,12 @@ Schedules = Annotated[
         show_default=False,
     ),
 ]
+WeightsAs = Annotated[
+    Weights,
+    typer.Option(
+        "--weights", help="Constants of megabytes lie in a .bin that GCC and Clang take in, or all of them in C."
+    ),
+]
 TemplateName = Annotated[
     str,
     typer.Option(
@@ -189,6 +195,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "interface_api": (Interface, "c"),
     "operators_api": (Operators, None),
     "executor": (ExecutorName, "aot"),
+    "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "force": (Force, False),
     "keep": (Keep, False),

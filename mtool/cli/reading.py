@@ -9,7 +9,7 @@ import numpy as np
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.plan import Choice
-from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding
+from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.workflow.samples import Array, read
 from mtool.workflow.stages import Options
 
@@ -29,6 +29,7 @@ def options(
     interface_api: InterfaceApi = "c",
     operators_api: OperatorsApi | None = None,
     executor: Executor = "aot",
+    weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
@@ -57,6 +58,7 @@ def options(
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
         schedules=schedule_choices(schedule),
+        weights=weights,
         edits="force" if force else "keep" if keep else "stop",
         trust_template=trust_template,
     )

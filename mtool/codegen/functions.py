@@ -1,7 +1,11 @@
 """The functions of a model: one for each different kernel, shared by the operators that need the same."""
 
+import hashlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from mtool.ir.types import Array
 from mtool.kernels.schedule import Argument, Kernel
@@ -58,7 +62,7 @@ def emit_functions(plan: Plan) -> Functions:
         function.steps.append(number)
         used = {}
         for name, data in kernel.constants.items():
-            key = (data.dtype.str, data.shape, data.tobytes())
+            key = (data.dtype.str, data.shape, _digest(data))
             if key not in symbols:
                 symbols[key] = f"{model}_{step.node.name}_{name}"
                 constants[symbols[key]] = data
@@ -66,3 +70,8 @@ def emit_functions(plan: Plan) -> Functions:
         calls.append(Call(function, used))
         alike[likeness] = calls[-1]
     return Functions(tuple(shared.values()), tuple(calls), constants)
+
+
+def _digest(data: Array) -> bytes:
+    elements: Any = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+    return hashlib.sha256(elements).digest()

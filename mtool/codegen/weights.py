@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mtool.codegen import linkage
+from mtool.codegen.binary import NO_BINARY, Binary
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.ir.types import Array
@@ -19,14 +20,21 @@ def declaration(symbol: str, data: Array) -> str:
     return f"const MT_FLASH {DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
 
 
-def weights_source(banner: str, model: str, constants: Mapping[str, Array]) -> str:
-    """Return `<model>_weights.c`."""
-    floats = [data for data in constants.values() if data.dtype.kind == "f" and data.dtype.itemsize > 2]
+def weights_source(banner: str, model: str, constants: Mapping[str, Array], binary: Binary = NO_BINARY) -> str:
+    """Return `<model>_weights.c`; what lies in the file of large constants is taken from there."""
+    texts = [data for symbol, data in constants.items() if symbol not in binary.places]
+    floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
     parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
+    if binary.places:
+        parts.append(binary.macro())
     for symbol, data in constants.items():
         shape = "x".join(map(str, data.shape))
-        parts.append(f"{comment(f'{data.dtype.name} {shape}')}\n{declaration(symbol, data)} = {{\n{_rows(data)}\n}};\n")
+        if symbol in binary.places:
+            definition = binary.definition(symbol, data)
+        else:
+            definition = f"{declaration(symbol, data)} = {{\n{_rows(data)}\n}};"
+        parts.append(f"{comment(f'{data.dtype.name} {shape}')}\n{definition}\n")
     return "\n".join(parts)
 
 

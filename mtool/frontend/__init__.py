@@ -1,7 +1,24 @@
-"""From a model file to a Graph of canonical ONNX operators with static shapes."""
+"""From a model file to a Graph of canonical ONNX operators with static shapes.
 
-from mtool.frontend.files import is_tflite, load
+The importer is loaded when a model is: who names what is given beside a model, or asks for a file's format, needs none.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from mtool.frontend.given import Given, Pairs
-from mtool.frontend.onnx_file import from_proto
+
+if TYPE_CHECKING:
+    from mtool.frontend.files import load
+    from mtool.frontend.onnx_file import from_proto
+    from mtool.frontend.reading import is_tflite
 
 __all__ = ["Given", "Pairs", "from_proto", "is_tflite", "load"]
+
+_MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mtool.frontend' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mtool.frontend.{_MODULES[name]}"), name)

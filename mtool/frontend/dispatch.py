@@ -21,7 +21,7 @@ from mtool.frontend.folding import fold
 from mtool.frontend.indices import check_indices, kept_inside, outside
 from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.operands import check_operands
-from mtool.frontend.problems import OWN, REFUSED, TooLarge, Unsupported, ValueNeeded
+from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies
 from mtool.frontend.sequences import SEQUENCES
@@ -230,10 +230,21 @@ def _told(
     empty = any(not state.types[name].count for name in proto.input if name)
     unfolded = proto.op_type in UNFOLDED or (empty and proto.op_type.startswith(OF_NOTHING))
     if constants is not None and not unfolded:
-        for name, data in fold(proto, domain, version, constants, kinds, state.budget).items():
+        try:
+            values = fold(proto, domain, version, constants, kinds, state.budget)
+        except NotComputed:
+            defined = not empty or proto.op_type == "DynamicQuantizeLinear" or _pads_by_a_constant(proto)
+            if not defined or not set(outputs) <= set(kinds):
+                raise
+            return False  # the device computes it, as it would with inputs of the run
+        for name, data in values.items():
             state.add_constant(name, data)
         return True
     return False
+
+
+def _pads_by_a_constant(proto: onnx.NodeProto) -> bool:
+    return proto.op_type == "Pad" and bool(_attributes(proto).get("mode", "constant") == "constant")
 
 
 def _check_is_told(proto: onnx.NodeProto, state: "Importer") -> None:

@@ -8,11 +8,6 @@ from mtool.frontend.given import NOTHING, Given
 from mtool.ir import Graph
 
 
-def is_tflite(path: Path) -> bool:
-    """Whether a file goes by the name of a TFLite model, or holds one."""
-    return path.suffix.lower() == ".tflite" or reading.is_flatbuffer(path)
-
-
 def load(path: Path, given: Given = NOTHING) -> Graph:
     """Read an ONNX model (of any opset) or a TFLite model and return its graph.
 
@@ -27,7 +22,7 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    if is_tflite(path):
+    if reading.is_tflite(path):
         from mtool.frontend import tflite  # loaded for a TFLite model alone: its schema is two hundred modules
 
         return tflite.load(path, given)

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from mtool.frontend.budget import Budget
-from mtool.frontend.problems import Unsupported
+from mtool.frontend.problems import NotComputed, Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import Array
 
@@ -123,7 +123,8 @@ def fold(
         budget: what may be computed.
 
     Raises:
-        Unsupported: the reference evaluator can't.
+        NotComputed: the reference evaluator can't.
+        Unsupported: its value is of another size than inference told.
         ModelError: it exceeds the budget.
     """
     from onnx.reference import ReferenceEvaluator  # builds its tables of operators when it is imported
@@ -141,7 +142,7 @@ def fold(
             warnings.simplefilter("ignore")
             values: list[Any] = ReferenceEvaluator(model).run(None, feeds)
     except Exception as failed:
-        raise Unsupported(f"its constant inputs can't be computed with: {failed}") from None
+        raise NotComputed(f"its constant inputs can't be computed with: {failed}") from None
     result = {}
     for info, value in zip(outputs, values, strict=True):
         kind = kinds.get(info.name)

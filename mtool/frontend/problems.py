@@ -13,6 +13,10 @@ class TooLarge(Unsupported):
     """A value of the node has more bytes or dimensions than C can have."""
 
 
+class NotComputed(Unsupported):
+    """The reference evaluator can't compute the node, all of whose inputs are constants."""
+
+
 class ValueNeeded(Unsupported):
     """The node's C depends on the value of one of its inputs, which only the run would know."""
 

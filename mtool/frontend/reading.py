@@ -147,6 +147,11 @@ def is_flatbuffer(path: Path) -> bool:
         return False
 
 
+def is_tflite(path: Path) -> bool:
+    """Whether a file goes by the name of a TFLite model, or holds one."""
+    return path.suffix.lower() == ".tflite" or is_flatbuffer(path)
+
+
 def reread(path: Path) -> onnx.ModelProto:
     """Read a model that has been compiled, and so kept within its limits: as `read`, without those.
 

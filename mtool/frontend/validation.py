@@ -24,8 +24,12 @@ _OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT"
 
 _MOST_SIZES = 1024  # elements of an input that says what shape the output has
 
-_SIZES = ("kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape", "blocksize", "size")
 _MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
+_WIDE = ("start", "end", "ignore_index", "pool_int64s", "seed", "left_window_size", "right_window_size")
+"""Attributes that may be larger: elements of 64 bits, or what is clamped to a dimension."""
+
+_COUNTS = ("sampling_ratio", "output_height", "output_width", "max_skip_count", "max_gram_length", "min_gram_length")
+"""Attributes that are no less than 0."""
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
@@ -91,10 +95,12 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
             count = types[proto.input[place]].count
             if count > max(_MOST_SIZES, len(proto.output)):
                 raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
-    for key in _SIZES:
-        numbers = attrs.get(key, ())
-        if any(abs(number) > _MOST for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
-            raise Unsupported(f"its {key} is {numbers}; at most {_MOST:,} is supported")
+    for key, value in attrs.items():
+        numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
+        if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
+            raise Unsupported(f"its {key} is {value}; at most {_MOST:,} is supported")
+        if key in _COUNTS and any(number < 0 for number in numbers):
+            raise Unsupported(f"its {key} is {value}; expected 0 or more")
     if proto.op_type == "Split" and attrs.get("num_outputs", len(proto.output)) != len(proto.output):
         raise Unsupported(f"its num_outputs is {attrs['num_outputs']}, and it has {len(proto.output)} outputs")
     if proto.op_type == "GatherND" and not 0 <= attrs.get("batch_dims", 0) < max(1, min(map(len, shapes), default=1)):

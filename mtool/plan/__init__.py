@@ -1,22 +1,25 @@
-"""Choose schedules, order the operators, lay out the arena."""
+"""Choose schedules, order the operators, lay out the arena. Who names a choice alone does not load the operators."""
 
-from mtool.ir import Graph
-from mtool.kernels.target import Target
+from typing import TYPE_CHECKING, Any
+
 from mtool.plan.choice import Choice, Choices
-from mtool.plan.partial import in_parts
-from mtool.plan.plan import Plan, Step, plan_whole
 from mtool.settings import Io, Partial
+
+if TYPE_CHECKING:
+    from mtool.ir import Graph
+    from mtool.kernels.target import Target
+    from mtool.plan.plan import Plan, Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
 
 def make_plan(
-    graph: Graph,
-    target: Target,
+    graph: "Graph",
+    target: "Target",
     io: Io = "arena",
     partial: Partial = "auto",
     schedules: Choices | None = None,
-) -> Plan:
+) -> "Plan":
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
 
     Args:
@@ -29,5 +32,16 @@ def make_plan(
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
+    from mtool.plan.partial import in_parts
+    from mtool.plan.plan import plan_whole
+
     choices = schedules or {}
     return in_parts(plan_whole(graph, target, io, choices), partial, choices)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Plan", "Step"):
+        raise AttributeError(f"module 'mtool.plan' has no attribute {name!r}")
+    from mtool.plan import plan
+
+    return getattr(plan, name)

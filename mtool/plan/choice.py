@@ -3,12 +3,14 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtool.errors import UsageError
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import KernelOp, Schedule
-from mtool.kernels.target import Target
+
+if TYPE_CHECKING:
+    from mtool.ir import Graph, Node
+    from mtool.kernels.schedule import KernelOp, Schedule
+    from mtool.kernels.target import Target
 
 PAGE = "docs/schedules.md has every schedule and its knobs"
 
@@ -28,7 +30,7 @@ Choices = Mapping[str, Choice]
 """Choices by the nodes' names, which are those of `mtool.json` and of the generated functions: pw_2."""
 
 
-def chosen(choice: Choice, op: KernelOp, node: Node, graph: Graph, target: Target) -> Schedule:
+def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> "Schedule":
     """Return the schedule that is asked for, its knobs turned.
 
     Raises:
@@ -73,7 +75,7 @@ def check_names(choices: Choices, names: Iterable[str]) -> None:
         )
 
 
-def _turned(schedule: Schedule, settings: Mapping[str, Any], node: str) -> Schedule:
+def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Schedule":
     knobs, values = schedule.knobs(), {}
     for name, value in settings.items():
         if name not in knobs:
@@ -94,7 +96,7 @@ def _turned(schedule: Schedule, settings: Mapping[str, Any], node: str) -> Sched
     return replace(schedule, **values) if values else schedule  # type: ignore[type-var]
 
 
-def _supporting(op: KernelOp, node: Node, graph: Graph, target: Target) -> list[str]:
+def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> list[str]:
     return [one.name for one in op.schedules if one.supports(node, graph, target)]
 
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 import jinja2
 
 from mtool import resources
+from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
@@ -25,6 +26,7 @@ _PLACES: dict[str, tuple[str, str]] = {
     "platformio-lib": ("src", "src"),
     "mlf": ("codegen/host/src", "codegen/host/include"),
 }
+NO_BINARIES = ("arduino-lib", "platformio-lib")
 _MLF_VERSION = 7
 _MLF_CPU = 1  # kDLCPU of DLPack
 
@@ -37,12 +39,21 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         manifest: what the compile half says of it.
         form: "c" is the sources as they are.
         model: the model's own file, which the Model Library Format holds too.
+
+    Raises:
+        UsageError: large constants lie in a file of bytes, which the package can't hold.
     """
     if form == "c":
         return sources
     source_place, header_place = _PLACES[form]
     names = [name for name in sources if name not in (FILE_NAME, manifest.graph)]
-    files = {f"{header_place if name.endswith('.h') else source_place}/{name}": sources[name] for name in names}
+    binaries = [name for name in names if name.endswith(".bin")]
+    if binaries and form in NO_BINARIES:
+        raise UsageError(
+            f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
+        )
+    # A .bin lies beside the headers: the assembler looks for it where the compiler looks for them.
+    files = {f"{source_place if name.endswith('.c') else header_place}/{name}": sources[name] for name in names}
     if form == "mlf":
         files["metadata.json"] = (json.dumps(_mlf_metadata(manifest), indent=2) + "\n").encode()
         files[f"src/{file_name(manifest.model_file)}"] = model
@@ -53,7 +64,8 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         "model": manifest.model,
         "target": target_name(manifest.model),
         "manifest": manifest.for_templates(),
-        "sources": [name for name in names if not name.endswith(".h")],
+        "binaries": binaries,
+        "sources": [name for name in names if name.endswith(".c")],
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values), FILE_NAME: manifest.to_json()})

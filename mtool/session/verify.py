@@ -110,7 +110,19 @@ def compare(
         actual: the device's, in the same order.
         tolerance: what is allowed.
         reference: what the device is compared with, for the report.
+
+    Raises:
+        MismatchError: the reference has an output of another shape: it depends on data.
     """
+    for tensor in tensors:
+        for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+            if shapes[0] != shapes[1]:
+                raise MismatchError(
+                    f"an output of {reference} has another shape",
+                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
+                    hint="make the inputs that it depends on constants: --const NAME=VALUE",
+                )
     outputs = tuple(
         _difference(
             tensor,

@@ -10,13 +10,14 @@ import numpy as np
 
 from mtool import locks
 from mtool.boards import Board
+from mtool.workflow import fresh
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Options, Prepared, build_model, compile
+from mtool.workflow.stages import Options, Prepared, build_model, build_project, compile
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def run(
     place: Place = ANYWHERE,
     seed: int = 0,
 ) -> Ran:
-    """Compile, build and run a model.
+    """Compile, build and run a model; does again only what is stale.
 
     Args:
         path: the ONNX or TFLite model.
@@ -66,13 +67,18 @@ def run(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    known = fresh.recall(Path(path), board, options or Options(), place.folder)
+    model = known[0] if known else compile(path, board=board, options=options)
     tensors = model.manifest.inputs
     if inputs is None:
         drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
-    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
+    if known is None:
+        prepared = build_model(model, place.folder, kinds=ALL_KINDS)
+        fresh.remember(model, prepared.folder)
+    else:
+        prepared = build_project(model.board, known[1], kinds=ALL_KINDS)
     start = time.monotonic()
     with place.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)

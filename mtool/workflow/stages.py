@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from mtool import boards, filetree, locks, manifest, project, resources
 from mtool.boards import Board
 from mtool.codegen import Conventions
-from mtool.compiler import compile_model
 from mtool.filetree import Edits, FileTree
 from mtool.frontend import Given
 from mtool.manifest import Manifest
 from mtool.plan import Choices
-from mtool.settings import Format, Io, Partial
+from mtool.settings import Format, Io, Partial, Weights
 from mtool.text import short_name
 from mtool.workflow import wording
 
@@ -39,6 +38,7 @@ class Options(Given):
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
+    weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
     edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
         them, "keep" leaves them.
@@ -51,6 +51,7 @@ class Options(Given):
     template_options: Mapping[str, str] = field(default_factory=dict)
     conventions: Conventions = field(default_factory=Conventions)
     schedules: Choices = field(default_factory=dict)
+    weights: Weights = "auto"
     edits: Edits = "stop"
     trust_template: bool = False
 
@@ -118,6 +119,8 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
+    from mtool.compiler import compile_model
+
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
@@ -130,6 +133,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
         partial=chosen.partial,
         conventions=chosen.conventions,
         schedules=chosen.schedules,
+        weights=_weights(target, chosen),
     )
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
@@ -148,6 +152,12 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}")
     return Model(source, target, chosen, compiled.files, described)
+
+
+def _weights(board: Board, options: Options) -> Weights:
+    """Return how constants are written: as text where the project's builder compiles C and C++ alone, as Arduino's."""
+    template = options.template or next(iter(board.templates), "")
+    return "text" if template and project.load(template).builder == "arduino" else options.weights
 
 
 def write_project(model: Model, folder: Path | None = None) -> Path:
@@ -187,12 +197,22 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
         FitError: the firmware does not fit the board.
         BuildError: a toolchain is missing, or the build failed.
     """
+    return build_project(model.board, write_project(model, folder), kinds=kinds)
+
+
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
+    """Build the firmware of the given kinds of a project that is written, unless that is up to date.
+
+    Raises:
+        FitError: the firmware does not fit the board.
+        BuildError: a toolchain is missing, or the build failed.
+    """
     from mtool import build as building
 
     start = time.monotonic()
-    built = building.build(write_project(model, folder), kinds=kinds)
-    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {model.board.cpu}")
-    return Prepared(built.folder, model.board, built.manifest, built)
+    built = building.build(folder, kinds=kinds)
+    _done("build", start, "up to date" if built.up_to_date else f"{built.toolchain}, {board.cpu}")
+    return Prepared(built.folder, board, built.manifest, built)
 
 
 def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> list[str]:

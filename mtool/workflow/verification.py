@@ -167,8 +167,12 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
 def _within_own_spread(
     model: Model, inputs: Sequence[Sample], compared: Callable[[Tolerance], Report], allowed: Tolerance
 ) -> Report:
-    """Allow a float output on a grid as many steps as the reference differs from itself, at least one."""
+    """Allow an output on a grid as many steps as the reference differs from itself, at least one.
+
+    Integers are allowed them of a TFLite model that is rounded as ONNX does: LiteRT's default kernels round nearly so.
+    """
     report = compared(allowed)
+    integers = is_tflite(model.path) and model.options.rounding == "onnx"
     if report.ok or allowed.grid_steps is not None:
         return report
     steps = _steps_of_the_reference(model, inputs)
@@ -176,7 +180,8 @@ def _within_own_spread(
         return report
     own = reference.name_of(model.path)
     log.warning("%s's own outputs differ by %d LSB with its optimisations: so much is allowed", own, steps)
-    return compared(replace(allowed, grid_steps=steps))
+    lsb = max(steps, allowed.lsb) if integers else allowed.lsb
+    return compared(replace(allowed, grid_steps=steps, lsb=lsb))
 
 
 def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:

@@ -79,6 +79,15 @@ def test_quantisation_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None
         assert (quant["y"].scale[0], quant["y"].zero_point) == (1 / 256, (-128,))
 
 
+def test_quantisation_along_an_axis_is_the_files(tmp_path: Path) -> None:
+    tensors = [T("x", [1, 3], np.int8, [0.1, 0.2, 0.3], 4, 1), T("y", [1, 3])]
+    graph = frontend.load(save(tmp_path, model(tensors, [Op("DEQUANTIZE", ["x"], ["y"])], ["x"], ["y"])))
+    assert (graph.quant["x"].zero_point, graph.quant["x"].axis) == ((4, 4, 4), 1)
+    assert graph.quant["x"].scale == pytest.approx((0.1, 0.2, 0.3))
+    whole = frontend.load(save(tmp_path, SMALL)).quant
+    assert whole["x"].axis is None
+
+
 def test_weights_stored_as_float16(tmp_path: Path) -> None:
     weights = R.standard_normal([5, 8]).astype(np.float16)
     tensors = [T("x", [2, 8]), T("h", [5, 8], np.float16, data=weights), T("w", [5, 8]), T("y", [2, 5])]

@@ -87,6 +87,7 @@ def test_bytes_that_are_not_the_shapes(tmp_path: Path) -> None:
 
 def test_a_shape_below_zero(tmp_path: Path) -> None:
     assert damage(of(T("w", [2, -2])), tmp_path) == "tensor 1 'w' has shape [2, -2]"
+    assert second(of(T("w", [2**31 - 1], np.int8)), tmp_path).shape == (2**31 - 1,)  # the largest
     assert damage(of(T("w", [0, -2])), tmp_path) == "tensor 1 'w' has shape [0, -2]"
 
 

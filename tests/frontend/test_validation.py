@@ -55,6 +55,9 @@ def test_a_declared_output_is_not_believed_where_inference_refuses(
         ("MaxPool", {"kernel_shape": [3, 3], "strides": [1 << 32, 2]}, "strides"),
         ("ReverseSequence", {"time_axis": 3, "batch_axis": 1}, "ReverseSequence"),
         ("ReverseSequence", {"time_axis": 0, "batch_axis": 16}, "ReverseSequence"),
+        ("RoiAlign", {"sampling_ratio": -(1 << 63)}, "sampling_ratio"),
+        ("RoiAlign", {"sampling_ratio": -2}, "sampling_ratio"),
+        ("RoiAlign", {"sampling_ratio": 2, "output_height": 1 << 40}, "output_height"),
     ],
 )
 def test_attributes_have_the_values_that_are_defined(op: str, attrs: dict[str, Any], word: str) -> None:
@@ -64,6 +67,7 @@ def test_attributes_have_the_values_that_are_defined(op: str, attrs: dict[str, A
         "MaxPool": {"x": (F, (1, 3, 9, 9))},
         "ReverseSequence": {"x": (F, (4, 3)), "n": (LONG, (3,))},
         "ReduceMax": {"x": (F, (4, 3))},
+        "RoiAlign": {"x": (F, (1, 2, 6, 6)), "r": (F, (2, 4)), "n": (LONG, (2,))},
     }[op]
     proto = model([helper.make_node(op, list(operands), ["y"], **attrs)], operands, ["y"])
     with pytest.raises(ModelError, match=word):

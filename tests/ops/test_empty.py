@@ -210,3 +210,14 @@ def test_padding_with_elements_that_are_not_there_is_refused(mode: str) -> None:
     nodes = [node("Pad", "x pads", "y", mode=mode)]
     with pytest.raises(ModelError, match="Pad"):
         import_graph(model(nodes, {"x": (F, (4, 0))}, ["y"], {"pads": longs(0, 1, 0, 1)}, opset=19), "test")
+
+
+def test_what_the_reference_evaluator_can_not_compute_of_nothing_is_computed_on_the_device(tmp_path: Path) -> None:
+    """It pads nothing by no negative number, and finds no largest element of nothing."""
+    nodes = [
+        node("Pad", "x cut", "padded"),
+        node("Relu", "padded", "y"),
+        node("DynamicQuantizeLinear", "m", "q scale z"),
+    ]
+    proto = model(nodes, {"x": (F, (0,)), "m": (F, (0, 3, 7))}, ["y", "z"], {"cut": longs(-1, 2)}, opset=21)
+    check(proto, {"x": floats(0), "m": floats(0, 3, 7)}, tmp_path)

@@ -81,6 +81,9 @@ def test_images_a_few_rows_at_a_time() -> None:
         for partial in ("auto", "always"):
             plan = held(graph, make_plan(graph, HOST, partial=partial))
             assert plan.arena_bytes <= whole.arena_bytes
+            if partial == "auto" and plan.graph.windows:
+                assert whole.arena_bytes - plan.arena_bytes >= max(0.1 * whole.arena_bytes, 2048)
+                assert plan.cost <= 1.05 * whole.cost
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
             assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10

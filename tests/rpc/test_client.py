@@ -1,6 +1,7 @@
 """The client against a real server in a process, over channels that lose and harm bytes."""
 
 import logging
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -272,3 +273,21 @@ def test_what_lies_at_a_place_of_a_tensor_is_cut_into_frames(client: Client) -> 
     assert client.read_at(protocol.INPUTS, 2, 1234, 9000) == data
     assert client.read_at(protocol.INPUTS, 2, 5234, 100) == data[4000:4100]
     assert client.read_at(protocol.INPUTS, 2, 1234, 0) == b""
+
+
+def test_the_stack_and_the_limit_of_a_call_in_the_devices_time() -> None:
+    def answer(frame: Frame) -> bytes:
+        if frame.type == Message.MT_HELLO:
+            return reply_to(frame)
+        payload = b"\0" + (1234).to_bytes(4, "little") if frame.type == Message.MT_STACK else b"\0"
+        return encode(Frame(frame.type | protocol.REPLY, frame.session, frame.sequence, payload))
+
+    device = Scripted(answer)
+    assert Client(device, timeout_s=1).stack_bytes() == 1234
+    for options, in_steps, payload in (
+        ({}, True, struct.pack("<BI", 0, 3000)),
+        ({"device_s": 0.5}, True, struct.pack("<BI", 0, 1500)),
+        ({"device_s": 0.5}, False, struct.pack("<BI", 1, 0)),
+    ):
+        Client(device, timeout_s=1, **options).run([], [], work_s=3.0, in_steps=in_steps)
+        assert (device.seen[-1].type, device.seen[-1].payload) == (Message.MT_CALL, payload)

@@ -47,7 +47,7 @@ def test_a_fault_is_read() -> None:
 
 @pytest.mark.parametrize("kind", [Message.MT_FAULT, Message.MT_LOG])
 def test_a_fault_tells_more_than_a_closed_channel(kind: Message) -> None:
-    said = encode(Frame(kind, SESSION, 0, FAULT))
+    said = b"\0damaged\0" + encode(Frame(kind, SESSION, 0, FAULT))
     window = Window(Gone(said), SESSION, HELLO, on_fault=device_error)
     error = DeviceError if kind == Message.MT_FAULT else CommunicationError
     with pytest.raises(error, match="operator 7" if kind == Message.MT_FAULT else "it has gone"):

@@ -148,3 +148,12 @@ def test_hello_is_repeated_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> N
         Client(Silent(reply_to), timeout_s=4.0)
     assert sent == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 2.5, 3.5])
     assert clock[0] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+@pytest.mark.parametrize("take_over", [True, False])
+def test_a_session_is_taken_over_where_nobody_else_can_have_one(take_over: bool, exclusive: bool) -> None:
+    device = Scripted(reply_to)
+    device.is_exclusive = exclusive
+    Client(device, timeout_s=1, take_over=take_over)
+    assert device.seen[0].payload[5] == int(take_over or exclusive)

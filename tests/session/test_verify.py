@@ -100,3 +100,10 @@ def test_a_mismatch_says_how_many_by_how_much_and_where() -> None:
         "    1 equal, 1 by 2 LSB",
         "    largest difference: sample 0, element [1]: expected 2, found 4",
     ]
+
+
+def test_a_reference_with_an_output_of_another_shape_is_a_mismatch() -> None:
+    tensor = Tensor(name="y", c_name="y", dtype="float32", shape=(2, 3), bytes=24, arena_offset=0)
+    with pytest.raises(MismatchError) as told:
+        compare([tensor], [{"y": np.zeros((3, 2))}], [{"y": np.zeros((2, 3))}], tolerance=Tolerance(), reference="it")
+    assert list(told.value.details) == ["y: sample 0: expected [3, 2], found [2, 3]"]

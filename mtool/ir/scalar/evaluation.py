@@ -50,6 +50,8 @@ def evaluate(
             data = operands[node.value]
             if not args:
                 return data
+            if not data.size:  # nothing lies inside
+                return np.zeros(np.broadcast_shapes(*map(np.shape, args)), data.dtype)
             # An index of a load that a `where` will drop may lie outside.
             inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]
             return data[tuple(np.broadcast_arrays(*inside))]

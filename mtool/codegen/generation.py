@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from mtool import __version__
 from mtool.codegen import weights
+from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import Interface, calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
@@ -23,13 +24,26 @@ from mtool.kernels.schedule import described
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
+from mtool.settings import Weights
 from mtool.text import comment, encodable, short_name
 
 
 def generate(
-    plan: Plan, model_file: str, model_hash: str, conventions: Conventions | None = None
+    plan: Plan,
+    model_file: str,
+    model_hash: str,
+    conventions: Conventions | None = None,
+    weights_as: Weights = "auto",
 ) -> tuple[FileTree, Manifest]:
-    """Return the model's files and its manifest; the same bytes for the same plan and conventions."""
+    """Return the model's files and its manifest; the same bytes for the same arguments.
+
+    Args:
+        plan: what is computed how, and where all lies.
+        model_file: the name of the model's file.
+        model_hash: its SHA-256.
+        conventions: how the model and its operators are called.
+        weights_as: "auto": large constants lie in a `.bin` file, unless flash is apart; "text": all are C.
+    """
     chosen = conventions or Conventions()
     graph = plan.graph
     model = graph.name
@@ -48,6 +62,8 @@ def generate(
         tuple(tensors[: len(graph.given)]), tuple(tensors[len(graph.given) :]), states_of(plan, names[len(labels) :])
     )
     calls = calls_of(plan, functions, interface, chosen)
+    as_text = weights_as == "text" or plan.target.flash_is_apart
+    binary = binary_of(model, functions.constants, as_text=as_text)
     files = {
         f"{model}.h": header(plan, interface, chosen, banner),
         f"{model}.c": source(plan, functions, calls, interface, chosen, banner),
@@ -55,7 +71,7 @@ def generate(
         f"{model}_weights.h": weights.weights_header(
             banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
         ),
-        f"{model}_weights.c": weights.weights_source(banner, model, functions.constants),
+        f"{model}_weights.c": weights.weights_source(banner, model, functions.constants, binary),
         f"{model}_rpc.c": descriptor(plan, calls, interface, chosen, banner, model_hash),
     }
     if chosen.forms:
@@ -68,7 +84,8 @@ def generate(
         files[f"{model}_graph.c"] = graph_source(plan, interface, chosen, banner, files[f"{model}.json"])
     if not plan.target.flash_is_apart:
         files = {name: _without_flash_qualifiers(text) for name, text in files.items()}
-    tree = FileTree({name: text.encode() for name, text in files.items()})
+    encoded = {name: text.encode() for name, text in files.items()}
+    tree = FileTree({**encoded, binary.name: binary.data} if binary.places else encoded)
     return tree, _manifest(plan, functions, interface, chosen, model_file, model_hash)
 
 

@@ -1,0 +1,91 @@
+"""Large constants as a file of bytes, which the assembler takes into the firmware: text takes minutes to compile.
+
+`<model>_weights.c` names the file and has its hash, so that it is compiled again when the file has changed.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mtool.ir.types import Array
+
+LARGE_BYTES = 4 << 20  # of all constants, from which on the larger ones lie in the file
+PIECE_BYTES = 4096  # of a constant that lies there
+_ALIGNMENT = 16
+
+# GCC and Clang, for every ELF target. Each constant has a section of its own, which goes if nothing reads it.
+_MACRO = """\
+#if !defined(__GNUC__) || !defined(__ELF__)
+#error "{file} is taken in by GNU assembler: use GCC or Clang for ELF, or compile the model with --weights text"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the numbers in {file} are little-endian: compile the model with --weights text"
+#endif
+
+/*
+ * {file}, sha256 {digest}.
+ * GCC finds it by -I, Clang by -Wa,-I; both where they run.
+ */
+#define WEIGHTS(name, first, count) \\
+    __asm__(".pushsection .rodata." #name ",\\"a\\",%progbits\\n" \\
+            ".balign {alignment}\\n" \\
+            ".global " #name "\\n" \\
+            ".type " #name ", %object\\n" \\
+            ".size " #name ", " #count "\\n" \\
+            #name ":\\n" \\
+            ".incbin \\"{file}\\", " #first ", " #count "\\n" \\
+            ".popsection\\n")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """The file of a model's large constants.
+
+    Attributes:
+        name: the file's.
+        data: what it holds; empty: the model has no such file.
+        places: the first byte of each constant that lies there, by its symbol.
+    """
+
+    name: str
+    data: bytes
+    places: Mapping[str, int]
+
+    def macro(self) -> str:
+        """Return the C macro that takes a constant from the file."""
+        digest = hashlib.sha256(self.data).hexdigest()
+        return _MACRO.format(file=self.name, digest=digest, alignment=_ALIGNMENT)
+
+    def definition(self, symbol: str, data: Array) -> str:
+        """Return the C that defines a constant by its place in the file."""
+        return f"WEIGHTS({symbol}, {self.places[symbol]}, {data.nbytes});"
+
+
+NO_BINARY = Binary("", b"", {})
+
+
+def binary_of(model: str, constants: Mapping[str, Array], *, as_text: bool) -> Binary:
+    """Return the file of a model's large constants.
+
+    Args:
+        model: the model's name.
+        constants: all of them, by symbol.
+        as_text: there shall be no such file.
+    """
+    large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES]
+    if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
+        large = []
+    places: dict[str, int] = {}
+    parts: list[Any] = []  # buffers
+    size = 0
+    for symbol in large:
+        data = np.ascontiguousarray(constants[symbol])
+        places[symbol] = size
+        more = -data.nbytes % _ALIGNMENT
+        parts += [data.reshape(-1).view(np.uint8), bytes(more)]
+        size += data.nbytes + more
+    return Binary(f"{model}_weights.bin", b"".join(parts), places)

@@ -1,0 +1,122 @@
+"""A project that is fresh: made of the same model with the same options by the same mtool, and untouched since.
+
+What it was made of is remembered beside its build, as a hash, and so is what it consisted of. Where both still hold,
+nothing is compiled or rendered again: the project itself says what it is.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from mtool import __version__, boards, files, filetree, manifest, resources
+from mtool.boards import Board
+from mtool.build.build import BUILD_FOLDER
+from mtool.errors import MtoolError
+from mtool.filetree import FileTree
+from mtool.frontend.reading import file_hash
+from mtool.identifiers import model_name
+from mtool.workflow.stages import Model, Options
+
+_STAMP = "compiled.key"
+_DATA = ("boards.yaml", "crt", "project_templates")
+
+log = logging.getLogger(__name__)
+
+
+def recall(path: Path, board: str | Board, options: Options, folder: Path | None) -> tuple[Model, Path] | None:
+    """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there.
+
+    Args:
+        path: the model file.
+        board: a board or its name.
+        options: how it is to be compiled.
+        folder: the project folder; None: the one by the model's and the board's name.
+    """
+    try:
+        target = boards.get(board) if isinstance(board, str) else board
+        place = folder or Path("build") / f"{model_name(path.stem)}-{target.name}"
+        stamp = _stamp(place)
+        if not stamp.is_file() or filetree.interrupted(place):
+            return None
+        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(place)}":
+            return None
+        described = manifest.load(place)
+        if described.project is None:
+            return None
+        below = place / described.project.model
+        made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
+        return Model(path, target, options, made, described.model_copy(update={"project": None})), place
+    except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
+        log.debug("%s is not fresh: %s", path.name, stale)
+        return None
+
+
+def remember(model: Model, folder: Path) -> None:
+    """Note what a project was made of and consists of."""
+    with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
+        found = f"{_made_of(model.path, model.board, model.options)} {_consists_of(folder)}"
+        files.write(_stamp(folder), found.encode())
+
+
+def _stamp(folder: Path) -> Path:
+    return folder / BUILD_FOLDER / _STAMP
+
+
+def _consists_of(folder: Path) -> str:
+    return filetree.digest_of(folder, skip=(BUILD_FOLDER,))
+
+
+def _names(folder: Path, model: str) -> list[str]:
+    return sorted(path.name for path in folder.glob(f"{model}*") if path.is_file())
+
+
+def _made_of(path: Path, board: Board, options: Options) -> str:
+    """Return a hash over all that decides what a project holds."""
+    sha = hashlib.sha256()
+    for part in (
+        __version__,
+        np.__version__,
+        onnx.__version__,
+        path.name,
+        file_hash(path),
+        board.model_dump_json(),
+        *_described(options),
+        *_program(),
+    ):
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "little") + data)
+    return sha.hexdigest()
+
+
+def _described(options: Options) -> Iterator[str]:
+    for each in fields(options):
+        yield f"{each.name}={_text(getattr(options, each.name))}"
+    if options.template and Path(options.template).is_dir():
+        yield filetree.digest_of(Path(options.template))
+
+
+def _text(value: Any) -> str:
+    """Return a value as text that is the same for the same value alone."""
+    if isinstance(value, np.ndarray):
+        data = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
+        return f"{value.dtype.str}{value.shape}{data}"
+    if isinstance(value, Mapping):
+        return repr(sorted((key, _text(each)) for key, each in value.items()))
+    return repr(value)
+
+
+def _program() -> Iterator[str]:
+    """Yield what tells mtool's own files, by their sizes and times: one that is edited counts."""
+    package = Path(__file__).parents[1]
+    for root in (package, *map(resources.path, _DATA)):
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and path.suffix not in (".pyc", ".pyo"):
+                found = path.stat()
+                yield f"{path} {found.st_size} {found.st_mtime_ns}"

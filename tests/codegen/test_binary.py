@@ -1,0 +1,123 @@
+"""Large constants lie in a file of bytes that the compiler takes in, and are the same there as in C."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import model
+from onnx import ModelProto, helper, save
+
+from mtool import workflow
+from mtool.cli import app
+from mtool.codegen import binary
+from mtool.codegen.binary import binary_of
+from mtool.codegen.weights import weights_header, weights_source
+from mtool.errors import UsageError
+from mtool.workflow import Options
+
+F = np.float32
+rng = np.random.default_rng(0)
+
+
+def network(width: int) -> ModelProto:
+    """Return two products and a bias between them."""
+    constants = {
+        "a": rng.normal(size=(width, width)).astype(F) / width,
+        "b": rng.normal(size=width).astype(F),
+        "c": rng.normal(size=(width, 4)).astype(F) / width,
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["q"]),
+        helper.make_node("MatMul", ["q", "c"], ["y"]),
+    ]
+    return model(nodes, {"x": (F, (1, width))}, ["y"], constants)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A small model, whose constants count as large."""
+    monkeypatch.setattr(binary, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(binary, "PIECE_BYTES", 100)
+    save(network(24), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+def test_constants_of_less_than_the_limit_stay_in_c() -> None:
+    constants = {"w": np.zeros(binary.LARGE_BYTES - 1, np.int8)}
+    assert not binary_of("m", constants, as_text=False).places
+
+
+def test_large_constants_are_found_at_their_places() -> None:
+    constants = {
+        "small": np.arange(10, dtype=np.int8),
+        "bytes": rng.integers(-128, 128, 5001).astype(np.int8),
+        "floats": np.asfortranarray(rng.normal(size=(1100, 1000)).astype(F)),
+        "wide": rng.integers(-(1 << 31), 1 << 31, (3, 700)),
+    }
+    found = binary_of("m", constants, as_text=False)
+    assert {*found.places} == {"bytes", "floats", "wide"}
+    assert not binary_of("m", constants, as_text=True).places
+    for symbol, place in found.places.items():
+        data = constants[symbol]
+        assert place % 16 == 0
+        assert np.array_equal(np.frombuffer(found.data, data.dtype, data.size, place), data.reshape(-1))
+
+
+@pytest.mark.parametrize("compiler", ["cc", "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb", "arm-none-eabi-gcc -flto"])
+def test_the_compiler_takes_the_file_in(compiler: str, tmp_path: Path) -> None:
+    data = rng.integers(-128, 128, binary.LARGE_BYTES).astype(np.int8)
+    constants = {"m_first": data, "m_few": np.arange(3, dtype=np.int16)}
+    made = binary_of("m", constants, as_text=False)
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / made.name).write_bytes(made.data)
+    (folder / "m_weights.h").write_text(
+        weights_header("/* m */", "m", constants, flash_is_apart=False).replace("MT_FLASH ", "")
+    )
+    (folder / "m_weights.c").write_text(weights_source("/* m */", "m", constants, made).replace("MT_FLASH ", ""))
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror", "-fdata-sections"]
+    argv = [*compiler.split(), *strict, "-I", str(folder), "-c", str(folder / "m_weights.c"), "-o", "w.o"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "-flto" in compiler or data.tobytes() in (tmp_path / "w.o").read_bytes()
+
+
+def test_a_project_is_built_with_the_file_and_computes_the_same(small: Path, tmp_path: Path) -> None:
+    results = []
+    for weights in ("auto", "text"):
+        compiled = workflow.compile(small, board="host", options=Options(weights=weights))
+        assert ("net_weights.bin" in compiled.files) == (weights == "auto")
+        prepared = workflow.build_model(compiled, tmp_path / weights)
+        with workflow.open(prepared) as device:
+            results.append(device.run({"x": np.linspace(-1, 1, 24, dtype=F).reshape(1, 24)})["y"])
+    assert np.array_equal(*results)
+
+
+def test_a_changed_file_changes_the_source(small: Path) -> None:
+    texts = []
+    for _ in range(2):
+        texts.append(workflow.compile(small, board="host").files["net_weights.c"])
+        save(network(24), small)
+    lines = [set(text.splitlines()) for text in texts]
+    assert any(b"sha256" in line and b"Generated" not in line for line in lines[0] ^ lines[1])
+
+
+def test_packages_have_the_file_where_the_compiler_looks(small: Path) -> None:
+    compiled = workflow.compile(small, board="mps2_an386")
+    for form in ("cmake", "zephyr-module", "mlf"):
+        files = compiled.package(form)
+        headers = next(path for path in files if path.endswith("/net.h")).removesuffix("net.h")
+        assert f"{headers}net_weights.bin" in files
+        assert not any(b"net_weights.bin\n" in files[path] for path in files if path.endswith("CMakeLists.txt"))
+    with pytest.raises(UsageError, match=r"net_weights\.bin"):
+        compiled.package("arduino-lib")
+
+
+def test_arduino_and_avr_get_text(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for board in ("arduino_mega2560", "nano_33_ble"):
+        assert "net_weights.bin" not in workflow.compile(small, board=board).files
+    argv = ["compile", str(small), "--emit", "arduino-lib", "--board", "mps2_an386", "-d", str(tmp_path / "lib")]
+    assert app.invoke(argv) == 0
+    assert not [*(tmp_path / "lib").rglob("*.bin")]

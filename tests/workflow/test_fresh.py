@@ -1,0 +1,122 @@
+"""A second run of an unchanged model compiles and renders nothing; whatever has changed is made anew."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import model
+from onnx import helper, save
+
+from mtool import workflow
+from mtool.errors import UsageError
+from mtool.workflow import Options, Place, execution, fresh
+
+F = np.float32
+
+
+def write(path: Path, factor: float) -> None:
+    nodes = [helper.make_node("Mul", ["x", "w"], ["y"])]
+    save(model(nodes, {"x": (F, (1, 4))}, ["y"], {"w": np.full(4, factor, F)}), path)
+
+
+class Runs:
+    """Runs of a small model on the host, each with how often it was compiled."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.place = folder / "net.onnx", Place(folder / "project")
+        self.compiled = 0
+        write(self.path, 2)
+        compile = execution.compile
+
+        def counted(*arguments: object, **named: object) -> workflow.Model:
+            self.compiled += 1
+            return compile(*arguments, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(execution, "compile", counted)
+
+    def run(self, options: Options | None = None) -> tuple[int, float]:
+        """Return how often it was compiled for this, and the first output for an input of ones."""
+        before = self.compiled
+        sample = {"x": np.ones((1, 4), F)}
+        ran = workflow.run(self.path, board="host", inputs=[sample], options=options, place=self.place)
+        return self.compiled - before, float(ran.outputs[0]["y"][0, 0])
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(tmp_path, monkeypatch)
+
+
+def test_a_second_run_compiles_nothing(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runs.run() == (1, 2.0)
+    monkeypatch.setattr("mtool.project.render", lambda *_, **__: pytest.fail("rendered again"))
+    assert runs.run() == (0, 2.0)
+
+
+def test_another_model_of_the_same_name_is_compiled(runs: Runs) -> None:
+    runs.run()
+    write(runs.path, 3)
+    assert runs.run() == (1, 3.0)
+    assert runs.run() == (0, 3.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(io="external"), Options(template_options={"opt": "-O3"}), Options(edits="keep")],
+    ids=["io", "opt", "edits"],
+)
+def test_other_options_compile_again(runs: Runs, options: Options) -> None:
+    runs.run()
+    assert runs.run(options)[0] == 1
+    assert runs.run(options)[0] == 0
+
+
+def test_another_mtool_compiles_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.run()
+    monkeypatch.setattr(fresh, "__version__", "9.9.9")
+    assert runs.run()[0] == 1
+
+
+def test_an_edited_source_of_mtool_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "boards.yaml").write_text("one")
+    monkeypatch.setattr(fresh.resources, "path", lambda name: tmp_path / "boards.yaml")
+    before = [*fresh._program()]
+    os.utime(tmp_path / "boards.yaml", ns=(1, 1))
+    assert [*fresh._program()] != before
+
+
+def test_constants_that_are_given_count() -> None:
+    told = [[*fresh._described(Options(constants={"w": np.full(3000, value)}))] for value in (0, 1)]
+    told.append([*fresh._described(Options(constants={"w": np.full((3, 1000), 0)}))])
+    assert told[0] != told[1] and told[0] != told[2]
+
+
+def edit(project: Path) -> None:
+    source = project / "model" / "net.c"
+    source.write_text(source.read_text() + "/* mine */\n")
+
+
+def remove(project: Path) -> None:
+    (project / "model" / "net.h").unlink()
+
+
+def test_an_edit_of_a_users_stops_the_run(runs: Runs) -> None:
+    runs.run()
+    edit(runs.place.folder or Path())
+    with pytest.raises(UsageError, match="edited"):
+        runs.run()
+
+
+@pytest.mark.parametrize("change", [edit, remove])
+def test_a_project_that_is_not_as_it_was_is_made_anew(runs: Runs, change: Callable[[Path], None]) -> None:
+    runs.run(Options(edits="force"))
+    change(runs.place.folder or Path())
+    assert runs.run(Options(edits="force")) == (1, 2.0)
+
+
+def test_a_firmware_that_is_gone_is_built_without_compiling_the_model(runs: Runs) -> None:
+    runs.run()
+    ((runs.place.folder or Path()) / "build" / "host_driven").unlink()
+    assert runs.run() == (0, 2.0)
