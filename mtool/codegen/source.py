@@ -1,7 +1,5 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
-import re
-
 from mtool.codegen.calls import Calls, Interface, cast
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
@@ -10,14 +8,13 @@ from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.ir.node import WithEpilogue
+from mtool.kernels.operands import has_small_floats
 from mtool.kernels.schedule import described
 from mtool.ops.loop.node import Loop
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import places
 from mtool.text import comment, short_name
-
-SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
 
 
 def source(
@@ -27,7 +24,7 @@ def source(
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
     headers = {name for function in functions.functions for name in function.kernel.headers}
-    if any(SMALL_FLOATS.search(function.kernel.body) for function in functions.functions):
+    if any(has_small_floats(step.node, plan.graph) for step in plan.steps):
         headers.add("mt_float8.h")
     lines = [
         banner,

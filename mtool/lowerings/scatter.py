@@ -135,7 +135,9 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     order = [grams.index(gram) for gram in kept]
     weight = ctx.constant(f"{node.name}/weights", weights[order])
     width = x.shape[-1] if x.shape else 1
-    inputs = {"input": node.inputs[0], "grams": table, "pool": pool, "weight": weight}
+    inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
+        {"weight": weight} if attrs.mode != "TF" else {}
+    )
     values: dict[str, Any] = {
         "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
         "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),

@@ -99,7 +99,8 @@ class Depthwise(BaseSchedule):
             epilogue=epilogue,
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
-        return epilogue.kernel(body, np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps))
+        weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
 
 
 def _registers(traversal: Traversal, held: bool) -> int:

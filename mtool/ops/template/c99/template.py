@@ -45,5 +45,4 @@ class Template(BaseSchedule):
             arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
         if attrs.scratch:
             arguments.append(Argument("scratch", attrs.values["scratch_type"], "scratch"))
-        used = [argument for argument in arguments if argument.name in body]
-        return Kernel(tuple(used), body, constants, attrs.math)
+        return Kernel(tuple(arguments), body, constants, attrs.math)
