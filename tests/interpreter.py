@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import Transpose, WithEpilogue
 from mtool.ir.scalar import evaluate
+from mtool.ops.concat.node import Concat
+from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.loop.node import Loop
+from mtool.ops.matmul.node import Matmul
+from mtool.ops.pool2d.node import Pool2d
+from mtool.ops.softmax.node import SoftmaxOfRows
 from mtool.plan import Plan
 
 Array = np.ndarray[Any, Any]
@@ -37,22 +44,24 @@ def compute(node: Node, graph: Graph, inputs: list[Array]) -> list[Array]:
     """Return what a node makes of its inputs."""
     kind = graph.types[node.outputs[0]]
     if node.op == "loop":
-        return [evaluate(node.attrs["expr"], inputs, kind.shape)]
+        return [evaluate(Loop.of(node).expr, inputs, kind.shape)]
     if node.op == "view":
         return [inputs[0].reshape(kind.shape)]
     if node.op == "transpose":
-        return [np.ascontiguousarray(inputs[0].transpose(node.attrs["perm"]))]
+        return [np.ascontiguousarray(inputs[0].transpose(Transpose.of(node).perm))]
     if node.op == "concat":
-        return [np.concatenate(inputs, axis=node.attrs["axis"])]
+        return [np.concatenate(inputs, axis=Concat.of(node).axis)]
     total = KERNELS[node.op](node, inputs, kind.shape)
-    return [evaluate(node.attrs["epilogue"], inputs, kind.shape, total)]
+    return [evaluate(WithEpilogue.of(node).epilogue, inputs, kind.shape, total)]
 
 
 def _patches(x: Array, node: Node, shape: tuple[int, ...], fill: Any) -> Array:
     """Return what each tap of a window reads for each pixel: [taps, N, OH, OW, C]."""
-    (height, width), (down, right) = node.attrs["kernel"], node.attrs["strides"]
-    apart, beside = node.attrs["dilations"]
-    top, left = node.attrs["pads"][:2]
+    attrs = node.attrs
+    assert isinstance(attrs, Conv2d | Pool2d)
+    (height, width), (down, right) = attrs.kernel, attrs.strides
+    apart, beside = attrs.dilations
+    top, left = attrs.pads[:2]
     below = max((shape[1] - 1) * down - top + (height - 1) * apart + 1 - x.shape[1], 0)
     behind = max((shape[2] - 1) * right - left + (width - 1) * beside + 1 - x.shape[2], 0)
     padded = np.pad(x, ((0, 0), (top, below), (left, behind), (0, 0)), constant_values=fill)
@@ -67,8 +76,8 @@ def _patches(x: Array, node: Node, shape: tuple[int, ...], fill: Any) -> Array:
 
 def _conv2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     x, weights, bias = (data.astype(np.float64 if data.dtype.kind == "f" else np.int64) for data in inputs[:3])
-    group = node.attrs["group"]
-    taps = _patches(x, node, shape, node.attrs["pad_value"])
+    group = Conv2d.of(node).group
+    taps = _patches(x, node, shape, Conv2d.of(node).pad_value)
     taps = taps.reshape(*taps.shape[:-1], group, -1)  # [taps, N, OH, OW, group, C / group]
     filters = weights.reshape(
         group, len(weights) // group, -1, weights.shape[-1]
@@ -84,14 +93,14 @@ def _dense(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
 
 def _pool2d(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     x = inputs[0]
-    if node.attrs["kind"] == "max":
+    if Pool2d.of(node).kind == "max":
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
         return _patches(x, node, shape, lowest).max(axis=0)
     wide = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
     total = _patches(wide, node, shape, 0).sum(axis=0)
     if x.dtype.kind != "f":
         return total.astype(np.int32)
-    assert not node.attrs["count_pads"]
+    assert not Pool2d.of(node).count_pads
     count = _patches(np.ones(x.shape), node, shape, 0).sum(axis=0)
     return (total / count).astype(np.float32)
 
@@ -103,13 +112,13 @@ def _softmax(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
     else:
         powers = inputs[1][255 + x.astype(np.int64) - x.max(axis=-1, keepdims=True)].astype(np.float64)
     result = powers / powers.sum(axis=-1, keepdims=True)
-    return (np.log(result) if node.attrs["log"] else result).astype(np.float32)
+    return (np.log(result) if SoftmaxOfRows.of(node).log else result).astype(np.float32)
 
 
 def _matmul(node: Node, inputs: list[Array], shape: tuple[int, ...]) -> Array:
-    depth, operands = node.attrs["depth"], []
-    for data, key, point, columns in zip(inputs, "ab", node.attrs["points"], (False, True), strict=False):
-        steps = node.attrs[key]
+    attrs = Matmul.of(node)
+    depth, operands = attrs.depth, []
+    for data, steps, point, columns in zip(inputs, (attrs.a, attrs.b), attrs.points, (False, True), strict=False):
         batch, (row, column) = steps[:-2], steps[-2:]
         whole = (*shape[:-2], depth, shape[-1]) if columns else (*shape[:-1], depth)
         place = sum(
@@ -177,7 +186,7 @@ class Arena:
             if scratch is not None:
                 self.bytes[scratch : scratch + step.scratch_bytes] = 0x3C
             for value, data in zip(node.outputs, made, strict=True):
-                if node.attrs.get("appends"):  # what lies there already is not written
+                if getattr(node.attrs, "appends", False):  # what lies there already is not written
                     first = self.graph.types[node.inputs[0]].bytes
                     place = self.place(value)
                     assert self.plan.offsets[node.inputs[0]] == place.start

@@ -11,8 +11,8 @@ import numpy as np
 from graphs import HOST, NO_FPU
 
 from mtool.ir import Graph
-from mtool.ir.graph import verify
 from mtool.kernels.target import Target
+from mtool.lowerings.verification import verify
 from mtool.passes.lower import lower
 from mtool.passes.pipeline import sequence
 

@@ -1,6 +1,5 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,15 +36,17 @@ class Calls:
     """C statements: the pointers that the operators share, and the lines that call each operator, in order.
 
     Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. A call that can fail
-    returns the status from the function that it stands in.
+    returns the status from the function that it stands in. `memories` are where the values lie that the calls are
+    given: the arena, `inputs`, `outputs`.
     """
 
     pointers: tuple[str, ...]
     operators: tuple[Repeated, ...]
+    memories: frozenset[str]
 
     def uses(self, name: str) -> bool:
         """Whether the calls read the structure `inputs` or `outputs`."""
-        return any(f"{name}->" in line for line in self.straight())
+        return name in self.memories
 
     def straight(self) -> list[str]:
         """Return the lines that call all operators."""
@@ -93,20 +94,21 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, conventions
     """Return the calls of all steps."""
     pointers, made = _pointers(plan, interface)
     operators = []
+    passed: set[str] = set()  # some operands are not
     typed = conventions.operators == "typed"
     for rounds in rounds_of(plan, functions):
         steps: list[tuple[str, ...]] = []
         for number in range(rounds.first, rounds.first + rounds.length):
             moves = rounds.moves[number - rounds.first] if rounds.times > 1 else ()
+            passed |= _passed(plan, number, functions.calls[number], typed)
             if typed:
                 steps.append((_typed(plan, number, functions.calls[number], pointers, moves),))
             else:
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
         operators.append(Repeated(rounds, tuple(steps)))
-    lines = [line for repeated in operators for step in repeated.steps for line in step]
-    used = set(re.findall(r"\w+", "\n".join(lines)))  # some operands are not
+    used = {pointers[value] for value in passed}
     declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
-    return Calls(tuple(declarations), tuple(operators))
+    return Calls(tuple(declarations), tuple(operators), frozenset(place_of(plan, value).memory for value in passed))
 
 
 def _pointers(plan: Plan, interface: Interface) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
@@ -197,6 +199,21 @@ def arguments_of(plan: Plan, number: int, call: Call, pointers: Mapping[str, str
                 continue
             arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
     return arguments
+
+
+def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
+    """Return the values whose pointers a step's call has: of typed functions those that the C reads or writes."""
+    node = plan.steps[number].node
+    if not typed:
+        return {value for operands in operands_of(plan, node) for value in operands}
+    found = set()
+    for argument in call.function.kernel.arguments:
+        kind, which = (argument.source, 0) if isinstance(argument.source, str) else argument.source
+        if kind == "output":
+            found.add(node.outputs[int(which)])
+        elif kind == "input":
+            found.add(node.inputs[int(which)])
+    return found
 
 
 def _wrapped(plan: Plan, number: int, form: str, pointers: Mapping[str, str]) -> tuple[str, ...]:

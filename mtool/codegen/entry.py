@@ -1,6 +1,6 @@
 """The entry point of a model: one typed function, one packed function, or one call an operator."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mtool.codegen.calls import Calls, Interface
 from mtool.codegen.conventions import Conventions
@@ -15,18 +15,25 @@ def entry_point(plan: Plan, calls: Calls, interface: Interface, conventions: Con
     if conventions.interface == "step":
         return _in_steps(plan, calls, interface)
     work = [f"    {line}" for line in (*calls.pointers, "", *calls.straight(), "")]
-    return whole(plan, interface, conventions, work)
+    return whole(plan, interface, conventions, work, calls.memories)
 
 
-def whole(plan: Plan, interface: Interface, conventions: Conventions, work: Sequence[str]) -> str:
-    """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out."""
+def whole(
+    plan: Plan, interface: Interface, conventions: Conventions, work: Sequence[str], memories: Collection[str]
+) -> str:
+    """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out.
+
+    `memories` are the structures that `work` reads: "inputs", "outputs".
+    """
     model = plan.graph.name
     is_packed = conventions.interface == "packed"
     name = "static int32_t run" if is_packed else f"int32_t {model}_run"
     lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
     start = [f"    {call}" for call in start_call(plan)]
-    lines += [*start, *_copies_in(plan, interface), *work, *_copies_out(plan, interface)]
-    unused = [kind for kind in ("inputs", "outputs") if not any(_reads(line, kind) for line in lines[2:])]
+    before, after = _copies_in(plan, interface), _copies_out(plan, interface)
+    lines += [*start, *before, *work, *after]
+    copied = {"inputs": before, "outputs": after}
+    unused = [kind for kind, copies in copied.items() if not copies and kind not in memories]
     lines[2:2] = [f"    (void){kind};" for kind in unused]
     lines += ["    return 0;", "}", ""]
     if is_packed:
@@ -60,7 +67,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
     ]
     copies = _copies_out(plan, interface)
     for kind in ("inputs", "outputs"):
-        if calls.uses(kind) or any(_reads(line, kind) for line in copies):
+        if calls.uses(kind) or (kind == "outputs" and copies):
             lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
     lines += [f"    {pointer}" for pointer in calls.pointers]
     lines += [f"    {line}" for line in calls.one(f"{steps} - inference.left", "break;")]
@@ -69,10 +76,6 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         lines += ["    if (inference.left == 0) {", *(f"    {line}" for line in copies), "    }"]
     lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
     return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
-
-
-def _reads(line: str, kind: str) -> bool:
-    return f"{kind}->" in line or f"({kind}, " in line or f", {kind})" in line
 
 
 def _copies_in(plan: Plan, interface: Interface) -> list[str]:

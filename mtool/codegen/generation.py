@@ -21,6 +21,7 @@ from mtool.codegen.states import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.kernels.schedule import described
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
 from mtool.settings import Weights
@@ -179,7 +180,7 @@ def _manifest(
         Operator(
             index=number,
             name=step.node.name,
-            whole=str(step.node.attrs.get("whole", "")),
+            whole=step.node.whole,
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
             schedule=described(step.schedule),
@@ -244,7 +245,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
 
 def _parameters(plan: Plan) -> int:
     """Count weights and biases."""
-    of = {step.node.title: step.node.inputs[1:3] for step in plan.steps if step.node.op in ("conv2d", "dense")}
+    of = {step.node.title: step.node.inputs[1:3] for step in plan.steps if isinstance(step.node.attrs, WeightedSum)}
     return sum(plan.graph.constants[value].size for values in of.values() for value in values)
 
 

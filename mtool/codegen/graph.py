@@ -63,7 +63,7 @@ def graph_source(plan: Plan, interface: Interface, conventions: Conventions, ban
         "    if (status != MT_OK)",
         "        return status;",
     ]
-    return wrapped("\n".join([*lines, whole(plan, interface, conventions, work)]))
+    return wrapped("\n".join([*lines, whole(plan, interface, conventions, work, ("inputs", "outputs"))]))
 
 
 def _room(plan: Plan) -> list[str]:

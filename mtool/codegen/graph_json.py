@@ -9,6 +9,7 @@ from typing import Any
 from mtool.codegen.calls import operands_of
 from mtool.codegen.places import place_of
 from mtool.ir import Node
+from mtool.ir.node import View
 from mtool.plan import Plan
 
 MEMORIES = {"inputs": 0, "outputs": 1, "arena": 2}  # as WRITE and READ count them (crt/PROTOCOL.md)
@@ -71,7 +72,7 @@ def _graph(plan: Plan) -> dict[str, Any]:
 
 
 def _node(plan: Plan, node: Node, inputs: list[list[int]], outputs: int) -> dict[str, Any]:
-    function = "__nop" if node.op == "view" else f"{plan.graph.name}_{node.name}"
+    function = "__nop" if isinstance(node.attrs, View) else f"{plan.graph.name}_{node.name}"
     attributes = {
         "func_name": function,
         "num_inputs": str(len(inputs)),
@@ -86,7 +87,7 @@ def _storage_ids(plan: Plan, values: list[str]) -> list[int]:
     pieces: dict[str, int | tuple[str, int]] = {
         value: number for number, (piece, _) in enumerate(plan.storages) for value in piece.values
     }
-    views = {node.outputs[0]: node.inputs[0] for node in plan.graph.nodes if node.op == "view"}
+    views = {node.outputs[0]: node.inputs[0] for node in plan.graph.nodes if isinstance(node.attrs, View)}
     found: dict[int | tuple[str, int], int] = {}
     numbers = []
     for value in values:

@@ -1,7 +1,5 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
-import re
-
 from mtool.codegen.calls import Calls, Interface, cast
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
@@ -9,12 +7,14 @@ from mtool.codegen.functions import Function, Functions
 from mtool.codegen.states import reset_function
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
+from mtool.ir.node import WithEpilogue
+from mtool.kernels.operands import has_small_floats
 from mtool.kernels.schedule import described
+from mtool.ops.loop.node import Loop
+from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import places
 from mtool.text import comment, short_name
-
-SMALL_FLOATS = re.compile(r"\bmt_float[48]_")
 
 
 def source(
@@ -24,7 +24,7 @@ def source(
     model = plan.graph.name
     body = [_function(plan, function) for function in functions.functions]
     headers = {name for function in functions.functions for name in function.kernel.headers}
-    if any(SMALL_FLOATS.search(function.kernel.body) for function in functions.functions):
+    if any(has_small_floats(step.node, plan.graph) for step in plan.steps):
         headers.add("mt_float8.h")
     lines = [
         banner,
@@ -85,7 +85,9 @@ def _writers(plan: Plan) -> dict[str, list[str]]:
     for step in plan.steps:
         for value in step.node.outputs:
             titles = found.setdefault(lies.get(value, (value, 0))[0], [])
-            if step.node.title not in titles and step.node.attrs.get("label") not in ("keep rows", "pad rows"):
+            attrs = step.node.attrs
+            moves = isinstance(attrs, Loop) and attrs.label in ("keep rows", "pad rows")
+            if step.node.title not in titles and not moves:
                 titles.append(step.node.title)
     return found
 
@@ -125,12 +127,13 @@ def _comment(plan: Plan, number: int) -> list[str]:
     if macs:
         facts.append(f"{macs:,} MACs")
     label = step.op.label(node, graph)
-    fused = [word for word in str(node.attrs.get("label", "")).split("+") if word] if node.op != "loop" else []
-    named = " ".join(f'"{_short(origin)}"' for origin in origins)
+    named = node.attrs.label if isinstance(node.attrs, WithEpilogue | TemplateKernel) else ""
+    fused = [word for word in named.split("+") if word]
+    whence = " ".join(f'"{_short(origin)}"' for origin in origins)
     shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
     return [
         f"{node.name}: {' + '.join([label, *fused])}, {shapes}",
-        *([named] if named else []),
+        *([whence] if whence else []),
         ", ".join(facts),
     ]
 

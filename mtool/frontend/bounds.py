@@ -9,11 +9,15 @@ and is refused.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from mtool.frontend.problems import Unsupported
-from mtool.ir import DType, TensorType
+from mtool.ir import Attributes, DType, TensorType
 from mtool.lowerings.elementwise import LOWERINGS as ELEMENTWISE
+from mtool.lowerings.gemm import Gemm
+from mtool.lowerings.lowering import AlongAxis
+from mtool.lowerings.movement import Permutation, Slice
+from mtool.lowerings.quantise import Quantisation
+from mtool.lowerings.reduce import Axes
 
 Types = Mapping[str, TensorType]
 
@@ -34,7 +38,7 @@ def carried(
     op: str,
     inputs: Sequence[str],
     outputs: Sequence[str],
-    attrs: Mapping[str, Any],
+    attrs: Attributes,
     types: Types,
     bounds: Mapping[str, Bound],
 ) -> dict[str, Bound]:
@@ -68,50 +72,48 @@ def _elementwise(given: Mapping[int, Bound], types: Sequence[TensorType], result
 
 
 def _moved(
-    op: str, given: Mapping[int, Bound], types: Sequence[TensorType], result: TensorType, attrs: Mapping[str, Any]
+    op: str, given: Mapping[int, Bound], types: Sequence[TensorType], result: TensorType, attrs: Attributes
 ) -> int | None:
     """Return where the bounded dimension is in the output; None: not to be told, or it is worked along."""
     axis, rank = given[min(given)].axis, len(result.shape)
     shape, alone = types[0].shape, set(given) == {0}
     if op == "Reshape":
         return _reshaped(shape, axis, result.shape)
-    if op == "Transpose":
-        return int(attrs["perm"].index(axis))
-    if op in ("Softmax", "Hardmax", "LpNormalization"):
-        return axis if axis != attrs["axis"] else None
-    if op == "Slice":
-        whole = attrs["first"][axis] == 0 and attrs["stride"][axis] == 1 and result.shape[axis] == shape[axis]
+    if isinstance(attrs, Permutation):
+        return attrs.perm.index(axis)
+    if op in ("Softmax", "Hardmax", "LpNormalization") and isinstance(attrs, AlongAxis):
+        return axis if axis != attrs.axis else None
+    if isinstance(attrs, Slice):
+        whole = attrs.first[axis] == 0 and attrs.stride[axis] == 1 and result.shape[axis] == shape[axis]
         return axis if whole else None
-    if op == "Concat":
+    if op == "Concat" and isinstance(attrs, AlongAxis):
         same = len(given) == len(types) and {bound.axis for bound in given.values()} == {axis}
-        return axis if same and axis != attrs["axis"] else None
-    if op.startswith("Reduce") or op in ("ArgMax", "ArgMin"):
-        before = 0 if attrs["keepdims"] else sum(place < axis for place in attrs["axes"])
-        return axis - before if axis not in attrs["axes"] else None
-    if op in ("QuantizeLinear", "DequantizeLinear"):
+        return axis if same and axis != attrs.axis else None
+    if isinstance(attrs, Axes):
+        before = 0 if attrs.keepdims else sum(place < axis for place in attrs.axes)
+        return axis - before if axis not in attrs.axes else None
+    if isinstance(attrs, Quantisation):
         return axis if alone and types[1].count == 1 else None
     return _picked(op, axis, min(given), types, rank, attrs) if len(given) == 1 else None
 
 
-def _picked(
-    op: str, axis: int, place: int, types: Sequence[TensorType], rank: int, attrs: Mapping[str, Any]
-) -> int | None:
+def _picked(op: str, axis: int, place: int, types: Sequence[TensorType], rank: int, attrs: Attributes) -> int | None:
     """Return the same for operators whose one bounded input is a table, its indices, or a factor."""
     own = len(types[place].shape)
-    if op == "Gather" and place == 1:
-        return int(attrs["axis"]) + axis
-    if op == "Gather":
+    if op == "Gather" and isinstance(attrs, AlongAxis):
+        if place == 1:
+            return attrs.axis + axis
         after = axis + len(types[1].shape) - 1
-        return None if axis == attrs["axis"] else axis if axis < attrs["axis"] else after
+        return None if axis == attrs.axis else axis if axis < attrs.axis else after
     if op == "GatherND" and place == 1 and axis < own - 1:
         return axis
-    if op == "OneHot" and place == 0:
-        return axis if axis < attrs["axis"] else axis + 1
+    if op == "OneHot" and place == 0 and isinstance(attrs, AlongAxis):
+        return axis if axis < attrs.axis else axis + 1
     if op == "MatMul" and own > 1:
         worked_along = own - 1 if place == 0 else own - 2
         return None if axis == worked_along else axis + rank - own
-    if op == "Gemm" and place < 2:
-        row = (1 if attrs.get("transA") else 0) if place == 0 else (0 if attrs.get("transB") else 1)
+    if isinstance(attrs, Gemm) and place < 2:
+        row = (1 if attrs.transA else 0) if place == 0 else (0 if attrs.transB else 1)
         return place if axis == row else None
     return None
 

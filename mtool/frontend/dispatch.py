@@ -11,6 +11,7 @@ from mtool import lowerings
 from mtool.frontend import functions, tensors
 from mtool.frontend.bounds import COUNTING
 from mtool.frontend.canonical import CANONICAL
+from mtool.frontend.canonical.forms import attributes_of
 from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.classical.writing import Writer as ClassicalWriter
@@ -39,9 +40,7 @@ _KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Sp
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
-def import_node(
-    state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies
-) -> None:
+def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
     """Import one node by what knows its operator.
 
     Raises:
@@ -104,13 +103,14 @@ def import_node(
     if proto.op_type in CANONICAL:
         CANONICAL[proto.op_type](state, proto, origin, attrs, version)
     elif proto.op_type in lowerings.LOWERINGS:
-        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+        told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
+        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
         raise Unsupported("not supported")
 
 
 def _with_indices_inside(
-    state: "Importer", proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
+    state: Importer, proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
 ) -> onnx.NodeProto:
     """Return a node whose constant indices lie inside; in a round or branch that may not be taken, the nearest do.
 
@@ -140,7 +140,7 @@ def _is_operator(proto: onnx.NodeProto, domain: str, version: int) -> bool:
 
 
 def _write_out(
-    state: "Importer",
+    state: Importer,
     proto: onnx.NodeProto,
     function: onnx.FunctionProto | None,
     origin: str,
@@ -163,7 +163,7 @@ def _write_out(
         state.writing_out -= 1
 
 
-def _constant_value(state: "Importer", proto: onnx.NodeProto, origin: str) -> Array:
+def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Array:
     if len(proto.attribute) != 1:
         raise Unsupported(f"it has {len(proto.attribute)} values; expected 1")
     attr = proto.attribute[0]
@@ -177,14 +177,15 @@ def _constant_value(state: "Importer", proto: onnx.NodeProto, origin: str) -> Ar
     return np.asarray(helper.get_attribute_value(attr), dtype)
 
 
-def _run_own(state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
+def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
     attrs = _attributes(proto)
     dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
     state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
-    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attrs)
+    told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 
-def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Array]:
+def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]:
     """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
 
     What moves weights shall move their integers.
@@ -201,7 +202,7 @@ def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Arra
 
 
 def _told(
-    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
+    state: Importer, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
 ) -> bool:
     """Infer the types of a node's outputs; return whether their values are told as well.
 
@@ -243,7 +244,7 @@ def _pads_by_a_constant(proto: onnx.NodeProto) -> bool:
     return proto.op_type == "Pad" and bool(_attributes(proto).get("mode", "constant") == "constant")
 
 
-def _check_is_told(proto: onnx.NodeProto, state: "Importer") -> None:
+def _check_is_told(proto: onnx.NodeProto, state: Importer) -> None:
     """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
 
     Raises:

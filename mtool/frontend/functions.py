@@ -11,7 +11,7 @@ from mtool.frontend.scope import Bodies, Scope, domain_of, key_of
 from mtool.ir import TensorType
 
 
-def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
+def call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
     """Import the body of a function of the model.
 
     Raises:
@@ -44,7 +44,7 @@ def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto,
 
 
 def expand(
-    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
+    state: Importer, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
     bodies: Bodies,
 ) -> bool:  # fmt: skip
     """Import the body of an operator that ONNX defines as a function of others; return whether it is one."""
@@ -97,7 +97,7 @@ def _body(
 
 
 def _names(
-    state: "Importer", nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
+    state: Importer, nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
     proto: onnx.NodeProto, prefix: str,
 ) -> dict[str, str]:  # fmt: skip
     """Return what the values of a function are called: those of the call, and others for what it makes inside.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -12,11 +12,14 @@ from mtool.frontend.bounds import COUNTING, Bound, carried
 from mtool.frontend.budget import Budget
 from mtool.frontend.problems import Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
-from mtool.ir import DType, Node, TensorType
+from mtool.ir import Attributes, DType, Node, TensorType
 from mtool.ir.types import Array
+from mtool.lowerings.ordering import Counting
 
 ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
 """Imports one node, of that name, by what knows its operator (mtool.frontend.dispatch)."""
+
+NO_ATTRIBUTES = Attributes()
 
 
 class Importer:
@@ -96,18 +99,21 @@ class Importer:
         self.constants[name] = data
         self.types[name] = TensorType(DType.of(data.dtype), data.shape)
 
-    def emit(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Any]) -> None:
+    def emit(
+        self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes = NO_ATTRIBUTES
+    ) -> None:
         """Append a canonical node; its outputs must have types."""
         bound = self.bounds.get(outputs[0]) if op in COUNTING else None
         if bound is not None:
-            outputs, attrs = [*outputs, bound.count], {**attrs, "counted": True}
+            assert isinstance(attrs, Counting)
+            outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
         else:
             self.bounds |= carried(op, inputs, outputs, attrs, self.types, self.bounds)
         again = self._made.intersection(outputs)
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")
         self._made.update(outputs)
-        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), dict(attrs), (origin,)))
+        self.nodes.append(Node(op, self.unique(origin), tuple(inputs), tuple(outputs), attrs, (origin,)))
 
     def fail(self, op: str, origin: str, reason: str) -> None:
         """Note a node that can't be compiled."""

@@ -12,7 +12,7 @@ from mtool.frontend.problems import Unsupported
 from mtool.ir import DType, TensorType
 
 
-def limited(state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
+def limited(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
     """Give the outputs of a counting operator their maximum as their shape, if one is stated.
 
     It is stated under the name of the first output, or of the dimension in the shape that the model declares for it.
@@ -38,7 +38,7 @@ def limited(state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any]) 
 
 
 def _outputs(
-    state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any], most: int
+    state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any], most: int
 ) -> list[tuple[str, TensorType, int | None]]:
     kind = state.types[proto.input[0]]
     rank = len(kind.shape)

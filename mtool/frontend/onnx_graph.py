@@ -16,8 +16,8 @@ from mtool.frontend.inference import check_size, element_name
 from mtool.frontend.problems import TooLarge, Unsupported
 from mtool.frontend.scope import bodies_of
 from mtool.ir import DType, Graph, TensorType
-from mtool.ir.graph import verify
 from mtool.ir.source import Source
+from mtool.lowerings.verification import verify
 from mtool.text import argument
 
 

@@ -17,7 +17,7 @@ OPSET = {"": 23}
 class Writer:
     """Writes the nodes that one operator stands for."""
 
-    def __init__(self, state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
+    def __init__(self, state: Importer, proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
         self.state, self.proto, self.origin, self.attrs = state, proto, origin, attrs
 
     def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from mtool.errors import ModelError
-from mtool.ir.graph import Graph, Node, Rewriter
+from mtool.ir.graph import Graph, Rewriter
+from mtool.ir.node import Node
 from mtool.ir.types import DType
 
 MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes

@@ -7,45 +7,11 @@ from typing import Any
 import numpy as np
 
 from mtool.ir.names import Names
+from mtool.ir.node import Attributes, Node, Transpose, View, expression_of
 from mtool.ir.source import Move, Source
 from mtool.ir.types import Array, DType, Quant, TensorType
 
 DEEPEST = 160  # levels of an expression: what C compilers and what compares two of them can take
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
-
-    The attribute "whole" names the operator of which it computes some rows, if it does, one of "parts" nodes
-    (mtool.plan.windows).
-    """
-
-    op: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    origins: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """The name of the operator that it computes: its own, or that of which it computes a part."""
-        return str(self.attrs.get("whole", self.name))
-
-    @property
-    def expression_key(self) -> str | None:
-        """The attribute that holds its expression: a kernel's "epilogue", a loop's "expr"; None: it has none."""
-        return next((key for key in ("epilogue", "expr") if key in self.attrs), None)
-
-    @property
-    def own_inputs(self) -> int:
-        """How many inputs an operator has before those that its expression reads."""
-        return {"loop": 0, "pool2d": 1, "matmul": 2}.get(self.op, 3)
-
-    def __str__(self) -> str:
-        attrs = "".join(f" {key}={value}" for key, value in sorted(self.attrs.items()))
-        return f"{', '.join(self.outputs)} = {self.op}({', '.join(self.inputs)}){attrs}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +110,8 @@ def verify(graph: Graph) -> None:
     known = {*graph.inputs, *graph.constants, ""}
     names = set()
     for node in graph.nodes:
-        if node.expression_key is not None:
-            assert node.attrs[node.expression_key].depth <= DEEPEST, f"{node.name} has too deep an expression"
+        expr = expression_of(node)
+        assert expr is None or expr.depth <= DEEPEST, f"{node.name} has too deep an expression"
         assert node.name not in names, f"{node.name} stands twice"
         names.add(node.name)
         for value in node.inputs:
@@ -201,16 +167,17 @@ class Rewriter:
         op: str,
         inputs: Iterable[str],
         outputs: Iterable[str],
-        attrs: Mapping[str, Any] | None = None,
+        attrs: Attributes | None = None,
         *,
         like: Node | None = None,
         origins: Iterable[str] = (),
     ) -> Node:
         """Append a node; `like` gives its origins and the stem of its name."""
         origins = tuple(dict.fromkeys([*(like.origins if like else ()), *origins]))
-        made = Node(op, self.unique(like.name if like else op), tuple(inputs), tuple(outputs), attrs or {}, origins)
+        name = self.unique(like.name if like else op)
+        made = Node(op, name, tuple(inputs), tuple(outputs), attrs or Attributes(), origins)
         self.nodes.append(made)
-        if op in ("transpose", "view"):
+        if isinstance(made.attrs, Transpose | View):
             self._relate(made)
         return made
 
@@ -219,10 +186,10 @@ class Rewriter:
         before, after = self.resolve(node.inputs[0]), node.outputs[0]
         there: Move
         back: Move
-        if node.op == "view":
+        if isinstance(node.attrs, View):
             there, back = ("reshape", self.types[after].shape), ("reshape", self.types[before].shape)
         else:
-            perm = node.attrs["perm"]
+            perm = Transpose.of(node).perm
             there, back = ("transpose", perm), ("transpose", tuple(np.argsort(perm).tolist()))
         if before in self.sources:
             self.sources.setdefault(after, self.sources[before].then(there))

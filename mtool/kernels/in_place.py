@@ -1,6 +1,7 @@
 """Which operands a kernel's output may be written over."""
 
 from mtool.ir import Expr, Graph, Node
+from mtool.ir.node import WithEpilogue
 
 
 def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
@@ -23,5 +24,5 @@ def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
 
 def residual_operands(node: Node, graph: Graph) -> tuple[int, ...]:
     """Return the inputs that a kernel's output may be written over: read element by element, and not its own input."""
-    loads = identity_loads(node, graph, node.attrs["epilogue"])
+    loads = identity_loads(node, graph, WithEpilogue.of(node).epilogue)
     return tuple(number for number in loads if node.inputs[number] != node.inputs[0])

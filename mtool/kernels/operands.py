@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mtool.ir import Expr, Graph, Node
+from mtool.ir.node import expression_of
 from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
 from mtool.kernels.schedule import Argument
 
@@ -58,6 +59,37 @@ def operand_arguments(node: Node, graph: Graph, names: dict[int, str]) -> list[A
         source = ("constant", name) if value in graph.constants else ("input", number)
         arguments.append(Argument(name, graph.types[value].dtype.c, source))
     return arguments
+
+
+def operands_read(expr: Expr, node: Node, graph: Graph) -> set[int]:
+    """Return the numbers of the inputs that the C of an expression reads.
+
+    An index into a dimension of size 1 is not written (`flat_index`), nor then what it would read.
+    """
+    found: set[int] = set()
+    seen: set[int] = set()
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if part.op != "load":
+            waiting += part.args
+            continue
+        found.add(part.value)
+        shape = graph.types[node.inputs[part.value]].shape
+        waiting += [index for index, size in zip(part.args, shape, strict=True) if size != 1]
+    return found
+
+
+def has_small_floats(node: Node, graph: Graph) -> bool:
+    """Say whether the C of a node's expression computes with floats of 8 or fewer bits, and does not only move them."""
+    expr = expression_of(node)
+    if expr is None or expr.op == "load":
+        return False
+    kinds = {part.dtype for part in expr.parts()} | {graph.types[node.outputs[0]].dtype}
+    return any(kind.is_float and kind.size == 1 for kind in kinds)
 
 
 def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:

@@ -8,6 +8,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.in_place import residual_operands
 from mtool.kernels.knobs import Knob
+from mtool.kernels.specification import Specification
 from mtool.kernels.target import Target
 
 
@@ -105,8 +106,12 @@ class BaseSchedule:
 
 @dataclass(frozen=True, slots=True)
 class KernelOp:
-    """An internal operator: how a person calls it, its multiply-accumulates, its schedules (best last)."""
+    """An internal operator: what its nodes are like, how a person calls one, its multiply-accumulates, its schedules.
 
+    The portable schedules stand first.
+    """
+
+    specification: Specification
     label: Callable[[Node, Graph], str]
     macs: Callable[[Node, Graph], int]
     schedules: tuple[Schedule, ...]

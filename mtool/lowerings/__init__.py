@@ -29,7 +29,7 @@ from mtool.lowerings import (
     softmax,
     standardise,
 )
-from mtool.lowerings.lowering import Lower
+from mtool.lowerings.lowering import Operator
 
 _MODULES = (
     classical, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing, movement,
@@ -37,5 +37,5 @@ _MODULES = (
     softmax, standardise,
 )  # fmt: skip
 
-LOWERINGS: dict[str, Lower] = {op: lower for module in _MODULES for op, lower in module.LOWERINGS.items()}
+LOWERINGS: dict[str, Operator] = {op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()}
 """Canonical ONNX operators, by name."""

@@ -5,6 +5,7 @@ import math
 from mtool.ir import DType, Node
 from mtool.ir.expr import acc, call, const
 from mtool.lowerings.lowering import Lowering
+from mtool.ops.matmul.node import Matmul
 
 
 def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) -> bool:
@@ -27,10 +28,10 @@ def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) 
         return False
     strides = [_strides(shape, rank) for shape in shapes]
     factor = const(float(left.scale.reshape(-1)[0] * right.scale.reshape(-1)[0]), DType.FLOAT32)
-    attrs = {
-        "depth": depth, "a": strides[0], "b": strides[1], "points": tuple(points), "acc_bound": bound,
-        "epilogue": call("mul", call("cast", acc(DType.INT32), dtype=DType.FLOAT32), factor),
-    }  # fmt: skip
+    attrs = Matmul(
+        depth=depth, a=strides[0], b=strides[1], points=(points[0], points[1]), acc_bound=bound,
+        expr=call("mul", call("cast", acc(DType.INT32), dtype=DType.FLOAT32), factor),
+    )  # fmt: skip
     ctx.node("matmul", [left.value, right.value], [output], attrs, like=node)
     return True
 

@@ -2,26 +2,43 @@
 probabilities, and the table of LabelEncoder 4.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, identity, load
 from mtool.ir.index import choose, number
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.templates import template_node
 
 COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeEnsemble(Attributes):
+    """Trees as arrays.
+
+    names: what the operands after the first are.
+    modes: the comparisons that occur, by their numbers in `COMPARISONS`.
+    aggregate: what becomes of the leaves' weights.
+    """
+
+    names: tuple[str, ...]
+    modes: tuple[int, ...]
+    aggregate: str
+
+
 def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     x, *arrays = node.inputs
-    names = node.attrs["names"]
+    names = TreeEnsemble.of(node).names
     inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
     (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
     values: dict[str, Any] = {
-        "rows": rows, "features": features, "targets": targets, "given": names, "aggregate": node.attrs["aggregate"],
-        "trees": ctx.types[inputs["roots"]].count, "comparisons": [(n, COMPARISONS[n]) for n in node.attrs["modes"]],
+        "rows": rows, "features": features, "targets": targets, "given": names,
+        "aggregate": TreeEnsemble.of(node).aggregate,
+        "trees": ctx.types[inputs["roots"]].count,
+        "comparisons": [(n, COMPARISONS[n]) for n in TreeEnsemble.of(node).modes],
         "per_leaf": _per_leaf(ctx, inputs, leaves),
     }  # fmt: skip
     template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, **values)
@@ -63,8 +80,8 @@ def _label_encoder(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, chosen, [at, values])
 
 
-LOWERINGS: dict[str, Lower] = {
-    "TreeEnsemble": _tree_ensemble,
-    "PairwiseCoupling": _pairwise_coupling,
-    "LabelEncoder": _label_encoder,
+LOWERINGS: dict[str, Operator] = {
+    "TreeEnsemble": Operator(_tree_ensemble, TreeEnsemble),
+    "PairwiseCoupling": Operator(_pairwise_coupling),
+    "LabelEncoder": Operator(_label_encoder),
 }

@@ -3,10 +3,13 @@
 import numpy as np
 
 from mtool.ir import DType, Node
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
+from mtool.lowerings.window import Convolution, four_pads, pair
+from mtool.ops.conv2d.node import Conv2d
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
@@ -14,10 +17,9 @@ def _lower(ctx: Lowering, node: Node) -> None:
     given = node.inputs[2] if len(node.inputs) > 2 else ""
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
     is_float = ctx.types[x].dtype is DType.FLOAT32
-    if not constant or len(node.attrs["kernel"]) > 2 or not is_float or not ctx.types[x].count:
+    if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
         sliding_window.conv(ctx, node, x, w, given, node.outputs[0])
         return
-    group = node.attrs["group"]
     result = ctx.types[node.outputs[0]]
     integer = ctx.integers(x, wide=True)
     weights = integer_weights(ctx, w, 0)
@@ -32,7 +34,6 @@ def _lower(ctx: Lowering, node: Node) -> None:
         source = x
     if data.ndim == 3:  # one spatial dimension: a height of 1
         data = data[:, :, None, :]
-    kernel, strides, pads, dilations = _two_dimensions(node)
     shape = ctx.types[source].shape
     if len(shape) == 3:
         source = ctx.view(node, source, (shape[0], shape[1], 1, shape[2]))
@@ -40,21 +41,24 @@ def _lower(ctx: Lowering, node: Node) -> None:
     four = (result.shape[0], *result.shape[1:]) if len(result.shape) == 4 else (*result.shape[:2], 1, result.shape[2])
     out_shape = (four[0], four[2], four[3], four[1])
     filters = np.ascontiguousarray(data.transpose(0, 2, 3, 1))
-    attrs = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations, "group": group}
-    epilogue, inputs, extra = epilogue_of(ctx, node, filters, bias, integer, w_scale, axis_number=3)
+    sums, inputs = epilogue_of(ctx, node, filters, bias, integer, w_scale, axis_number=3)
     output = ctx.value(f"{node.outputs[0]}.nhwc", DType.FLOAT32, out_shape)
-    ctx.node("conv2d", [nhwc, *inputs], [output], {**attrs, **extra, "epilogue": epilogue}, like=node)
+    attrs = _in_two_dimensions(node, sums)
+    ctx.node("conv2d", [nhwc, *inputs], [output], attrs, like=node)
     if len(result.shape) == 4:
         ctx.transpose(node, output, NCHW_OF_NHWC, node.outputs[0])
     else:
         ctx.view(node, ctx.transpose(node, output, NCHW_OF_NHWC), result.shape, node.outputs[0])
 
 
-def _two_dimensions(node: Node) -> tuple[tuple[int, ...], ...]:
-    kernel, strides, pads, dilations = (node.attrs[key] for key in ("kernel", "strides", "pads", "dilations"))
-    if len(kernel) == 1:
-        return (1, *kernel), (1, *strides), (0, pads[0], 0, pads[1]), (1, *dilations)
-    return kernel, strides, pads, dilations
+def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
+    """Return what a kernel says of a convolution; one of one dimension has a height of 1."""
+    given = Convolution.of(node)
+    return Conv2d(
+        kernel=pair(given.kernel, 1), strides=pair(given.strides, 1), dilations=pair(given.dilations, 1),
+        pads=four_pads(given.pads), group=given.group,
+        expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
+    )  # fmt: skip
 
 
-LOWERINGS: dict[str, Lower] = {"Conv": _lower}
+LOWERINGS: dict[str, Operator] = {"Conv": Operator(_lower, Convolution)}

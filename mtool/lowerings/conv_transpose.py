@@ -14,10 +14,10 @@ from mtool.ir import DType, Node
 from mtool.ir.types import Array
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lower, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
-
-Pair = tuple[int, int]
+from mtool.lowerings.window import Convolution, Pair, pair
+from mtool.ops.conv2d.node import Conv2d
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,10 @@ class Phases:
     @classmethod
     def of(cls, node: Node, shape: tuple[int, ...], result: tuple[int, ...]) -> "Phases":
         """Read the attributes (pads: those before the input come first)."""
-
-        def pair(values: tuple[int, ...], single: int) -> Pair:
-            return (values[0], values[1]) if len(values) == 2 else (single, values[0])
-
-        attrs, spatial = node.attrs, len(shape) - 2
-        pads = tuple(attrs["pads"][:spatial])
+        attrs, spatial = Convolution.of(node), len(shape) - 2
+        pads = attrs.pads[:spatial]
         return cls(
-            pair(attrs["kernel"], 1), pair(attrs["strides"], 1), pair(pads, 0), pair(shape[2:], 1), pair(result[2:], 1)
+            pair(attrs.kernel, 1), pair(attrs.strides, 1), pair(pads, 0), pair(shape[2:], 1), pair(result[2:], 1)
         )  # fmt: skip
 
     @property
@@ -78,9 +74,9 @@ class Phases:
 
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w, given = [*node.inputs, ""][:3]
-    kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], node.attrs
+    kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Convolution.of(node)
     constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
-    flat = len(attrs["kernel"]) <= 2 and attrs["group"] == 1 and all(step == 1 for step in attrs["dilations"])
+    flat = attrs.rank <= 2 and attrs.group == 1 and all(step == 1 for step in attrs.dilations)
     if not constant or not flat or kind.dtype is not DType.FLOAT32:
         sliding_window.conv_transpose(ctx, node)
         return
@@ -96,7 +92,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     assert found is not None and bias is not None
     filters = phases.filters(found.reshape(*found.shape[:2], *phases.kernel))
     count = math.prod(phases.stride)
-    epilogue, inputs, extra = epilogue_of(
+    sums, inputs = epilogue_of(
         ctx, node, filters, np.tile(bias, count), integer if is_integer else None,
         np.tile(weights[1], count) if is_integer and weights else None, axis_number=3,
     )  # fmt: skip
@@ -104,11 +100,11 @@ def _lower(ctx: Lowering, node: Node) -> None:
     four = ctx.view(node, source, (*kind.shape[:2], *phases.size)) if len(kind.shape) == 3 else source
     nhwc = ctx.transpose(node, four, NHWC_OF_NCHW)
     made = ctx.value(f"{node.outputs[0]}.phases", DType.FLOAT32, (kind.shape[0], *phases.quotients, filters.shape[0]))
-    extra |= {
-        "kernel": phases.taps, "strides": (1, 1), "dilations": (1, 1), "pads": phases.pads, "group": 1,
-        "macs": math.prod((*kind.shape, result.shape[1], *phases.kernel)), "epilogue": epilogue,
-    }  # fmt: skip
-    ctx.node("conv2d", [nhwc, *inputs], [made], extra, like=node)
+    told = Conv2d(
+        kernel=phases.taps, pads=phases.pads, macs=math.prod((*kind.shape, result.shape[1], *phases.kernel)),
+        expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
+    )  # fmt: skip
+    ctx.node("conv2d", [nhwc, *inputs], [made], told, like=node)
     _interleave(ctx, node, phases, made)
 
 
@@ -126,7 +122,7 @@ def _interleave(ctx: Lowering, node: Node, phases: Phases, made: str) -> None:
     elif whole == phases.out_size:
         ctx.view(node, image, (), output)
     if whole != phases.out_size:
-        sliding_window.crop(ctx, node, image, (0, 0, *node.attrs["pads"][: len(result) - 2]), output)
+        sliding_window.crop(ctx, node, image, (0, 0, *Convolution.of(node).pads[: len(result) - 2]), output)
 
 
-LOWERINGS: dict[str, Lower] = {"ConvTranspose": _lower}
+LOWERINGS: dict[str, Operator] = {"ConvTranspose": Operator(_lower, Convolution)}

@@ -1,14 +1,37 @@
 """Tensors made from little: ConstantOfShape 25, Range 11, EyeLike 22, OneHot 11, Trilu 14."""
 
-from mtool.ir import DType, Expr, Node
+from dataclasses import dataclass
+
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import axis, call, const, load
 from mtool.ir.index import choose, compare, minus, plus
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill(Attributes):
+    """ConstantOfShape: what each element is."""
+
+    value: float | int | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EyeLike(Attributes):
+    """The diagonal that is ones: `k` columns right of the main one."""
+
+    k: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trilu(Attributes):
+    """Whether the upper (1) or the lower triangle (0) is kept."""
+
+    upper: int = 1
 
 
 def _fill(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.outputs[0]]
-    ctx.loop(node, const(node.attrs["value"], kind.dtype), [])
+    ctx.loop(node, const(Fill.of(node).value, kind.dtype), [])
 
 
 def _range(ctx: Lowering, node: Node) -> None:
@@ -22,7 +45,7 @@ def _range(ctx: Lowering, node: Node) -> None:
 
 def _eye_like(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.outputs[0]]
-    diagonal = compare("equal", axis(1), plus(axis(0), node.attrs["k"]))
+    diagonal = compare("equal", axis(1), plus(axis(0), EyeLike.of(node).k))
     ctx.loop(node, choose(diagonal, const(1, kind.dtype), const(0, kind.dtype)), [])
 
 
@@ -30,7 +53,7 @@ def _one_hot(ctx: Lowering, node: Node) -> None:
     """OneHot: an index below zero counts from the end; one outside gives `off` everywhere."""
     indices, values = node.inputs[0], node.inputs[2]
     kind, result = ctx.types[indices], ctx.types[node.outputs[0]]
-    place, depth = node.attrs["axis"], result.shape[node.attrs["axis"]]
+    place, depth = AlongAxis.of(node).axis, result.shape[AlongAxis.of(node).axis]
     index = tuple(axis(number) for number in range(len(result.shape)) if number != place)
     chosen = load(0, kind.dtype, index)
     if not kind.dtype.is_integer:
@@ -54,15 +77,15 @@ def _trilu(ctx: Lowering, node: Node) -> None:
         given = load(1, given.dtype, ()) if given.op == "load" else given
         k = call("cast", given, dtype=DType.INT32) if given.op == "load" else int(given.value)
     ahead = minus(axis(rank - 1), axis(rank - 2))
-    kept = compare("greater_equal" if node.attrs["upper"] else "less_equal", ahead, k)
+    kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
     element = load(0, kind.dtype, tuple(axis(n) for n in range(rank)))
     ctx.loop(node, choose(kept, element, const(0, kind.dtype)), inputs)
 
 
-LOWERINGS: dict[str, Lower] = {
-    "Fill": _fill,
-    "Range": _range,
-    "EyeLike": _eye_like,
-    "OneHot": _one_hot,
-    "Trilu": _trilu,
+LOWERINGS: dict[str, Operator] = {
+    "Fill": Operator(_fill, Fill),
+    "Range": Operator(_range),
+    "EyeLike": Operator(_eye_like, EyeLike),
+    "OneHot": Operator(_one_hot, AlongAxis),
+    "Trilu": Operator(_trilu, Trilu),
 }

@@ -4,12 +4,20 @@ As many boxes are selected as the output's shape has rows; rows that are not nee
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from mtool.ir import DType, Node
-from mtool.lowerings.lowering import Lower, Lowering
-from mtool.lowerings.ordering import counted
+from mtool.lowerings.lowering import Lowering, Operator
+from mtool.lowerings.ordering import Counting, counted
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonMaxSuppression(Counting):
+    """center_point_box: boxes are corners (0) or a centre, width and height (1)."""
+
+    center_point_box: int = 0
 
 
 def _non_max_suppression(ctx: Lowering, node: Node) -> None:
@@ -18,9 +26,9 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     inputs = {"boxes": boxes, "scores": scores}
     inputs |= {name: value for name, value in zip(("limit", "iou", "least"), limits, strict=True) if value}
     rows = ctx.types[node.outputs[0]].shape[0]
-    values = {
+    values: dict[str, Any] = {
         "batches": batches, "classes": classes, "count": count, "rows": rows, "given": tuple(inputs),
-        "center": node.attrs["center_point_box"], "scratch_type": "uint8_t",
+        "center": NonMaxSuppression.of(node).center_point_box, "scratch_type": "uint8_t",
     }  # fmt: skip
     (output,), found = counted(node)
     template_node(ctx, node, "non_max_suppression", inputs, {"output": output, **found}, scratch=count, **values)
@@ -40,4 +48,7 @@ def _det(ctx: Lowering, node: Node) -> None:
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
-LOWERINGS: dict[str, Lower] = {"NonMaxSuppression": _non_max_suppression, "Det": _det}
+LOWERINGS: dict[str, Operator] = {
+    "NonMaxSuppression": Operator(_non_max_suppression, NonMaxSuppression),
+    "Det": Operator(_det),
+}

@@ -1,12 +1,21 @@
 """Einsum 12 of any number of operands, as one reduction over the letters that the output lacks."""
 
+from dataclasses import dataclass
+
 from mtool.errors import ModelError
-from mtool.ir import Expr, Node
+from mtool.ir import Attributes, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.types import DType
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 
 MOST = 32  # operands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Einsum(Attributes):
+    """The letters of the operands' dimensions and of the result's: "ij,jk->ik"."""
+
+    equation: str
 
 
 def _einsum(ctx: Lowering, node: Node) -> None:
@@ -15,18 +24,19 @@ def _einsum(ctx: Lowering, node: Node) -> None:
             f"Einsum {node.name!r} has {len(node.inputs)} operands: mtool computes up to {MOST}",
             hint="write it as several",
         )
-    terms, result = _letters(node.attrs["equation"].replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
+    terms, result = _letters(Einsum.of(node).equation.replace(" ", ""), [len(ctx.types[v].shape) for v in node.inputs])
     dtype = ctx.types[node.outputs[0]].dtype
     sizes: dict[str, int] = {}
     for term, value in zip(terms, node.inputs, strict=True):
         for letter, size in zip(term, ctx.types[value].shape, strict=True):
             if 1 != size != sizes.get(letter, size) != 1:
                 raise ModelError(
-                    f"Einsum {node.name!r} has operands that differ in {letter!r}", details=[node.attrs["equation"]]
+                    f"Einsum {node.name!r} has operands that differ in {letter!r}",
+                    details=[Einsum.of(node).equation],
                 )
             sizes[letter] = max(sizes.get(letter, 1), size)
     if len({*result}) < len(result):
-        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[node.attrs["equation"]])
+        raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[Einsum.of(node).equation])
     summed = [letter for letter in sizes if letter not in result]
     place = {letter: number for number, letter in enumerate([*result, *summed])}
     product: Expr | None = None
@@ -60,4 +70,4 @@ def _letters(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str
     return terms, [*spread_all, *sorted({letter for letter in every if every.count(letter) == 1 and letter.isalpha()})]
 
 
-LOWERINGS: dict[str, Lower] = {"Einsum": _einsum}
+LOWERINGS: dict[str, Operator] = {"Einsum": Operator(_einsum, Einsum)}

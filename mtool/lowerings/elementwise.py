@@ -3,13 +3,82 @@
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import call, const
-from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+from mtool.lowerings.lowering import Epsilon, Lowering, Operator, moves_integers
 
 Build = Callable[..., Expr]
+A = TypeVar("A", bound=Attributes)
 MOST = 32  # operands of one expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakyRelu(Attributes):
+    """alpha: the slope below 0."""
+
+    alpha: float = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardSigmoid(Attributes):
+    """alpha * x + beta, between 0 and 1."""
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elu(Attributes):
+    """Elu, Celu: below 0 it comes near to -alpha."""
+
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selu(Attributes):
+    """gamma times Elu."""
+
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gelu(Attributes):
+    """approximate: "none", by the error function, or "tanh"."""
+
+    approximate: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsInf(Attributes):
+    """Which infinities count (1)."""
+
+    detect_negative: int = 1
+    detect_positive: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mod(Attributes):
+    """fmod: the result has the sign of the dividend, as C's fmod (1), or of the divisor (0)."""
+
+    fmod: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitShift(Attributes):
+    """direction: "LEFT" or "RIGHT"."""
+
+    direction: str = "LEFT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast(Attributes):
+    """saturate: what is too large for a float of 8 bits becomes its largest number (1) or not (0)."""
+
+    saturate: int = 1
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -20,9 +89,9 @@ def _compare(op: str) -> Build:
     return lambda a, b: call(op, a, b, dtype=DType.BOOL)
 
 
-def _leaky(x: Expr, alpha: float = 0.01) -> Expr:
+def _leaky(x: Expr, attrs: LeakyRelu) -> Expr:
     negative = call("less", x, _number(0, x), dtype=DType.BOOL)
-    return call("where", negative, call("mul", x, _number(alpha, x)), x, dtype=x.dtype)
+    return call("where", negative, call("mul", x, _number(attrs.alpha, x)), x, dtype=x.dtype)
 
 
 def _prelu(x: Expr, slope: Expr) -> Expr:
@@ -30,18 +99,18 @@ def _prelu(x: Expr, slope: Expr) -> Expr:
     return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
 
 
-def _hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
-    line = call("add", call("mul", x, _number(alpha, x)), _number(beta, x))
+def _hard_sigmoid(x: Expr, attrs: HardSigmoid) -> Expr:
+    line = call("add", call("mul", x, _number(attrs.alpha, x)), _number(attrs.beta, x))
     return call("maximum", call("minimum", line, _number(1, x)), _number(0, x))
 
 
-def _elu(x: Expr, alpha: float = 1.0) -> Expr:
-    curve = call("mul", call("sub", call("exp", x), _number(1, x)), _number(alpha, x))
+def _elu(x: Expr, attrs: Elu) -> Expr:
+    curve = call("mul", call("sub", call("exp", x), _number(1, x)), _number(attrs.alpha, x))
     return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
 
 
-def _gelu(x: Expr, approximate: str = "none") -> Expr:
-    if approximate == "tanh":
+def _gelu(x: Expr, attrs: Gelu) -> Expr:
+    if attrs.approximate == "tanh":
         cube = call("mul", call("mul", x, x), call("mul", x, _number(0.044715, x)))
         inner = call("tanh", call("mul", call("add", x, cube), _number(math.sqrt(2 / math.pi), x)))
     else:
@@ -49,26 +118,26 @@ def _gelu(x: Expr, approximate: str = "none") -> Expr:
     return call("mul", call("mul", x, _number(0.5, x)), call("add", inner, _number(1, x)))
 
 
-def _celu(x: Expr, alpha: float = 1.0) -> Expr:
+def _celu(x: Expr, attrs: Elu) -> Expr:
     """Below 0 alpha * (exp(x / alpha) - 1); above, where ONNX's own function divides and multiplies, x itself."""
-    curve = call("sub", call("exp", call("div", x, _number(alpha, x))), _number(1, x))
-    curve = call("mul", curve, _number(alpha, x))
+    curve = call("sub", call("exp", call("div", x, _number(attrs.alpha, x))), _number(1, x))
+    curve = call("mul", curve, _number(attrs.alpha, x))
     return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
 
 
-def _selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Expr:
-    return call("mul", _elu(x, alpha), _number(gamma, x))
+def _selu(x: Expr, attrs: Selu) -> Expr:
+    return call("mul", _elu(x, Elu(alpha=attrs.alpha)), _number(attrs.gamma, x))
 
 
 def _function(name: str) -> Build:
     return lambda x: call(name, x)
 
 
-def _is_infinite(x: Expr, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
+def _is_infinite(x: Expr, attrs: IsInf) -> Expr:
     signs = []
-    if detect_positive:
+    if attrs.detect_positive:
         signs.append(call("equal", x, _number(math.inf, x), dtype=DType.BOOL))
-    if detect_negative:
+    if attrs.detect_negative:
         signs.append(call("equal", x, _number(-math.inf, x), dtype=DType.BOOL))
     if not signs:
         return call("and", call("isnan", x, dtype=DType.BOOL), const(False, DType.BOOL))
@@ -83,25 +152,19 @@ def _power(a: Expr, b: Expr) -> Expr:
     return call("pow", a, call("cast", b, dtype=a.dtype))
 
 
-def _modulo(a: Expr, b: Expr, fmod: int = 0) -> Expr:
-    return call("fmod" if fmod else "remainder", a, b)
+def _modulo(a: Expr, b: Expr, attrs: Mod) -> Expr:
+    return call("fmod" if attrs.fmod else "remainder", a, b)
 
 
-def _shift(a: Expr, b: Expr, direction: str = "LEFT") -> Expr:
-    return call("shl" if direction == "LEFT" else "shr", a, b)
+def _shift(a: Expr, b: Expr, attrs: BitShift) -> Expr:
+    return call("shl" if attrs.direction == "LEFT" else "shr", a, b)
 
 
 UNARY: dict[str, Build] = {
     "Relu": lambda x: call("maximum", x, _number(0, x)),
-    "LeakyRelu": _leaky,
     "Sigmoid": lambda x: call("sigmoid", x),
     "Tanh": lambda x: call("tanh", x),
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, 1 / 6, 0.5)),
-    "Elu": _elu,
-    "Gelu": _gelu,
-    "Celu": _celu,
-    "Selu": _selu,
+    "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, HardSigmoid(alpha=1 / 6))),
     "Softplus": _function("softplus"),
     "Mish": _function("mish"),
     "Softsign": lambda x: call("div", x, call("add", call("abs", x), _number(1, x))),
@@ -121,7 +184,6 @@ UNARY: dict[str, Build] = {
     },
     "Not": lambda x: call("not", x),
     "IsNaN": lambda x: call("isnan", x, dtype=DType.BOOL),
-    "IsInf": _is_infinite,
     "BitwiseNot": lambda x: call("bit_not", x),
 }
 
@@ -131,8 +193,6 @@ BINARY: dict[str, Build] = {
     "Mul": lambda a, b: call("mul", a, b),
     "Div": lambda a, b: call("div", a, b),
     "Pow": _power,
-    "Mod": _modulo,
-    "BitShift": _shift,
     "BitwiseAnd": lambda a, b: call("bit_and", a, b),
     "BitwiseOr": lambda a, b: call("bit_or", a, b),
     "BitwiseXor": lambda a, b: call("bit_xor", a, b),
@@ -154,12 +214,32 @@ VARIADIC: dict[str, Build] = {
 }
 
 
-def _elementwise(build: Build) -> Lower:
+def _elementwise(build: Build) -> Operator:
     def lower(ctx: Lowering, node: Node) -> None:
         shape = ctx.types[node.outputs[0]].shape
-        ctx.loop(node, build(*ctx.operands(node.inputs, shape), **node.attrs), node.inputs)
+        ctx.loop(node, build(*ctx.operands(node.inputs, shape)), node.inputs)
 
-    return lower
+    return Operator(lower)
+
+
+def _unary(attributes: type[A], build: Callable[[Expr, A], Expr]) -> Operator:
+    """Return an operator of one operand that is told more."""
+
+    def lower(ctx: Lowering, node: Node) -> None:
+        (element,) = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
+        ctx.loop(node, build(element, attributes.of(node)), node.inputs)
+
+    return Operator(lower, attributes)
+
+
+def _binary(attributes: type[A], build: Callable[[Expr, Expr, A], Expr]) -> Operator:
+    """Return an operator of two operands that is told more."""
+
+    def lower(ctx: Lowering, node: Node) -> None:
+        left, right = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
+        ctx.loop(node, build(left, right, attributes.of(node)), node.inputs)
+
+    return Operator(lower, attributes)
 
 
 def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
@@ -172,11 +252,11 @@ def _joined(ctx: Lowering, node: Node, build: Build) -> tuple[Expr, list[str]]:
     return functools.reduce(build, ctx.operands(left, kind.shape)), left
 
 
-def _variadic(build: Build) -> Lower:
+def _variadic(build: Build) -> Operator:
     def lower(ctx: Lowering, node: Node) -> None:
         ctx.loop(node, *_joined(ctx, node, build))
 
-    return lower
+    return Operator(lower)
 
 
 def _clip(ctx: Lowering, node: Node) -> None:
@@ -210,7 +290,7 @@ def _cast(ctx: Lowering, node: Node) -> None:
     """Cast 25 and CastLike 25, between numbers and booleans."""
     kind = ctx.types[node.outputs[0]]
     (element,) = ctx.operands(node.inputs[:1], kind.shape)
-    if node.attrs.get("saturate", 1):
+    if Cast.of(node).saturate:
         element = saturated(element, kind.dtype)
     ctx.loop(node, call("cast", element, dtype=kind.dtype), node.inputs[:1])
 
@@ -237,7 +317,7 @@ def _batch_normalization(ctx: Lowering, node: Node) -> None:
         call("cast", value, dtype=dtype)
         for value in (x, *(Expr("load", ctx.types[node.inputs[n]].dtype, axis, n) for n in range(1, 5)))
     )
-    deviation = call("sqrt", call("add", variance, const(node.attrs["epsilon"], dtype)))
+    deviation = call("sqrt", call("add", variance, const(Epsilon.of(node).epsilon, dtype)))
     centred = call("div", call("sub", x, mean), deviation)
     result = call("add", call("mul", centred, scale), bias)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
@@ -247,15 +327,24 @@ def _expand(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)[0], node.inputs)
 
 
-LOWERINGS: dict[str, Lower] = {
+LOWERINGS: dict[str, Operator] = {
     **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
     **{op: _variadic(build) for op, build in VARIADIC.items()},
-    "Clip": _clip,
-    "Mean": _mean,
-    "Cast": _cast,
-    "CastLike": _cast,
-    "BitCast": _bitcast,
-    "Where": _where,
-    "BatchNormalization": _batch_normalization,
-    "Expand": moves_integers(_expand),
+    "LeakyRelu": _unary(LeakyRelu, _leaky),
+    "HardSigmoid": _unary(HardSigmoid, _hard_sigmoid),
+    "Elu": _unary(Elu, _elu),
+    "Celu": _unary(Elu, _celu),
+    "Selu": _unary(Selu, _selu),
+    "Gelu": _unary(Gelu, _gelu),
+    "IsInf": _unary(IsInf, _is_infinite),
+    "Mod": _binary(Mod, _modulo),
+    "BitShift": _binary(BitShift, _shift),
+    "Clip": Operator(_clip),
+    "Mean": Operator(_mean),
+    "Cast": Operator(_cast, Cast),
+    "CastLike": Operator(_cast, Cast),
+    "BitCast": Operator(_bitcast),
+    "Where": Operator(_where),
+    "BatchNormalization": Operator(_batch_normalization, Epsilon),
+    "Expand": Operator(moves_integers(_expand)),
 }

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import DType, Node
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
 from mtool.kernels.scaling import are_whole
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings.lowering import Dequantised, Lowering
 
 
@@ -17,19 +18,19 @@ def epilogue_of(
     integer: Dequantised | None,
     w_scale: Array | None,
     axis_number: int,
-) -> tuple[Expr, list[str], dict[str, object]]:
-    """Return the epilogue, the constant inputs (weights, bias, scale) and further attributes of a kernel.
+) -> tuple[WeightedSum, list[str]]:
+    """Return what a kernel of weighted sums says of them, and its constant inputs (weights, bias, scale).
 
     `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
     that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
-    no whole number of these steps is added to it as a float; "float_bias" says whether it may be rounded to them
+    no whole number of these steps is added to it as a float; `float_bias` says whether it may be rounded to them
     where the result is an integer (mtool.passes.fold_bias).
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
     if integer is None or w_scale is None:
         data = np.zeros(filters.shape[0]) if bias is None else bias
         inputs = [weights, ctx.constant(f"{node.name}/bias", data.astype(np.float32))]
-        return acc(DType.FLOAT32), inputs, {"pad_value": 0}
+        return WeightedSum(expr=acc(DType.FLOAT32)), inputs
     assert bias is not None
     zero_point = int(integer.zero_point.reshape(-1)[0])
     x_scale = integer.scale.reshape(-1)[0].astype(np.float32)
@@ -63,12 +64,11 @@ def epilogue_of(
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
         factor = load(3, DType.FLOAT32, (axis(axis_number),))
     made = call("mul", real, factor)
-    attrs: dict[str, object] = {"pad_value": zero_point, "acc_bound": int(bound)}
     if apart:
         inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
         made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
-        attrs["float_bias"] = fits
-    return made, inputs, attrs
+    sums = WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits))
+    return sums, inputs
 
 
 def _reach(wide: Array, low: int, high: int) -> Array:

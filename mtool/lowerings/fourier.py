@@ -1,13 +1,36 @@
 """DFT 20 and STFT 17 as sums over tables of the unit circle."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from mtool.ir import Expr, Node
+from mtool.ir import Attributes, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import modulo, plus, times
 from mtool.ir.types import DType
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator
 from mtool.lowerings.sliding_window import accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DFT(AlongAxis):
+    """A transform along `axis`.
+
+    length: of the transform; what is behind the input counts as 0.
+    onesided: half of the spectrum, of real numbers; with `inverse`, real numbers of half of a spectrum.
+    """
+
+    length: int
+    inverse: bool
+    onesided: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class STFT(Attributes):
+    """Transforms of frames of `length` elements, `step` apart."""
+
+    step: int
+    length: int
 
 
 def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, scale: float) -> list[str]:
@@ -20,13 +43,13 @@ def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, s
 
 def _transform(ctx: Lowering, node: Node) -> None:
     """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), of as much input as there is."""
-    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs
-    place, rank, length = attrs["axis"], len(kind.shape), attrs["length"]
+    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], DFT.of(node)
+    place, rank, length = attrs.axis, len(kind.shape), attrs.length
     dtype = accumulator(kind.dtype)
     n = axis(rank)
     terms = min(kind.shape[place], length)
-    real_again = attrs["inverse"] and attrs["onesided"]
-    tables = _circle(ctx, node, length, dtype, 1.0 if attrs["inverse"] else -1.0, 1 / length if attrs["inverse"] else 1)
+    real_again = attrs.inverse and attrs.onesided
+    tables = _circle(ctx, node, length, dtype, 1.0 if attrs.inverse else -1.0, 1 / length if attrs.inverse else 1)
     turn = modulo(times(axis(place), n), length)
     inputs = [node.inputs[0], *tables]
 
@@ -52,14 +75,14 @@ def _transform(ctx: Lowering, node: Node) -> None:
 def _short_time(ctx: Lowering, node: Node) -> None:
     """STFT: frame f is the transform of the signal from f * step on, times the window."""
     signal, window = node.inputs[0], node.inputs[1]
-    kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], node.attrs
-    length, dtype = attrs["length"], accumulator(kind.dtype)
+    kind, result, attrs = ctx.types[signal], ctx.types[node.outputs[0]], STFT.of(node)
+    length, dtype = attrs.length, accumulator(kind.dtype)
     n = axis(4)
     turn = modulo(times(axis(2), n), length)
     inputs = [signal, *_circle(ctx, node, length, dtype, -1.0, 1), *([window] if window else [])]
 
     def part(number: int) -> Expr:
-        index = (axis(0), plus(times(axis(1), attrs["step"]), n), const(number, DType.INT32))
+        index = (axis(0), plus(times(axis(1), attrs.step), n), const(number, DType.INT32))
         sample = load(0, kind.dtype, index[: len(kind.shape)])
         return call("mul", sample, load(1 + number, dtype, (axis(3), turn)))
 
@@ -71,4 +94,4 @@ def _short_time(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", total, dtype=result.dtype), inputs)
 
 
-LOWERINGS: dict[str, Lower] = {"DFT": _transform, "STFT": _short_time}
+LOWERINGS: dict[str, Operator] = {"DFT": Operator(_transform, DFT), "STFT": Operator(_short_time, STFT)}

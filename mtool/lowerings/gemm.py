@@ -1,20 +1,32 @@
 """Matrix products (ai.onnx MatMul, Gemm, MatMulInteger): with constant weights a dense kernel, others reductions."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
 from mtool.ir.types import Array
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings.batched_product import product_of_integers
 from mtool.lowerings.epilogue import epilogue_of
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.weights import constant_value, float_bias, integer_weights
+from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.dense.node import Dense
 
 MANY = 3  # rows from which on integers are computed several rows at a time
-Attrs = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm(Attributes):
+    """alpha * A * B + beta * C; `transA` and `transB`: A or B is transposed first (1) or not (0)."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
 
 
 def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: str, output: str) -> bool:
@@ -34,26 +46,33 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     if data is None or offsets is None:
         return False
     rows = np.ascontiguousarray(data if transposed else data.T)
-    epilogue, inputs, extra = epilogue_of(ctx, node, rows, offsets, integer, w_scale, axis_number=1)
+    sums, inputs = epilogue_of(ctx, node, rows, offsets, integer, w_scale, axis_number=1)
     depth = rows.shape[1]
     shape = ctx.types[source].shape
     flat = (math.prod(shape) // depth, depth)
     kind = ctx.types[output]
     if integer is not None and flat[0] >= MANY:
-        _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), {**extra, "epilogue": epilogue})
+        _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
         return True
     source = source if shape == flat else ctx.view(node, source, flat)
+    attrs = Dense(expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias)
     if kind.shape == (flat[0], channels):
-        ctx.node("dense", [source, *inputs], [output], {**extra, "epilogue": epilogue}, like=node)
+        ctx.node("dense", [source, *inputs], [output], attrs, like=node)
     else:
         made = ctx.value(f"{output}.flat", DType.FLOAT32, (flat[0], channels))
-        ctx.node("dense", [source, *inputs], [made], {**extra, "epilogue": epilogue}, like=node)
+        ctx.node("dense", [source, *inputs], [made], attrs, like=node)
         ctx.view(node, made, kind.shape, output)
     return True
 
 
 def _rows_as_pixels(
-    ctx: Lowering, node: Node, source: str, inputs: list[str], output: str, sizes: tuple[int, int, int], extra: Attrs
+    ctx: Lowering,
+    node: Node,
+    source: str,
+    inputs: list[str],
+    output: str,
+    sizes: tuple[int, int, int],
+    sums: WeightedSum,
 ) -> None:
     """Append a 1x1 convolution whose pixels are the rows: several at a time share each weight.
 
@@ -62,12 +81,13 @@ def _rows_as_pixels(
     rows, depth, channels = sizes
     weights = ctx.constants[inputs[0]].reshape(channels, 1, 1, depth)
     inputs = [ctx.constant(f"{node.name}/weights", weights), *inputs[1:]]
-    epilogue: Expr = extra["epilogue"]
-    moved = epilogue.with_axes({0: axis(1), 1: axis(3)})
+    moved = sums.epilogue.with_axes({0: axis(1), 1: axis(3)})
     image = ctx.view(node, source, (1, rows, 1, depth))
     made = ctx.value(f"{output}.pixels", DType.FLOAT32, (1, rows, 1, channels))
-    attrs = {"kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
-    ctx.node("conv2d", [image, *inputs], [made], {**attrs, **extra, "epilogue": moved}, like=node)
+    attrs = Conv2d(
+        kernel=(1, 1), expr=moved, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias
+    )
+    ctx.node("conv2d", [image, *inputs], [made], attrs, like=node)
     ctx.view(node, made, (), output)
 
 
@@ -105,17 +125,18 @@ def _gemm(ctx: Lowering, node: Node) -> None:
     """Gemm 13: alpha * A' * B' + beta * C."""
     a, b = node.inputs[:2]
     c = node.inputs[2] if len(node.inputs) > 2 else ""
-    alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 1.0)
+    attrs = Gemm.of(node)
+    alpha, beta = attrs.alpha, attrs.beta
     output = node.outputs[0]
     kind = ctx.types[output]
-    plain = alpha == 1.0 and beta == 1.0 and not node.attrs.get("transA") and kind.dtype is DType.FLOAT32
+    plain = alpha == 1.0 and beta == 1.0 and not attrs.transA and kind.dtype is DType.FLOAT32
     row_bias = not c or (ctx.types[c].count in (1, kind.shape[1]) and ctx.types[c].shape[-1:] != (1,))
     known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
-    if plain and row_bias and known and _dense(ctx, node, a, b, bool(node.attrs.get("transB")), c, output):
+    if plain and row_bias and known and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
         return
-    if node.attrs.get("transA"):
+    if attrs.transA:
         a = ctx.transpose(node, a, (1, 0))
-    if node.attrs.get("transB"):
+    if attrs.transB:
         b = ctx.transpose(node, b, (1, 0))
     product = ctx.value(f"{output}.product", kind.dtype, kind.shape)
     _product(ctx, node, a, b, product)
@@ -154,4 +175,8 @@ def _centred(ctx: Lowering, node: Node, place: int) -> str:
     return ctx.loop(node, element, inputs, ctx.value(f"{value}.centred", DType.INT32, kind.shape))
 
 
-LOWERINGS: dict[str, Lower] = {"MatMul": _matmul, "Gemm": _gemm, "MatMulInteger": _matmul_integer}
+LOWERINGS: dict[str, Operator] = {
+    "MatMul": Operator(_matmul),
+    "Gemm": Operator(_gemm, Gemm),
+    "MatMulInteger": Operator(_matmul_integer),
+}

@@ -4,7 +4,10 @@ Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, Rever
 Binarizer (ai.onnx.ml 1).
 """
 
-from mtool.ir import Expr, Node
+from dataclasses import dataclass
+from typing import Literal
+
+from mtool.ir import Attributes, Expr, Node
 from mtool.ir.expr import axis, const, load
 from mtool.ir.index import (
     choose,
@@ -22,7 +25,44 @@ from mtool.ir.index import (
     times,
     wrapped,
 )
-from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherND(Attributes):
+    """How many dimensions, from the first on, data and indices go through together."""
+
+    batch_dims: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks(Attributes):
+    """SpaceToDepth, DepthToSpace: squares of `blocksize` elements; mode: channels are (dy, dx, c) or (c, dy, dx)."""
+
+    blocksize: int = 1
+    mode: Literal["DCR", "CRD"] = "DCR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReverseSequence(Attributes):
+    """The dimensions of time and of the sequences."""
+
+    time_axis: int = 0
+    batch_axis: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binarizer(Attributes):
+    """What is above the threshold becomes 1."""
+
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorScatter(AlongAxis):
+    """mode: what would be written behind the end is not there, or stands at the beginning ("circular")."""
+
+    mode: Literal["linear", "circular"] = "linear"
 
 
 def _tile(ctx: Lowering, node: Node) -> None:
@@ -37,14 +77,14 @@ def _tile(ctx: Lowering, node: Node) -> None:
 def _gather_elements(ctx: Lowering, node: Node) -> None:
     kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
     own = tuple(axis(place) for place in range(len(kind.shape)))
-    place = node.attrs["axis"]
+    place = AlongAxis.of(node).axis
     chosen = wrapped(load(1, indices.dtype, own), kind.shape[place])
     ctx.loop(node, load(0, kind.dtype, (*own[:place], chosen, *own[place + 1 :])), node.inputs)
 
 
 def _gather_nd(ctx: Lowering, node: Node) -> None:
     kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
-    batch, depth, outer = node.attrs["batch_dims"], indices.shape[-1], len(indices.shape) - 1
+    batch, depth, outer = GatherND.of(node).batch_dims, indices.shape[-1], len(indices.shape) - 1
     where = tuple(axis(n) for n in range(outer))
     index = [axis(n) for n in range(batch)]
     for n in range(depth):
@@ -55,9 +95,9 @@ def _gather_nd(ctx: Lowering, node: Node) -> None:
 
 def _space_to_depth(ctx: Lowering, node: Node) -> None:
     """SpaceToDepth: channel (dy, dx, c) of the output, or (c, dy, dx), is what lies dy, dx into the block."""
-    kind, size = ctx.types[node.inputs[0]], node.attrs["blocksize"]
+    kind, size = ctx.types[node.inputs[0]], Blocks.of(node).blocksize
     channels = kind.shape[1]
-    crd = node.attrs["mode"] == "CRD"
+    crd = Blocks.of(node).mode == "CRD"
     block = modulo(axis(1), size * size) if crd else over(axis(1), channels)
     channel = over(axis(1), size * size) if crd else modulo(axis(1), channels)
     row = plus(times(axis(2), size), over(block, size))
@@ -67,10 +107,10 @@ def _space_to_depth(ctx: Lowering, node: Node) -> None:
 
 def _depth_to_space(ctx: Lowering, node: Node) -> None:
     """DepthToSpace: mode DCR has channels (dy, dx, c), CRD (c, dy, dx)."""
-    kind, size = ctx.types[node.inputs[0]], node.attrs["blocksize"]
+    kind, size = ctx.types[node.inputs[0]], Blocks.of(node).blocksize
     channels = kind.shape[1] // (size * size)
     block = plus(times(modulo(axis(2), size), size), modulo(axis(3), size))
-    if node.attrs["mode"] == "CRD":
+    if Blocks.of(node).mode == "CRD":
         channel = plus(times(axis(1), size * size), block)
     else:
         channel = plus(times(block, channels), axis(1))
@@ -79,7 +119,7 @@ def _depth_to_space(ctx: Lowering, node: Node) -> None:
 
 def _reverse_sequence(ctx: Lowering, node: Node) -> None:
     kind, lengths = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
-    time, batch = node.attrs["time_axis"], node.attrs["batch_axis"]
+    time, batch = ReverseSequence.of(node).time_axis, ReverseSequence.of(node).batch_axis
     length = least(most(integer(load(1, lengths.dtype, (axis(batch),))), 0), kind.shape[time])
     turned = minus(minus(length, 1), axis(time))
     index: list[Expr] = [axis(n) for n in range(len(kind.shape))]
@@ -91,14 +131,14 @@ def _binarizer(ctx: Lowering, node: Node) -> None:
     """Binarizer (ai.onnx.ml 1): 1 above the threshold, 0 elsewhere."""
     kind = ctx.types[node.inputs[0]]
     (element,) = ctx.operands(node.inputs, kind.shape)
-    above = compare("greater", element, const(node.attrs.get("threshold", 0.0), kind.dtype))
+    above = compare("greater", element, const(Binarizer.of(node).threshold, kind.dtype))
     ctx.loop(node, choose(above, const(1, kind.dtype), const(0, kind.dtype)), node.inputs)
 
 
 def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     """TensorScatter 24: the update stands from place write_indices[batch] on; "circular" goes on at the start."""
     past, update = node.inputs[:2]
-    kind, place = ctx.types[past], node.attrs["axis"]
+    kind, place = ctx.types[past], TensorScatter.of(node).axis
     size, length = kind.shape[place], ctx.types[update].shape[place]
     own: list[Expr] = [axis(n) for n in range(len(kind.shape))]
     inputs = [name for name in node.inputs if name]
@@ -106,7 +146,7 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     if len(inputs) > 2:
         start = least(most(integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),))), 0), size)
     offset = minus(axis(place), start)
-    if node.attrs["mode"] == "circular":
+    if TensorScatter.of(node).mode == "circular":
         offset = modulo(plus(offset, size), size)
     new = load(1, kind.dtype, tuple(offset if n == place else a for n, a in enumerate(own)))
     condition = every(inside(offset, length))
@@ -114,13 +154,13 @@ def _tensor_scatter(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)
 
 
-LOWERINGS: dict[str, Lower] = {
-    "Tile": moves_integers(_tile),
-    "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
-    "SpaceToDepth": moves_integers(_space_to_depth),
-    "DepthToSpace": moves_integers(_depth_to_space),
-    "ReverseSequence": _reverse_sequence,
-    "Binarizer": _binarizer,
-    "TensorScatter": _tensor_scatter,
+LOWERINGS: dict[str, Operator] = {
+    "Tile": Operator(moves_integers(_tile)),
+    "GatherElements": Operator(_gather_elements, AlongAxis),
+    "GatherND": Operator(_gather_nd, GatherND),
+    "SpaceToDepth": Operator(moves_integers(_space_to_depth), Blocks),
+    "DepthToSpace": Operator(moves_integers(_depth_to_space), Blocks),
+    "ReverseSequence": Operator(_reverse_sequence, ReverseSequence),
+    "Binarizer": Operator(_binarizer, Binarizer),
+    "TensorScatter": Operator(_tensor_scatter, TensorScatter),
 }

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir import Attributes, DType, Expr, Graph, Node
 from mtool.ir.expr import broadcast_index, call, const, first_of, identity, load
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Transpose, View
 from mtool.ir.types import Array
+from mtool.ops.loop.node import Loop
 
 EIGHT_BITS = (DType.INT8, DType.UINT8)
 SIXTEEN_BITS = (DType.INT16, DType.UINT16)
@@ -46,20 +48,20 @@ class Lowering(Rewriter):
         """Append a loop that computes `expr` for every element of the node's (or another) output."""
         output = output or node.outputs[0]
         operands, expr = _without_empty_reductions(list(inputs), expr)
-        self.node("loop", operands, [output], {"expr": expr, "label": node.op.lower()}, like=node)
+        self.node("loop", operands, [output], Loop(expr=expr, label=node.op.lower()), like=node)
         return output
 
     def view(self, node: Node, value: str, shape: Iterable[int], output: str = "") -> str:
         """Append a view: the same bytes under another shape."""
         output = output or self.value(f"{value}.view", self.types[value].dtype, shape)
-        self.node("view", [value], [output], like=node)
+        self.node("view", [value], [output], View(), like=node)
         return output
 
     def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:
         """Append a transposition."""
         kind = self.types[value]
         output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[place] for place in perm])
-        self.node("transpose", [value], [output], {"perm": perm}, like=node)
+        self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
         return output
 
     def dequantise(self, node: Node, quantised: Dequantised, output: str) -> None:
@@ -122,10 +124,37 @@ def _without_empty_reductions(inputs: list[str], expr: Expr) -> tuple[list[str],
 Lower = Callable[[Lowering, Node], None]
 
 
-def moves_integers(lower: Lower) -> Lower:
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A canonical ONNX operator: what it becomes, and the class of what its nodes are told."""
+
+    lower: Lower
+    attributes: type[Attributes] = Attributes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlongAxis(Attributes):
+    """An operator that works along one dimension: `axis`, from 0 on."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epsilon(Attributes):
+    """A normalisation: `epsilon` is added to the variance."""
+
+    epsilon: float = 1e-5
+
+
+def _as_told(attrs: Attributes, zero_point: int) -> Attributes:
+    return attrs
+
+
+def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attributes] = _as_told) -> Lower:
     """Let an operator that only moves or picks elements work on the integers behind a dequantised input.
 
-    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number.
+    `f(dequantise(q))` becomes `dequantise(f(q))`, which is the same number for number. `of_integers` returns what the
+    operator is told then, of what it was told and the zero point.
     """
 
     def wrapped(ctx: Lowering, node: Node) -> None:
@@ -145,7 +174,7 @@ def moves_integers(lower: Lower) -> Lower:
         kind = ctx.types[output]
         moved = ctx.value(f"{output}.q", ctx.types[first.value].dtype, kind.shape)
         inputs = tuple(other.value for other in found if other is not None)
-        attrs = {**node.attrs, "zero_point": int(np.reshape(first.zero_point, -1)[0])}
+        attrs = of_integers(node.attrs, int(np.reshape(first.zero_point, -1)[0]))
         lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
         ctx.dequantise(node, Dequantised(moved, first.scale, first.zero_point, None), output)
 

@@ -1,15 +1,46 @@
 """Operators that move elements: views, transposition, concatenation, slices, padding, gathering."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.ir import DType, Node
+from mtool.ir import Attributes, DType, Node
 from mtool.ir.expr import axis, call, const, load
 from mtool.ir.index import wrapped
-from mtool.lowerings.lowering import Lower, Lowering, moves_integers
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.ops.concat.node import Concat
 
 MOST = 64  # inputs of one concatenation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permutation(Attributes):
+    """Transpose: dimension n of the output is dimension perm[n] of the input."""
+
+    perm: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice(Attributes):
+    """For each dimension, the place of the first element, and how far it is from one to the next (may be negative)."""
+
+    first: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pad(Attributes):
+    """What is around the input.
+
+    mode: "constant", "edge", "reflect" or "wrap".
+    before: elements before each dimension; negative: they are cut. The output's shape says how many are behind.
+    value: of "constant", where no second operand says it.
+    """
+
+    mode: str
+    before: tuple[int, ...]
+    value: float | int | bool
 
 
 def _reshape(ctx: Lowering, node: Node) -> None:
@@ -17,17 +48,17 @@ def _reshape(ctx: Lowering, node: Node) -> None:
 
 
 def _transpose(ctx: Lowering, node: Node) -> None:
-    ctx.transpose(node, node.inputs[0], node.attrs["perm"], node.outputs[0])
+    ctx.transpose(node, node.inputs[0], Permutation.of(node).perm, node.outputs[0])
 
 
 def _concat(ctx: Lowering, node: Node) -> None:
     if len(node.inputs) == 1:
         ctx.view(node, node.inputs[0], (), node.outputs[0])
         return
-    left, axis = list(node.inputs), node.attrs["axis"]
+    left, axis = list(node.inputs), AlongAxis.of(node).axis
     while len(left) > MOST:
         left = [_part(ctx, node, left[first : first + MOST], axis) for first in range(0, len(left), MOST)]
-    ctx.node("concat", left, node.outputs, {"axis": axis}, like=node)
+    ctx.node("concat", left, node.outputs, Concat(axis=axis), like=node)
 
 
 def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
@@ -35,14 +66,14 @@ def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
     shape = list(ctx.types[values[0]].shape)
     shape[axis] = sum(ctx.types[value].shape[axis] for value in values)
     part = ctx.value(f"{node.outputs[0]}.part", ctx.types[values[0]].dtype, shape)
-    ctx.node("concat", values, [part], {"axis": axis}, like=node)
+    ctx.node("concat", values, [part], Concat(axis=axis), like=node)
     return part
 
 
 def _slice(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.inputs[0]]
     index = []
-    for place, (first, stride) in enumerate(zip(node.attrs["first"], node.attrs["stride"], strict=True)):
+    for place, (first, stride) in enumerate(zip(Slice.of(node).first, Slice.of(node).stride, strict=True)):
         step = call("mul", axis(place), const(stride, DType.INT32), value="index")
         index.append(call("add", step, const(first, DType.INT32), value="index"))
     ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs[:1])
@@ -51,9 +82,9 @@ def _slice(ctx: Lowering, node: Node) -> None:
 def _pad(ctx: Lowering, node: Node) -> None:
     """Pad: each mode is a table of source places along each axis; a second input is a value that the run gives."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    mode = node.attrs["mode"]
+    mode = Pad.of(node).mode
     inputs, index, inside = list(node.inputs), [], []
-    for place, (before, size, total) in enumerate(zip(node.attrs["before"], kind.shape, result.shape, strict=True)):
+    for place, (before, size, total) in enumerate(zip(Pad.of(node).before, kind.shape, result.shape, strict=True)):
         if total == size and before == 0:
             index.append(axis(place))
             continue
@@ -77,25 +108,30 @@ def _pad(ctx: Lowering, node: Node) -> None:
         condition = inside[0]
         for other in inside[1:]:
             condition = call("and", condition, other)
-        # The value of a dequantised input's padding: 0.0 is its zero point.
-        value = const(node.attrs.get("zero_point", node.attrs["value"]), kind.dtype)
+        value = const(Pad.of(node).value, kind.dtype)
         if len(node.inputs) > 1:
             value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))
         element = call("where", condition, element, value, dtype=kind.dtype)
     ctx.loop(node, element, inputs)
 
 
+def _zero_point(attrs: Attributes, zero_point: int) -> Attributes:
+    """The padding of a dequantised input is 0.0: its zero point."""
+    assert isinstance(attrs, Pad)
+    return replace(attrs, value=zero_point)
+
+
 def _padded_by_zero(ctx: Lowering, node: Node) -> None:
-    if len(node.inputs) > 1 or (node.attrs["mode"] == "constant" and node.attrs["value"] != 0):
+    if len(node.inputs) > 1 or (Pad.of(node).mode == "constant" and Pad.of(node).value != 0):
         _pad(ctx, node)
     else:
-        moves_integers(_pad)(ctx, node)
+        moves_integers(_pad, _zero_point)(ctx, node)
 
 
 def _gather(ctx: Lowering, node: Node) -> None:
     """Gather 13: a negative index counts from the end."""
     kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
-    place = node.attrs["axis"]
+    place = AlongAxis.of(node).axis
     spread = len(indices.shape)
     chosen = load(1, indices.dtype, tuple(axis(place + number) for number in range(spread)))
     index = [axis(number) for number in range(place)]
@@ -104,11 +140,11 @@ def _gather(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
 
 
-LOWERINGS: dict[str, Lower] = {
-    "Reshape": moves_integers(_reshape),
-    "Transpose": moves_integers(_transpose),
-    "Concat": moves_integers(_concat),
-    "Slice": moves_integers(_slice),
-    "Pad": _padded_by_zero,
-    "Gather": _gather,
+LOWERINGS: dict[str, Operator] = {
+    "Reshape": Operator(moves_integers(_reshape)),
+    "Transpose": Operator(moves_integers(_transpose), Permutation),
+    "Concat": Operator(moves_integers(_concat), AlongAxis),
+    "Slice": Operator(moves_integers(_slice), Slice),
+    "Pad": Operator(_padded_by_zero, Pad),
+    "Gather": Operator(_gather, AlongAxis),
 }

@@ -1,9 +1,11 @@
 """Normalisations as loops: LRN 13, LpNormalization 22, Hardmax 13; softmax of other types."""
 
-from mtool.ir import DType, Expr, Node
+from dataclasses import dataclass
+
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, identity, load
 from mtool.ir.index import choose, every, inside, integer, minus, number, plus
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator
 from mtool.lowerings.sliding_window import accumulator
 
 
@@ -11,20 +13,45 @@ def _wide(number_: int, kind_dtype: DType, index: tuple[Expr, ...]) -> Expr:
     return call("cast", load(number_, kind_dtype, index), dtype=accumulator(kind_dtype))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LRN(Attributes):
+    """x / (bias + alpha * sum of squares) ** beta, over `size` channels of which `before` lie before one's own."""
+
+    alpha: float
+    beta: float
+    bias: float
+    before: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LpNormalization(AlongAxis):
+    """p: of the norm, 1 or 2."""
+
+    p: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Softmax(AlongAxis):
+    """Softmax and LogSoftmax; `log` tells which."""
+
+    log: bool
+
+
 def _lrn(ctx: Lowering, node: Node) -> None:
     """LRN: x / (bias + alpha / size * sum of squares of the channels around) ** beta."""
-    kind, attrs = ctx.types[node.inputs[0]], node.attrs
-    rank, size = len(kind.shape), attrs["size"]
+    kind, attrs = ctx.types[node.inputs[0]], LRN.of(node)
+    rank, size = len(kind.shape), attrs.size
     own = identity(rank)
-    channel = minus(plus(axis(1), axis(rank)), attrs["before"])
+    channel = minus(plus(axis(1), axis(rank)), attrs.before)
     near = _wide(0, kind.dtype, (own[0], channel, *own[2:]))
     dtype = near.dtype
     condition = every(inside(channel, kind.shape[1]))
     assert condition is not None
     body = choose(condition, call("mul", near, near), const(0, dtype))
     total = Expr("reduce", dtype, (body,), Reduction("add", ((rank, size),)))
-    base = call("add", const(attrs["bias"], dtype), call("mul", const(attrs["alpha"], dtype), total))
-    result = call("div", _wide(0, kind.dtype, own), call("pow", base, const(attrs["beta"], dtype)))
+    base = call("add", const(attrs.bias, dtype), call("mul", const(attrs.alpha, dtype), total))
+    result = call("div", _wide(0, kind.dtype, own), call("pow", base, const(attrs.beta, dtype)))
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 
 
@@ -37,11 +64,11 @@ def _along(shape: tuple[int, ...], place: int) -> tuple[tuple[Expr, ...], tuple[
 
 def _lp_normalization(ctx: Lowering, node: Node) -> None:
     """LpNormalization: x / norm, and 0 where the norm is 0."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], LpNormalization.of(node).axis
     index, axes = _along(kind.shape, place)
     element = _wide(0, kind.dtype, index)
     dtype = element.dtype
-    one = node.attrs["p"] == 1
+    one = LpNormalization.of(node).p == 1
     body = call("abs", element) if one else call("mul", element, element)
     total = Expr("reduce", dtype, (body,), Reduction("add", axes))
     norm = ctx.value(f"{node.outputs[0]}.norm", dtype, [1 if n == place else s for n, s in enumerate(kind.shape)])
@@ -56,7 +83,7 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
 
 def _hardmax(ctx: Lowering, node: Node) -> None:
     """Hardmax: 1 at the first maximum along the axis, 0 elsewhere."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], AlongAxis.of(node).axis
     shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
     index, axes = _along(kind.shape, place)
     own = identity(len(kind.shape))
@@ -75,7 +102,7 @@ def _hardmax(ctx: Lowering, node: Node) -> None:
 
 def softmax(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Softmax.of(node).axis
     shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
     index, axes = _along(kind.shape, place)
     own = identity(len(kind.shape))
@@ -88,13 +115,13 @@ def softmax(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, Expr("reduce", dtype, (power,), Reduction("add", axes)), [node.inputs[0], top], sums)
     centred = call("sub", _wide(0, kind.dtype, own), load(1, dtype, once))
     total = load(2, dtype, once)
-    log = node.attrs["log"]
+    log = Softmax.of(node).log
     result = call("sub", centred, call("log", total)) if log else call("div", call("exp", centred), total)
     ctx.loop(node, call("cast", result, dtype=kind.dtype), [node.inputs[0], top, sums])
 
 
-LOWERINGS: dict[str, Lower] = {
-    "LRN": _lrn,
-    "LpNormalization": _lp_normalization,
-    "Hardmax": _hardmax,
+LOWERINGS: dict[str, Operator] = {
+    "LRN": Operator(_lrn, LRN),
+    "LpNormalization": Operator(_lp_normalization, LpNormalization),
+    "Hardmax": Operator(_hardmax, AlongAxis),
 }

@@ -5,11 +5,49 @@ one, where the size depends on data (mtool/frontend/bounds.py).
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from mtool.ir import DType, Node
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.ir import Attributes, DType, Node
+from mtool.lowerings.lowering import AlongAxis, Lowering, Operator
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting(Attributes):
+    """An operator the size of whose output depends on data; `counted`: its last output says how many are there."""
+
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running(AlongAxis):
+    """CumSum, CumProd. exclusive: an element has no part in its own result; reverse: from the end on."""
+
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopK(Counting):
+    """The largest elements along `axis` (1), or the smallest (0)."""
+
+    axis: int
+    largest: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compress(Counting):
+    """axis: along which it chooses; None: of all elements, in order."""
+
+    axis: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique(Compress):
+    """sorted: by value, not by the first place."""
+
+    sorted: bool
 
 
 def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
@@ -19,7 +57,7 @@ def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
 
 def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return a node's outputs as ONNX has them, and how many elements are there, by C name, if that is asked for."""
-    if node.attrs.get("counted"):
+    if Counting.of(node).counted:
         return node.outputs[:-1], {"found_count": node.outputs[-1]}
     return node.outputs, {}
 
@@ -27,21 +65,21 @@ def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
 def _running(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
-    attrs = {key: node.attrs[key] for key in ("exclusive", "reverse")}
-    product = node.op == "CumProd"
-    sizes = _split(shape, node.attrs["axis"])
-    template_node(ctx, node, "running", {"input": source}, {"output": made}, product=product, **sizes, **attrs)
+    attrs = Running.of(node)
+    values: dict[str, Any] = {"product": node.op == "CumProd", "exclusive": attrs.exclusive, "reverse": attrs.reverse}
+    values |= _split(shape, attrs.axis)
+    template_node(ctx, node, "running", {"input": source}, {"output": made}, **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
 def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by place; K is the output's size."""
-    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], node.attrs["axis"]
+    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
     source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     made, count = counted(node)
     indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
     sizes = _split(kind.shape, place)
-    better = ">" if node.attrs["largest"] else "<"
+    better = ">" if TopK.of(node).largest else "<"
     inputs = {"input": source} | ({"wanted": node.inputs[1]} if count else {})
     outputs = {"values": values, "indices": indices, **count}
     template_node(ctx, node, "top_k", inputs, outputs, k=result.shape[place], better=better, **sizes)
@@ -49,7 +87,7 @@ def _top_k(ctx: Lowering, node: Node) -> None:
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Unique.of(node).axis
     sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     found = ctx.types[node.outputs[0]].shape[place or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
@@ -59,7 +97,7 @@ def _unique(ctx: Lowering, node: Node) -> None:
         given = [*named, "", "", ""][number]
         outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
     outputs |= count
-    values = {**sizes, "found": found, "sorted": node.attrs["sorted"], "scratch_type": "int32_t"}
+    values = {**sizes, "found": found, "sorted": Unique.of(node).sorted, "scratch_type": "int32_t"}
     template_node(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
@@ -73,7 +111,7 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], node.attrs["axis"]
+    kind, place = ctx.types[node.inputs[0]], Compress.of(node).axis
     sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
     kept = ctx.types[node.outputs[0]].shape[place or 0]
     given = min(ctx.types[node.inputs[1]].count, sizes["count"])
@@ -82,11 +120,11 @@ def _compress(ctx: Lowering, node: Node) -> None:
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, **sizes, kept=kept, given=given)
 
 
-LOWERINGS: dict[str, Lower] = {
-    "CumSum": _running,
-    "CumProd": _running,
-    "TopK": _top_k,
-    "Unique": _unique,
-    "NonZero": _non_zero,
-    "Compress": _compress,
+LOWERINGS: dict[str, Operator] = {
+    "CumSum": Operator(_running, Running),
+    "CumProd": Operator(_running, Running),
+    "TopK": Operator(_top_k, TopK),
+    "Unique": Operator(_unique, Unique),
+    "NonZero": Operator(_non_zero, Counting),
+    "Compress": Operator(_compress, Compress),
 }

@@ -10,16 +10,19 @@ from mtool.lowerings.lowering import (
     NCHW_OF_NHWC,
     NHWC_OF_NCHW,
     SIXTEEN_BITS,
-    Lower,
     Lowering,
+    Operator,
     moves_integers,
 )
+from mtool.lowerings.sliding_window import Pool
+from mtool.lowerings.window import four_pads, pair
+from mtool.ops.pool2d.node import Pool2d
 
 KERNEL_TYPES = (DType.FLOAT32, *EIGHT_BITS, *SIXTEEN_BITS)
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
-    kernel, pads = node.attrs["kernel"], node.attrs["pads"]
+    kernel, pads = Pool.of(node).kernel, Pool.of(node).pads
     quantised = ctx.integers(node.inputs[0], wide=True)
     whole = all(pad == 0 for pad in pads)
     widest = 2 ** (8 * ctx.types[quantised.value].dtype.size) - 1 if quantised is not None else 0
@@ -37,18 +40,20 @@ def _lower(ctx: Lowering, node: Node) -> None:
 
 
 def _pool(ctx: Lowering, node: Node, source: str, output: str, epilogue: Expr, acc_bound: int = 0) -> None:
-    attrs = {**node.attrs, "acc_bound": acc_bound}
+    given = Pool.of(node)
+    assert given.kind != "lp"  # which is computed by loops
     shape, kind = ctx.types[source].shape, ctx.types[output]
     if len(shape) == 3:
         source = ctx.view(node, source, (*shape[:2], 1, shape[2]))
-        attrs |= {
-            "kernel": (1, *attrs["kernel"]), "strides": (1, *attrs["strides"]), "dilations": (1, *attrs["dilations"]),
-            "pads": (0, attrs["pads"][0], 0, attrs["pads"][1]), "limits": (1, *attrs["limits"]),
-        }  # fmt: skip
+    attrs = Pool2d(
+        kind=given.kind, kernel=pair(given.kernel, 1), strides=pair(given.strides, 1),
+        dilations=pair(given.dilations, 1), limits=pair(given.limits, 1), count_pads=given.count_pads,
+        pads=four_pads(given.pads), expr=epilogue, acc_bound=acc_bound,
+    )  # fmt: skip
     four = kind.shape if len(kind.shape) == 4 else (*kind.shape[:2], 1, kind.shape[2])
     made = ctx.value(f"{output}.nhwc", kind.dtype, (four[0], four[2], four[3], four[1]))
     nhwc = ctx.transpose(node, source, NHWC_OF_NCHW)
-    ctx.node("pool2d", [nhwc], [made], {**attrs, "epilogue": epilogue}, like=node)
+    ctx.node("pool2d", [nhwc], [made], attrs, like=node)
     if len(kind.shape) == 4:
         ctx.transpose(node, made, NCHW_OF_NHWC, output)
     else:
@@ -61,12 +66,12 @@ def _max(ctx: Lowering, node: Node) -> None:
 
 def _either(ctx: Lowering, node: Node) -> None:
     dtype = ctx.types[node.inputs[0]].dtype
-    if node.attrs["kind"] == "lp" or len(node.attrs["kernel"]) > 2 or dtype not in KERNEL_TYPES:
+    if Pool.of(node).kind == "lp" or Pool.of(node).rank > 2 or dtype not in KERNEL_TYPES:
         sliding_window.pool(ctx, node, node.inputs[0], node.outputs[0])
-    elif node.attrs["kind"] == "max":
+    elif Pool.of(node).kind == "max":
         moves_integers(_max)(ctx, node)
     else:
         _lower(ctx, node)
 
 
-LOWERINGS: dict[str, Lower] = {"Pool": _either}
+LOWERINGS: dict[str, Operator] = {"Pool": Operator(_either, Pool)}

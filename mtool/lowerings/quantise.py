@@ -1,13 +1,31 @@
 """QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from mtool.errors import ModelError
-from mtool.ir import DType, Expr, Node, Quant
+from mtool.ir import Attributes, DType, Expr, Node, Quant
 from mtool.ir.expr import axis, call, const, identity, load
 from mtool.ir.index import number, over
 from mtool.lowerings.elementwise import saturated
-from mtool.lowerings.lowering import Dequantised, Lower, Lowering
+from mtool.lowerings.lowering import Dequantised, Lowering, Operator
+from mtool.lowerings.movement import Permutation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantisation(Attributes):
+    """QuantizeLinear, DequantizeLinear.
+
+    axis: the dimension that scales and zero points go along, if there are several; from the end if negative.
+    block_size: elements along `axis` that share a scale; 0: as many as fit the scales.
+    saturate: whether what is too large for a float of 8 bits becomes its largest number (1) or not (0).
+    """
+
+    axis: int = 1
+    block_size: int = 0
+    saturate: int = 1
+
 
 WHOLE_MOVES = {"Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"}
 """Canonical operators whose output has all elements of their input and no others."""
@@ -19,7 +37,7 @@ def _check_shapes(ctx: Lowering, node: Node) -> None:
     Raises:
         ModelError: they are not.
     """
-    shape, along = ctx.types[node.inputs[0]].shape, node.attrs.get("axis", 1)
+    shape, along = ctx.types[node.inputs[0]].shape, Quantisation.of(node).axis
     for value in filter(None, node.inputs[1:3]):
         kind = ctx.types[value]
         vector = len(kind.shape) == 1 and -len(shape) <= along < len(shape) and kind.count == shape[along]
@@ -42,14 +60,14 @@ def _parameters(ctx: Lowering, node: Node, value: str) -> Dequantised | None:
     scales = np.atleast_1d(ctx.constants[scale].astype(np.float32))
     if not np.isfinite(scales).all() or (scales <= 0).any():
         raise ModelError(f"{node.op} {node.name!r} has a scale that is not a positive number")
-    if node.attrs.get("block_size") or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
+    if Quantisation.of(node).block_size or scales.ndim > 1 or ctx.types[scale].dtype is not DType.FLOAT32:
         return None
     points = np.zeros_like(scales, np.int32)
     if zero_point:
         points = np.broadcast_to(np.atleast_1d(ctx.constants[zero_point]).astype(np.int32), scales.shape)
     if scales.size == 1:
         return Dequantised(value, scales, points, None)
-    return Dequantised(value, scales, points, node.attrs.get("axis", 1) % len(ctx.types[node.inputs[0]].shape))
+    return Dequantised(value, scales, points, Quantisation.of(node).axis % len(ctx.types[node.inputs[0]].shape))
 
 
 def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
@@ -79,7 +97,7 @@ def _note_as(ctx: Lowering, move: Node, known: str, other: str) -> None:
         return
     place = found.axis
     if place is not None:
-        perm = move.attrs["perm"]
+        perm = Permutation.of(move).perm
         place = perm[place] if known == move.outputs[0] else perm.index(place)
     ctx.quant[other] = Quant(found.scale, found.zero_point, place)
 
@@ -91,10 +109,10 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
     kind, shape = ctx.types[node.inputs[place]], ctx.types[node.inputs[0]].shape
     index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
     if kind.count > 1:
-        along = node.attrs.get("axis", 1) % len(shape)
+        along = Quantisation.of(node).axis % len(shape)
         index = (axis(along),)
         if len(kind.shape) > 1:
-            size = node.attrs.get("block_size") or -(-shape[along] // kind.shape[along])
+            size = Quantisation.of(node).block_size or -(-shape[along] // kind.shape[along])
             index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
     return call("cast", load(place, kind.dtype, index), dtype=dtype)
 
@@ -121,7 +139,7 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     if kind.dtype.is_float:
         element = call("cast", load(0, ctx.types[value].dtype, identity(len(kind.shape))), dtype=DType.FLOAT32)
         steps = call("div", element, _loaded(ctx, node, DType.FLOAT32, 1))
-        if node.attrs.get("saturate", 1):
+        if Quantisation.of(node).saturate:
             steps = saturated(steps, kind.dtype)
         ctx.loop(node, call("cast", steps, dtype=kind.dtype), [name for name in node.inputs if name])
         return
@@ -140,4 +158,7 @@ def _quantize(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("quantise", element, scale, zero_point, dtype=kind.dtype), inputs)
 
 
-LOWERINGS: dict[str, Lower] = {"QuantizeLinear": _quantize, "DequantizeLinear": _dequantize}
+LOWERINGS: dict[str, Operator] = {
+    "QuantizeLinear": Operator(_quantize, Quantisation),
+    "DequantizeLinear": Operator(_dequantize, Quantisation),
+}

@@ -3,15 +3,41 @@
 Constant weights that are quantised to 8 bits stay so: a sum of products of floats and integers is scaled once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mtool.errors import ModelError
-from mtool.ir import DType, Node
+from mtool.ir import Attributes, DType, Node
 from mtool.ir.types import Array
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrent(Attributes):
+    """RNN, GRU, LSTM.
+
+    functions: for each gate of each direction, an activation's name in lower case, its alpha and its beta.
+    clip: what the gates' sums are clamped to, above and below 0; None: they are not.
+    batch_first: the first dimension of input and output is the batch, not time.
+    direction: "forward", "reverse" or "bidirectional".
+    input_forget: an LSTM's input gate is 1 less its forget gate.
+    linear_before_reset: a GRU multiplies by the reset gate after the product with the state.
+    weights: the scale and zero point of weights that are integers, by the name of the operand ("w", "r").
+    dynamic_state: the state is quantised in each step.
+    """
+
+    functions: tuple[tuple[str, float | None, float | None], ...]
+    clip: float | None
+    batch_first: bool
+    direction: str
+    input_forget: bool
+    linear_before_reset: bool
+    weights: Mapping[str, tuple[Array, int]] = field(default_factory=dict)
+    dynamic_state: bool = False
+
 
 INPUTS = {
     "RNN": ("x", "w", "r", "bias", "lengths", "initial_h"),
@@ -48,9 +74,9 @@ class Weights:
 
 def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
-    if name in node.attrs.get("weights", {}):
-        scale, zero = node.attrs["weights"][name]
-        return Weights(value, scale, zero)
+    given = Recurrent.of(node).weights
+    if name in given:
+        return Weights(value, *given[name])
     found = ctx.dequantised.get(value)
     if (
         found is None
@@ -75,15 +101,15 @@ def _lower(ctx: Lowering, node: Node) -> None:
     inputs = {name: value if name == "lengths" else widened(ctx, node, value) for name, value in given.items() if value}
     if ctx.types[inputs["x"]].dtype is not DType.FLOAT32:
         raise ModelError(f"{node.op} {node.name!r} has elements of type {ctx.types[inputs['x']].dtype.label}")
-    attrs = node.attrs
+    attrs = Recurrent.of(node)
     first, second, size = ctx.types[given["x"]].shape
-    steps, batch = (second, first) if attrs["batch_first"] else (first, second)
+    steps, batch = (second, first) if attrs.batch_first else (first, second)
     directions, _, hidden = shape_of_r
     for name, weights in quantised.items():
         if weights.scale.size > 1:
             inputs[f"{name}_scale"] = ctx.constant(f"{node.name}/{name}_scale", weights.scale)
     shapes = [(steps, directions, batch, hidden), (directions, batch, hidden), (directions, batch, hidden)]
-    if attrs["batch_first"]:
+    if attrs.batch_first:
         shapes = [(batch, steps, directions, hidden), *[(batch, directions, hidden)] * 2]
     wanted = [*node.outputs, "", "", ""][:3]
     names = ("y", "h", "c")[: 3 if node.op == "LSTM" else 2]
@@ -91,22 +117,22 @@ def _lower(ctx: Lowering, node: Node) -> None:
         name: wide_output(ctx, value) if value else ctx.value(f"{node.name}/{name}", DType.FLOAT32, shape)
         for name, value, shape in zip(names, wanted, shapes, strict=False)
     }
-    unknown = [name for name, _, _ in attrs["functions"] if name not in FORMULAS]
+    unknown = [name for name, _, _ in attrs.functions if name not in FORMULAS]
     if unknown:
         raise ModelError(f"{node.op} {node.name!r} has the unknown activation {unknown[0]}")
     values = {
         "steps": steps, "batch": batch, "size": size, "hidden": hidden, "directions": directions,
-        "gates": GATES[node.op], "kind": node.op, "reverse": attrs["direction"] == "reverse",
-        "batch_first": attrs["batch_first"], "clip": attrs["clip"], "input_forget": attrs["input_forget"],
-        "linear_before_reset": attrs["linear_before_reset"], "activation": _activations(attrs["functions"]),
-        "given": tuple(inputs), "scratch_type": "float", "dynamic_state": bool(node.attrs.get("dynamic_state")),
+        "gates": GATES[node.op], "kind": node.op, "reverse": attrs.direction == "reverse",
+        "batch_first": attrs.batch_first, "clip": attrs.clip, "input_forget": attrs.input_forget,
+        "linear_before_reset": attrs.linear_before_reset, "activation": _activations(attrs.functions),
+        "given": tuple(inputs), "scratch_type": "float", "dynamic_state": attrs.dynamic_state,
         "quantised": {
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantised.items()
         },
     }  # fmt: skip
     macs = steps * batch * directions * GATES[node.op] * hidden * (size + hidden)
-    scratch = 4 * (SCRATCH[node.op] + bool(node.attrs.get("dynamic_state"))) * hidden
+    scratch = 4 * (SCRATCH[node.op] + attrs.dynamic_state) * hidden
     over = {name: f"initial_{name}" for name in outputs if f"initial_{name}" in inputs}
     template_node(
         ctx, node, "recurrent", inputs, outputs, scratch=scratch, math=True, macs=macs, overwrites=over, **values
@@ -121,4 +147,4 @@ def _activations(functions: tuple[tuple[str, float | None, float | None], ...]) 
     )
 
 
-LOWERINGS: dict[str, Lower] = {"RNN": _lower, "GRU": _lower, "LSTM": _lower}
+LOWERINGS: dict[str, Operator] = dict.fromkeys(("RNN", "GRU", "LSTM"), Operator(_lower, Recurrent))

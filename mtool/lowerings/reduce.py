@@ -2,12 +2,28 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from mtool.ir import DType, Expr, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 
 Element = Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes(Attributes):
+    """A reduction over `axes`, from 0 on, in order; keepdims: they are left with a size of 1."""
+
+    axes: tuple[int, ...]
+    keepdims: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgAxes(Axes):
+    """ArgMax, ArgMin; last: of equal elements the last place, not the first."""
+
+    last: bool
 
 
 def _same(x: Expr) -> Expr:
@@ -44,10 +60,10 @@ def _root(total: Expr) -> Expr:
 def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...], tuple[Expr, ...]]:
     """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
-    rank, axes = len(kind.shape), node.attrs["axes"]
+    rank, axes = len(kind.shape), Axes.of(node).axes
     kept = [place for place in range(rank) if place not in axes]
     extra = {place: len(result.shape) + number for number, place in enumerate(axes)}
-    position = {place: place if node.attrs["keepdims"] else kept.index(place) for place in kept}
+    position = {place: place if Axes.of(node).keepdims else kept.index(place) for place in kept}
     index = tuple(axis(extra[place] if place in extra else position[place]) for place in range(rank))
     sizes = tuple((extra[place], kind.shape[place]) for place in axes)
     own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
@@ -89,7 +105,7 @@ def _arg(ctx: Lowering, node: Node) -> None:
     element = load(0, kind.dtype, index)
     ctx.loop(node, Expr("reduce", kind.dtype, (element,), Reduction(how, sizes)), node.inputs, extreme)
     number, size = sizes[0]
-    last = node.attrs["last"]
+    last = ArgAxes.of(node).last
     beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
     outside = const(0 if last else size - 1, DType.INT32)  # which is no other place than one that is found
     place = call("where", beyond, outside, axis(number), dtype=DType.INT32)
@@ -97,9 +113,9 @@ def _arg(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
 
 
-LOWERINGS: dict[str, Lower] = {
-    "ArgMax": _arg,
-    "ArgMin": _arg,
-    **dict.fromkeys(KINDS, _reduce),
-    "ReduceLogSumExp": _log_sum_exp,
+LOWERINGS: dict[str, Operator] = {
+    "ArgMax": Operator(_arg, ArgAxes),
+    "ArgMin": Operator(_arg, ArgAxes),
+    **dict.fromkeys(KINDS, Operator(_reduce, Axes)),
+    "ReduceLogSumExp": Operator(_log_sum_exp, Axes),
 }

@@ -5,16 +5,35 @@ Sources: ONNX Resize (coordinate modes, antialias, exclude_outside); the cubic k
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import Expr, Node
+from mtool.ir import Attributes, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, every
 from mtool.ir.types import Array, DType
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.sliding_window import accumulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize(Attributes):
+    """Resize, Upsample, with ONNX's names.
+
+    scales: the output's size in terms of the input's, along each dimension.
+    rois: the begin and end of the part of each dimension that is read, in parts of it.
+    """
+
+    scales: tuple[float, ...]
+    rois: tuple[tuple[float, float], ...]
+    coordinate_transformation_mode: str
+    mode: str
+    cubic_coeff_a: float
+    antialias: bool
+    exclude_outside: bool
+    nearest_mode: str
+    extrapolation_value: float
 
 
 def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tuple[float, float]) -> float:
@@ -67,25 +86,25 @@ def _cubic(a: float) -> Callable[[float], float]:
 
 
 def axis_table(
-    size: int, result: int, scale: float, attrs: dict[str, Any], roi: tuple[float, float]
+    size: int, result: int, scale: float, attrs: Resize, roi: tuple[float, float]
 ) -> tuple[Array, Array, Array]:
     """Return source places and weights, [result, taps], and which outputs lie outside (tf_crop_and_resize)."""
-    mode = attrs["coordinate_transformation_mode"]
-    kernel, reach = (_linear, 1) if attrs["mode"] == "linear" else (_cubic(attrs["cubic_coeff_a"]), 2)
-    stretch = min(scale, 1.0) if attrs["antialias"] else 1.0
+    mode = attrs.coordinate_transformation_mode
+    kernel, reach = (_linear, 1) if attrs.mode == "linear" else (_cubic(attrs.cubic_coeff_a), 2)
+    stretch = min(scale, 1.0) if attrs.antialias else 1.0
     rows: list[dict[int, float]] = []
     outside = np.zeros(result, bool)
     for x in range(result):
         place = _coordinate(x, size, scale, result, mode, roi)
         outside[x] = mode == "tf_crop_and_resize" and not 0 <= place <= size - 1
-        if attrs["mode"] == "nearest":
-            rows.append({min(max(_nearest(place, attrs["nearest_mode"]), 0), size - 1): 1.0})
+        if attrs.mode == "nearest":
+            rows.append({min(max(_nearest(place, attrs.nearest_mode), 0), size - 1): 1.0})
             continue
         first, last = math.floor(place - reach / stretch), math.ceil(place + reach / stretch)
         weights = {tap: kernel((tap - place) * stretch) for tap in range(first, last + 1)}
-        if attrs["exclude_outside"]:
+        if attrs.exclude_outside:
             weights = {tap: weight for tap, weight in weights.items() if 0 <= tap < size}
-        total = sum(weights.values()) if attrs["antialias"] or attrs["exclude_outside"] else 1.0
+        total = sum(weights.values()) if attrs.antialias or attrs.exclude_outside else 1.0
         row: dict[int, float] = {}
         for tap, weight in weights.items():
             inside = min(max(tap, 0), size - 1)
@@ -101,7 +120,7 @@ def axis_table(
 
 
 def _resize(ctx: Lowering, node: Node) -> None:
-    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], dict(node.attrs)
+    kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], Resize.of(node)
     rank, dtype = len(kind.shape), accumulator(kind.dtype)
     inputs, index = [node.inputs[0]], []
     axes: list[tuple[int, int]] = []
@@ -109,7 +128,7 @@ def _resize(ctx: Lowering, node: Node) -> None:
     outsides = []
     for place in range(rank):
         size, total = kind.shape[place], result.shape[place]
-        scale, roi = attrs["scales"][place], attrs["rois"][place]
+        scale, roi = attrs.scales[place], attrs.rois[place]
         if size == total and scale == 1 and roi == (0.0, 1.0):
             index.append(axis(place))
             continue
@@ -138,7 +157,7 @@ def _resize(ctx: Lowering, node: Node) -> None:
         element = call("cast", element, dtype=kind.dtype)
     inside = every(outsides)
     if inside is not None:
-        element = choose(inside, element, const(attrs["extrapolation_value"], kind.dtype))
+        element = choose(inside, element, const(attrs.extrapolation_value, kind.dtype))
     ctx.loop(node, element, inputs)
 
 
@@ -146,4 +165,4 @@ def _float(dtype: DType) -> DType:
     return dtype if dtype.is_float else DType.FLOAT32
 
 
-LOWERINGS: dict[str, Lower] = {"Resize": _resize}
+LOWERINGS: dict[str, Operator] = {"Resize": Operator(_resize, Resize)}

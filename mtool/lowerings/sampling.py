@@ -1,15 +1,49 @@
 """Sampling at computed places: GridSample 22, DeformConv 22 and RoiAlign 22, as reductions over the neighbours."""
 
 import math
+from dataclasses import dataclass
 
-from mtool.ir import Expr, Node
+from mtool.ir import Attributes, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, every, inside, integer, least, most, number, over, plus, times
 from mtool.ir.types import DType
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.sliding_window import accumulator
+from mtool.lowerings.window import Convolution
 
 CUBIC = -0.75  # the kernel's coefficient, as in PyTorch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSample(Attributes):
+    """mode, padding_mode: ONNX's words; align_corners: -1 and 1 are the middles of the outermost elements (1)."""
+
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    align_corners: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeformConv(Convolution):
+    """offset_group: the parts of channels that have offsets of their own."""
+
+    offset_group: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoiAlign(Attributes):
+    """Regions in bins.
+
+    sampling_ratio: samples of a bin along each dimension, at least 1.
+    spatial_scale: from the regions' coordinates to elements.
+    mode: "avg" or "max".
+    half_pixel: coordinates are half an element less.
+    """
+
+    sampling_ratio: int
+    spatial_scale: float
+    mode: str
+    half_pixel: bool
 
 
 def _number(value: float, like: Expr) -> Expr:
@@ -54,11 +88,11 @@ def _reflected(x: Expr, low: float, high: float) -> Expr:
 
 
 def _grid_sample(ctx: Lowering, node: Node) -> None:
-    kind, grid, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], node.attrs
+    kind, grid, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], GridSample.of(node)
     spatial = len(kind.shape) - 2
     rank, dtype = len(kind.shape), accumulator(grid.dtype)
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs["mode"], attrs["mode"])
-    padding = attrs["padding_mode"]
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(attrs.mode, attrs.mode)
+    padding = attrs.padding_mode
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[mode]
     index: list[Expr] = [axis(0), axis(1)]
     tests, axes = [], []
@@ -68,7 +102,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
         where = (axis(0), *(axis(2 + d) for d in range(spatial)), number(spatial - 1 - i))
         given = call("cast", load(1, grid.dtype, where), dtype=dtype)
         shifted = _add(given, _number(1, given))
-        if attrs["align_corners"]:
+        if attrs.align_corners:
             x, low, high = _times(shifted, (size - 1) / 2), 0.0, size - 1.0
         else:
             x, low, high = _times(_add(_times(shifted, size), _number(-1, given)), 0.5), -0.5, size - 0.5
@@ -105,9 +139,9 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
 def _deform_conv(ctx: Lowering, node: Node) -> None:
     """DeformConv: a convolution whose taps are moved by an offset each, sampled between the four neighbours."""
     x, w, offsets, bias, mask = [*node.inputs, "", ""][:5]
-    kind, weights, result, attrs = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]], node.attrs
-    kh, kw = attrs["kernel"]
-    group, offset_group = attrs["group"], attrs["offset_group"]
+    kind, weights, result, attrs = ctx.types[x], ctx.types[w], ctx.types[node.outputs[0]], DeformConv.of(node)
+    kh, kw = attrs.kernel
+    group, offset_group = attrs.group, attrs.offset_group
     c, ky, kx, dy, dx = (axis(4 + n) for n in range(5))
     channels = weights.shape[1]
     channel = plus(times(over(axis(1), weights.shape[0] // group), channels), c)
@@ -120,8 +154,8 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
     for i, (near, size) in enumerate(zip((dy, dx), kind.shape[2:], strict=True)):
         entry = plus(times(plus(times(part, kh * kw), tap), 2), i)
         moved = load(2, dtype, (axis(0), entry, axis(2), axis(3)))
-        start = plus(times(axis(2 + i), attrs["strides"][i]), times((ky, kx)[i], attrs["dilations"][i]))
-        at = _add(call("cast", plus(start, -attrs["pads"][i]), dtype=dtype), moved)
+        start = plus(times(axis(2 + i), attrs.strides[i]), times((ky, kx)[i], attrs.dilations[i]))
+        at = _add(call("cast", plus(start, -attrs.pads[i]), dtype=dtype), moved)
         place = _add(call("floor", at), call("cast", near, dtype=dtype))
         factors.append(_tent(call("sub", at, place)))
         spots.append(integer(place))
@@ -144,23 +178,23 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
 
 def _roi_align(ctx: Lowering, node: Node) -> None:
     """RoiAlign: each bin is the mean, or the maximum, of samples on a grid of its own."""
-    kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], node.attrs
+    kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], RoiAlign.of(node)
     dtype = kind.dtype
     height, width = kind.shape[2:]
-    ratio = attrs["sampling_ratio"]
+    ratio = attrs.sampling_ratio
     image = integer(load(2, ctx.types[node.inputs[2]].dtype, (axis(0),)))
-    shift = 0.5 if attrs["half_pixel"] else 0.0
+    shift = 0.5 if attrs.half_pixel else 0.0
     spots, tests, factors = [], [], []
     counts = []
     for i, (size, bins) in enumerate(
         ((height, ctx.types[node.outputs[0]].shape[2]), (width, ctx.types[node.outputs[0]].shape[3]))
     ):
         low, high = (
-            _add(_times(load(1, rois.dtype, (axis(0), number(n))), attrs["spatial_scale"]), const(-shift, dtype))
+            _add(_times(load(1, rois.dtype, (axis(0), number(n))), attrs.spatial_scale), const(-shift, dtype))
             for n in (1 - i, 3 - i)
         )
         length = call("sub", high, low)
-        if not attrs["half_pixel"]:
+        if not attrs.half_pixel:
             length = call("maximum", length, const(1, dtype))
         step = _times(length, 1 / bins)
         sample, near = axis(4 + i), axis(6 + i)
@@ -182,11 +216,15 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
     assert condition is not None
     body = choose(condition, body, const(0, dtype))
     axes = ((4, counts[0]), (5, counts[1]), (6, 2), (7, 2))
-    how = "maximum" if attrs["mode"] == "max" else "add"
+    how = "maximum" if attrs.mode == "max" else "add"
     total = Expr("reduce", dtype, (body,), Reduction(how, axes))
     if how == "add":
         total = _times(total, 1 / math.prod(counts))
     ctx.loop(node, total, node.inputs)
 
 
-LOWERINGS: dict[str, Lower] = {"GridSample": _grid_sample, "DeformConv": _deform_conv, "RoiAlign": _roi_align}
+LOWERINGS: dict[str, Operator] = {
+    "GridSample": Operator(_grid_sample, GridSample),
+    "DeformConv": Operator(_deform_conv, DeformConv),
+    "RoiAlign": Operator(_roi_align, RoiAlign),
+}

@@ -5,13 +5,57 @@ And TfIdfVectorizer 9, and MaxPool 22 with Indices.
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mtool.ir import Node
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.ir import Attributes, Node
+from mtool.lowerings.lowering import Lowering, Operator
+from mtool.lowerings.sliding_window import Pool
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterND(Attributes):
+    """reduction: what becomes of several updates of one element, and of the element: "none", "add", "mul", …"""
+
+    reduction: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterElements(ScatterND):
+    """The same, along `axis`."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxUnpool(Attributes):
+    """inner: the sizes of the tensor that indices count in."""
+
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxPoolIndices(Pool):
+    """column_major: indices count down the columns."""
+
+    column_major: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfIdf(Attributes):
+    """TfIdfVectorizer of integers, with ONNX's names; weights: one an n-gram; none: ones."""
+
+    max_gram_length: int
+    max_skip_count: int
+    min_gram_length: int
+    mode: str
+    ngram_counts: tuple[int, ...]
+    ngram_indexes: tuple[int, ...]
+    pool_int64s: tuple[int, ...] = ()
+    weights: tuple[float, ...] = ()
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -23,9 +67,15 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[data]
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
-    values: dict[str, Any] = {"shape": kind.shape, "strides": _strides(kind.shape), "axis": node.attrs["axis"]}
+    values: dict[str, Any] = {
+        "shape": kind.shape,
+        "strides": _strides(kind.shape),
+        "axis": ScatterElements.of(node).axis,
+    }
     values["spread"] = ctx.types[indices].shape
-    template_node(ctx, node, "scatter_elements", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    template_node(
+        ctx, node, "scatter_elements", inputs, {"output": made}, reduction=ScatterElements.of(node).reduction, **values
+    )
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -39,7 +89,7 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
         "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
         "block": math.prod(kind.shape[depth:]),
     }  # fmt: skip
-    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=node.attrs["reduction"], **values)
+    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=ScatterND.of(node).reduction, **values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -47,8 +97,8 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
     x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
-    values: dict[str, Any] = {"inner": node.attrs["inner"], "shape": result.shape[2:], "count": x.count}
-    values["per_image"] = math.prod(node.attrs["inner"])
+    values: dict[str, Any] = {"inner": MaxUnpool.of(node).inner, "shape": result.shape[2:], "count": x.count}
+    values["per_image"] = math.prod(MaxUnpool.of(node).inner)
     values["positions"] = math.prod(x.shape[:2]) * values["per_image"]
     template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values)
 
@@ -58,9 +108,12 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     size = x.shape[2:]
     strides = _strides(size)
-    if node.attrs["column_major"]:
+    attrs = MaxPoolIndices.of(node)
+    if attrs.column_major:
         strides = tuple(math.prod(size[:place]) for place in range(len(size)))
-    values = {key: node.attrs[key] for key in ("kernel", "strides", "dilations", "pads")}
+    values: dict[str, Any] = {
+        "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
+    }  # fmt: skip
     values |= {"planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides}
     outputs = {"output": made, "indices": node.outputs[1]}
     template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, **values)
@@ -69,32 +122,34 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
 
 def _tf_idf(ctx: Lowering, node: Node) -> None:
     """TfIdfVectorizer of integers: how often each n-gram of the pool comes, with up to max_skip_count skips."""
-    attrs, x = node.attrs, ctx.types[node.inputs[0]]
-    starts = [*attrs["ngram_counts"], len(attrs["pool_int64s"])]
+    attrs, x = TfIdf.of(node), ctx.types[node.inputs[0]]
+    starts = [*attrs.ngram_counts, len(attrs.pool_int64s)]
     grams: list[tuple[int, int, int]] = []  # length, place in the pool, column
     for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):
         for place in range(begin, end, length):
-            grams.append((length, place, attrs["ngram_indexes"][len(grams)]))
-    kept = [gram for gram in grams if attrs["min_gram_length"] <= gram[0] <= attrs["max_gram_length"]]
+            grams.append((length, place, attrs.ngram_indexes[len(grams)]))
+    kept = [gram for gram in grams if attrs.min_gram_length <= gram[0] <= attrs.max_gram_length]
     table = ctx.constant(f"{node.name}/grams", np.asarray(kept, np.int32).reshape(-1, 3))
-    pool = ctx.constant(f"{node.name}/pool", np.asarray(attrs["pool_int64s"], np.int64))
-    weights = np.asarray(attrs.get("weights") or [1.0] * len(grams), np.float32)
+    pool = ctx.constant(f"{node.name}/pool", np.asarray(attrs.pool_int64s, np.int64))
+    weights = np.asarray(attrs.weights or [1.0] * len(grams), np.float32)
     order = [grams.index(gram) for gram in kept]
     weight = ctx.constant(f"{node.name}/weights", weights[order])
     width = x.shape[-1] if x.shape else 1
-    inputs = {"input": node.inputs[0], "grams": table, "pool": pool, "weight": weight}
+    inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
+        {"weight": weight} if attrs.mode != "TF" else {}
+    )
     values: dict[str, Any] = {
         "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
-        "skips": attrs["max_skip_count"], "mode": attrs["mode"], "count": len(kept),
+        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),
     }  # fmt: skip
     template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, **values)
 
 
-LOWERINGS: dict[str, Lower] = {
-    "ScatterElements": _scatter_elements,
-    "Scatter": _scatter_elements,
-    "ScatterND": _scatter_nd,
-    "MaxUnpool": _max_unpool,
-    "MaxPoolIndices": _max_pool_indices,
-    "TfIdfVectorizer": _tf_idf,
+LOWERINGS: dict[str, Operator] = {
+    "ScatterElements": Operator(_scatter_elements, ScatterElements),
+    "Scatter": Operator(_scatter_elements, ScatterElements),
+    "ScatterND": Operator(_scatter_nd, ScatterND),
+    "MaxUnpool": Operator(_max_unpool, MaxUnpool),
+    "MaxPoolIndices": Operator(_max_pool_indices, MaxPoolIndices),
+    "TfIdfVectorizer": Operator(_tf_idf, TfIdf),
 }

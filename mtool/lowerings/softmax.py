@@ -7,12 +7,15 @@ import numpy as np
 from mtool.ir import DType, Node
 from mtool.ir.expr import acc, call, const
 from mtool.lowerings import normalise
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Lowering, Operator
+from mtool.lowerings.normalise import Softmax
+from mtool.ops.softmax.node import SoftmaxOfRows
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
     source, output = node.inputs[0], node.outputs[0]
-    axis, log = node.attrs["axis"], node.attrs["log"]
+    attrs = Softmax.of(node)
+    axis, log = attrs.axis, attrs.log
     kind = ctx.types[output]
     rank = len(kind.shape)
     if kind.dtype is not DType.FLOAT32:
@@ -33,7 +36,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     moved_shape = ctx.types[moved].shape
     moved = moved if moved_shape == flat else ctx.view(node, moved, flat)
     made = ctx.value(f"{output}.rows", kind.dtype, flat)
-    ctx.node("softmax", [moved, *inputs], [made], {"log": log, "epilogue": acc(DType.FLOAT32)}, like=node)
+    rows = SoftmaxOfRows(log=log, has_table=quantised is not None, expr=acc(DType.FLOAT32))
+    ctx.node("softmax", [moved, *inputs], [made], rows, like=node)
     if is_last:
         ctx.view(node, made, (), output)
     else:
@@ -53,7 +57,7 @@ def _fixed(ctx: Lowering, node: Node) -> None:
     steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
     for how, bound in (("maximum", low), ("minimum", high)):
         steps = call(how, steps, const(bound, DType.INT32))
-    attrs = {"log": False, "fixed": True, "epilogue": call("cast", steps, dtype=kind.dtype)}
+    attrs = SoftmaxOfRows(has_table=True, fixed=True, expr=call("cast", steps, dtype=kind.dtype))
     if kind.shape == flat:
         ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
         return
@@ -62,4 +66,4 @@ def _fixed(ctx: Lowering, node: Node) -> None:
     ctx.view(node, made, (), node.outputs[0])
 
 
-LOWERINGS: dict[str, Lower] = {"Softmax": _lower, "FixedSoftmax": _fixed}
+LOWERINGS: dict[str, Operator] = {"Softmax": Operator(_lower, Softmax), "FixedSoftmax": Operator(_fixed)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, identity, load
 from mtool.ir.index import number, over, plus, times
-from mtool.lowerings.lowering import Lower, Lowering
+from mtool.lowerings.lowering import Epsilon, Lowering, Operator
 from mtool.lowerings.sliding_window import accumulator
 
 
@@ -115,12 +115,33 @@ def _standardise(
     return mean, deviation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerNormalization(Epsilon):
+    """Over the dimensions from `axis` on."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNormalization(Epsilon):
+    """Over each of `num_groups` groups of channels."""
+
+    num_groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanVariance(Epsilon):
+    """MeanVarianceNormalization, over `axes`."""
+
+    axes: tuple[int, ...]
+
+
 def _layer_normalization(ctx: Lowering, node: Node) -> None:
     """LayerNormalization: over all dimensions from `axis` on; mean and inverse deviation are outputs, if asked for."""
     shape = ctx.types[node.inputs[0]].shape
-    groups = Groups.along(shape, tuple(range(node.attrs["axis"], len(shape))))
+    groups = Groups.along(shape, tuple(range(LayerNormalization.of(node).axis, len(shape))))
     parameters = [(value, broadcast_index(ctx.types[value].shape, shape)) for value in node.inputs[1:3] if value]
-    mean, deviation = _standardise(ctx, node, groups, node.attrs["epsilon"], parameters)
+    mean, deviation = _standardise(ctx, node, groups, LayerNormalization.of(node).epsilon, parameters)
     for source, output, inverse in zip((mean, deviation), node.outputs[1:3], (False, True), strict=False):
         if output:
             element = load(0, ctx.types[source].dtype, identity(len(shape)))
@@ -130,28 +151,30 @@ def _layer_normalization(ctx: Lowering, node: Node) -> None:
 
 def _group_normalization(ctx: Lowering, node: Node) -> None:
     """GroupNormalization: scale and bias a channel from opset 21 on, before that a group."""
-    shape, count = ctx.types[node.inputs[0]].shape, node.attrs["num_groups"]
+    shape, count = ctx.types[node.inputs[0]].shape, GroupNormalization.of(node).num_groups
     groups = Groups.of_channels(shape, count)
     each = groups.own[1] if ctx.types[node.inputs[1]].count == count else axis(1)
-    _standardise(ctx, node, groups, node.attrs["epsilon"], [(value, (each,)) for value in node.inputs[1:3]])
+    _standardise(
+        ctx, node, groups, GroupNormalization.of(node).epsilon, [(value, (each,)) for value in node.inputs[1:3]]
+    )
 
 
 def _instance_normalization(ctx: Lowering, node: Node) -> None:
     """InstanceNormalization: each channel of each image by its own mean and variance."""
     shape = ctx.types[node.inputs[0]].shape
     groups = Groups.along(shape, tuple(range(2, len(shape))))
-    _standardise(ctx, node, groups, node.attrs["epsilon"], [(value, (axis(1),)) for value in node.inputs[1:3]])
+    _standardise(ctx, node, groups, Epsilon.of(node).epsilon, [(value, (axis(1),)) for value in node.inputs[1:3]])
 
 
 def _mean_variance_normalization(ctx: Lowering, node: Node) -> None:
     """MeanVarianceNormalization: along some axes, without scale and bias."""
-    groups = Groups.along(ctx.types[node.inputs[0]].shape, node.attrs["axes"])
-    _standardise(ctx, node, groups, node.attrs["epsilon"], [])
+    groups = Groups.along(ctx.types[node.inputs[0]].shape, MeanVariance.of(node).axes)
+    _standardise(ctx, node, groups, MeanVariance.of(node).epsilon, [])
 
 
-LOWERINGS: dict[str, Lower] = {
-    "LayerNormalization": _layer_normalization,
-    "GroupNormalization": _group_normalization,
-    "InstanceNormalization": _instance_normalization,
-    "MeanVarianceNormalization": _mean_variance_normalization,
+LOWERINGS: dict[str, Operator] = {
+    "LayerNormalization": Operator(_layer_normalization, LayerNormalization),
+    "GroupNormalization": Operator(_group_normalization, GroupNormalization),
+    "InstanceNormalization": Operator(_instance_normalization, Epsilon),
+    "MeanVarianceNormalization": Operator(_mean_variance_normalization, MeanVariance),
 }

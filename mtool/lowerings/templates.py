@@ -6,6 +6,7 @@ from typing import Any
 from mtool.ir import DType, Node
 from mtool.ir.expr import call, identity, load
 from mtool.lowerings.lowering import Lowering
+from mtool.ops.template.node import TemplateKernel
 
 
 def template_node(
@@ -36,13 +37,12 @@ def template_node(
             same element of the output is written: C name of the output to that of the input.
         values: what the template is told beside `types`, the types of inputs and outputs by C name.
     """
-    attrs: dict[str, Any] = {
-        "template": template, "values": values, "names": (*inputs, *outputs), "scratch": scratch,
-        "label": node.op.lower(), "math": math, "macs": macs,
-    }  # fmt: skip
-    if overwrites:
-        ins, outs = [*inputs], [*outputs]
-        attrs["overwrites"] = tuple((ins.index(old), outs.index(new)) for new, old in overwrites.items())
+    ins, outs = [*inputs], [*outputs]
+    over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
+    attrs = TemplateKernel(
+        template=template, values=values, names=(*inputs, *outputs), label=node.op.lower(), scratch=scratch, math=math,
+        macs=macs, overwrites=over,
+    )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)
 
 

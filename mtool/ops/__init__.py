@@ -6,7 +6,8 @@ another's package; what they share lies in mtool.kernels.
 """
 
 from mtool.kernels.schedule import KernelOp
-from mtool.ops import concat, conv2d, dense, loop, matmul, pool2d, softmax, template
+from mtool.kernels.specification import Specification
+from mtool.ops import concat, conv2d, dense, loop, matmul, moves, pool2d, softmax, template
 
 KERNELS: dict[str, KernelOp] = {
     "concat": concat.KERNEL,
@@ -18,4 +19,11 @@ KERNELS: dict[str, KernelOp] = {
     "softmax": softmax.KERNEL,
     "template": template.KERNEL,
 }
-"""Internal operators, by name."""
+"""Internal operators that become C, by name."""
+
+SPECIFICATIONS: dict[str, Specification] = {
+    **{name: kernel.specification for name, kernel in KERNELS.items()},
+    "transpose": moves.TRANSPOSE,
+    "view": moves.VIEW,
+}
+"""What the nodes of each internal kind are like, by the kind's name."""

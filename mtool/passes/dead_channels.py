@@ -14,10 +14,15 @@ import numpy as np
 from mtool import ops
 from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import View, WithEpilogue
 from mtool.ir.scalar import evaluate
 from mtool.ir.types import Array, TensorType
+from mtool.kernels.specification import Channels
 from mtool.kernels.target import Target
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.pool2d.node import Pool2d
 
 MOST = 2**22  # products of weights that are looked at to find the constant channels of an operator
 Constants = dict[int, int]  # channel -> its value at every pixel
@@ -55,23 +60,19 @@ def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]
     return {value: sorted(union) for value, union in unions.items() if union is not None}
 
 
+def _channels(node: Node, graph: Graph) -> Channels:
+    """Return what each output channel depends on."""
+    return ops.SPECIFICATIONS[node.op].channels(node, graph)
+
+
 def _is_channelwise(node: Node, graph: Graph) -> bool:
     """Whether each output channel depends on the input channel of the same number alone."""
-    if node.op == "conv2d":
-        conv = Conv.of(node, graph)
-        return conv.is_depthwise and conv.out_channels == conv.channels
-    return node.op == "pool2d" or (node.op == "view" and _keeps_channels(node, graph))
-
-
-def _keeps_channels(view: Node, graph: Graph) -> bool:
-    """Whether a view only adds or drops sizes of 1 before the last one."""
-    before, after = graph.types[view.inputs[0]].shape, graph.types[view.outputs[0]].shape
-    return before[-1:] == after[-1:] and before[-1] == graph.types[view.inputs[0]].count
+    return _channels(node, graph) is Channels.EACH
 
 
 def _mixes(node: Node, graph: Graph) -> bool:
     """Whether each output channel is a weighted sum of all input channels."""
-    return node.op == "dense" or (node.op == "conv2d" and node.attrs["group"] == 1)
+    return _channels(node, graph) is Channels.ALL
 
 
 def _filters(node: Node, graph: Graph) -> Array:
@@ -82,7 +83,7 @@ def _filters(node: Node, graph: Graph) -> Array:
 
 def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
     """Return for rows and for columns bool [classes, taps]: the sets of taps inside the image that occur."""
-    if node.op != "conv2d":
+    if not isinstance(node.attrs, Conv2d):
         return np.ones((1, 1), bool), np.ones((1, 1), bool)
     conv = Conv.of(node, graph)
     sides = []
@@ -122,14 +123,14 @@ class _Channels:
     def _constants_of(self, node: Node) -> Constants:
         graph = self.graph
         known = self.constants.get(node.inputs[0], {}) if node.inputs else {}
-        if node.op == "view":
-            return known if known and _keeps_channels(node, graph) else {}
+        if isinstance(node.attrs, View):
+            return known if known and _is_channelwise(node, graph) else {}
         if not _is_integer(node, graph) or not _reads_only_itself(node, graph):
             return {}
-        if node.op == "pool2d":
-            return self._pooled(node, known)
+        if isinstance(node.attrs, Pool2d):
+            return self._pooled(node, node.attrs, known)
         weights = _filters(node, graph)
-        pad = int(node.attrs["pad_value"])
+        pad = WeightedSum.of(node).pad_value
         if _mixes(node, graph):
             inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
             unknown = [c for c in range(weights.shape[2]) if c not in known]
@@ -153,11 +154,11 @@ class _Channels:
         equal = (results == results[0]).all(axis=0)
         return {o: int(results[0, o]) for o in np.nonzero(still & equal)[0].tolist()}
 
-    def _pooled(self, node: Node, known: Constants) -> Constants:
-        if not known or any(node.attrs["pads"]) or _input_type(self.graph, node).dtype.is_float:
+    def _pooled(self, node: Node, attrs: Pool2d, known: Constants) -> Constants:
+        if not known or any(attrs.pads) or _input_type(self.graph, node).dtype.is_float:
             return {}
         channels = self.graph.types[node.inputs[0]].shape[-1]
-        count = int(np.prod(node.attrs["kernel"])) if node.attrs["kind"] == "average" else 1
+        count = int(np.prod(attrs.kernel)) if attrs.kind == "average" else 1
         sums = np.array([[known.get(c, 0) * count for c in range(channels)]])
         results = self._finished(node, sums)
         return {c: int(results[0, c]) for c in known}
@@ -167,7 +168,7 @@ class _Channels:
         rank = len(self.graph.types[node.outputs[0]].shape)
         shape = (*(1,) * (rank - 2), *sums.shape)
         operands = [self.graph.constants.get(value, np.zeros(0)) for value in node.inputs]
-        return evaluate(node.attrs["epilogue"], operands, shape, sums.reshape(shape)).reshape(sums.shape)
+        return evaluate(WithEpilogue.of(node).epilogue, operands, shape, sums.reshape(shape)).reshape(sums.shape)
 
     def _gone(self, value: str) -> Array | None:
         """Return bool [channels]: those that every reader of a value can do without; None: none."""
@@ -182,7 +183,7 @@ class _Channels:
 
     def _absorbed(self, node: Node, value: str) -> Array | None:
         """Return bool [channels]: those of a value that one reader can do without; None: none."""
-        if node.op not in ("conv2d", "dense", "pool2d", "view") or value in node.inputs[1:]:
+        if _channels(node, self.graph) is Channels.MIXED or value in node.inputs[1:]:
             return None
         if _is_channelwise(node, self.graph):
             return self.gone.get(node.outputs[0]) if _reads_only_itself(node, self.graph) else None
@@ -191,7 +192,7 @@ class _Channels:
         absorbed = ~np.asarray(_filters(node, self.graph).any(axis=(0, 1)))
         everywhere = all(side.all() for side in _inside(node, self.graph))
         for channel, constant in self.constants.get(value, {}).items():
-            absorbed[channel] = everywhere or constant == node.attrs["pad_value"]
+            absorbed[channel] = everywhere or constant == WeightedSum.of(node).pad_value
         return absorbed
 
     def kept(self, value: str, multiple: int) -> list[int] | None:
@@ -210,14 +211,14 @@ def _input_type(graph: Graph, node: Node) -> TensorType:
 
 
 def _is_integer(node: Node, graph: Graph) -> bool:
-    return node.op in ("conv2d", "dense", "pool2d") and _input_type(graph, node).dtype.is_integer
+    return isinstance(node.attrs, WeightedSum | Pool2d) and _input_type(graph, node).dtype.is_integer
 
 
 def _reads_only_itself(node: Node, graph: Graph) -> bool:
     """Whether the epilogue reads constants alone."""
-    if "epilogue" not in node.attrs:
+    if not isinstance(node.attrs, WithEpilogue):
         return True
-    return all(node.inputs[number] in graph.constants for number in node.attrs["epilogue"].operands())
+    return all(node.inputs[number] in graph.constants for number in node.attrs.epilogue.operands())
 
 
 def _is_narrowable(node: Node, graph: Graph) -> bool:
@@ -236,7 +237,7 @@ def _removed(graph: Graph, found: _Channels, kept: Mapping[str, list[int]]) -> G
         before, after = kept.get(node.inputs[0] if node.inputs else ""), kept.get(node.outputs[0])
         if before is None and after is None:
             rewriter.keep(node)
-        elif node.op in ("conv2d", "dense"):
+        elif isinstance(node.attrs, WeightedSum):
             rewriter.keep(_narrowed(node, graph, found, rewriter, before, after))
         else:
             rewriter.keep(replace(node, inputs=_sliced_operands(node, graph, rewriter, after, first=1)))
@@ -260,9 +261,9 @@ def _narrowed(
     inputs = list(_sliced_operands(node, graph, rewriter, after, first=3))
     inputs[1] = rewriter.constant(f"{node.name}/weights", np.ascontiguousarray(weights))
     inputs[2] = rewriter.constant(f"{node.name}/bias", bias)
-    attrs = {**node.attrs, "macs": ops.KERNELS[node.op].macs(node, graph)}
-    if node.op == "conv2d" and node.attrs["group"] > 1 and after is not None:
-        attrs["group"] = len(after)
+    attrs = replace(WeightedSum.of(node), macs=ops.KERNELS[node.op].macs(node, graph))
+    if isinstance(attrs, Conv2d) and attrs.group > 1 and after is not None:
+        attrs = replace(attrs, group=len(after))
     return replace(node, inputs=tuple(inputs), attrs=attrs)
 
 
@@ -271,10 +272,10 @@ def _sliced_operands(
 ) -> tuple[str, ...]:
     """Return the inputs, with those of the epilogue that have an element a channel cut to the channels that stay."""
     inputs = list(node.inputs)
-    if after is None or "epilogue" not in node.attrs:
+    if after is None or not isinstance(node.attrs, WithEpilogue):
         return tuple(inputs)
     last = len(graph.types[node.outputs[0]].shape) - 1
-    for part in node.attrs["epilogue"].walk():
+    for part in node.attrs.epilogue.walk():
         if part.op != "load" or part.value < first or not part.args:
             continue
         own, data = part.args[-1], graph.constants[node.inputs[part.value]]

@@ -8,9 +8,11 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import FixedRequantise, Requantise
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
+from mtool.ops import SPECIFICATIONS
 
 
 def use_fixed_point(graph: Graph, target: Target) -> Graph:
@@ -19,12 +21,12 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
         return graph
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        key = node.expression_key
-        if key is None:
+        attrs = node.attrs
+        if not isinstance(attrs, WithEpilogue):  # a loop has no accumulator
             rewriter.keep(node)
             continue
         inputs = list(node.inputs)
-        bound = int(node.attrs.get("acc_bound") or 0)
+        bound = attrs.acc_bound
 
         def fixed(part: Expr, inputs: list[str] = inputs, bound: int = bound, node: Node = node) -> Expr:
             if part.op != "requantise" or not bound:
@@ -51,12 +53,12 @@ def use_fixed_point(graph: Graph, target: Target) -> Graph:
             value = FixedRequantise(how.zero_point, how.low, how.high, shift, even)
             return Expr("requantise_fixed", part.dtype, (total, multiplier), value)
 
-        expr = node.attrs[key].rewrite(fixed)
-        used = expr.operands() | set(range(max(node.own_inputs, 1)))
+        expr = attrs.epilogue.rewrite(fixed)
+        used = expr.operands() | set(range(len(SPECIFICATIONS[node.op].own(node))))
         kept = [number for number in range(len(inputs)) if number in used]
         expr = expr.with_operands({old: new for new, old in enumerate(kept)})
         new_inputs = tuple(inputs[number] for number in kept)
-        rewriter.keep(replace(node, inputs=new_inputs, attrs={**node.attrs, key: expr}))
+        rewriter.keep(replace(node, inputs=new_inputs, attrs=replace(attrs, expr=expr)))
     return rewriter.finish()
 
 

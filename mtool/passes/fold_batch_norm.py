@@ -4,6 +4,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
+from mtool.lowerings.lowering import Epsilon
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
@@ -31,7 +32,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
 def _append(rewriter: Rewriter, conv: Node, norm: Node) -> None:
     constants = rewriter.constants
     scale, shift, mean, variance = (constants[value].astype(np.float64) for value in norm.inputs[1:])
-    factor = scale / np.sqrt(variance + norm.attrs["epsilon"])
+    factor = scale / np.sqrt(variance + Epsilon.of(norm).epsilon)
     filters = constants[conv.inputs[1]].astype(np.float64)
     bias = constants[conv.inputs[2]] if len(conv.inputs) > 2 and conv.inputs[2] else np.zeros(filters.shape[0])
     scaled = filters * factor.reshape(-1, *[1] * (filters.ndim - 1))

@@ -13,13 +13,14 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
 from mtool.kernels.scaling import are_whole
+from mtool.kernels.weighted_sum import WeightedSum
 
 
 def fold_bias(graph: Graph) -> Graph:
     """Fold `acc + b` of float kernels, and `acc * s + b` of integer ones where b / s are whole numbers."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op in ("conv2d", "dense"):
+        if isinstance(node.attrs, WeightedSum):
             node = _folded(node, rewriter)
         rewriter.keep(node)
     return rewriter.finish()
@@ -28,7 +29,7 @@ def fold_bias(graph: Graph) -> Graph:
 def _folded(node: Node, rewriter: Rewriter) -> Node:
     """Fold one addend after the other."""
     while True:
-        epilogue: Expr = node.attrs["epilogue"]
+        epilogue = WeightedSum.of(node).epilogue
         sums = dict.fromkeys(part for part in epilogue.walk() if part.op == "add")
         steps = (_fold(part, node, rewriter) for part in sums if _is_only_use(part, epilogue))
         folded = next((step for step in steps if step is not None), None)
@@ -51,21 +52,22 @@ def _fold(part: Expr, node: Node, rewriter: Rewriter) -> Node | None:
         if addend is None or scale is None:
             continue
         bias = rewriter.constants[node.inputs[2]]
-        attrs = dict(node.attrs)
+        attrs = WeightedSum.of(node)
         if term.op == "acc":
             data = (bias + addend).astype(np.float32)
         else:
             steps = addend.astype(np.float64) / scale
-            own = attrs.pop("float_bias", False)  # the operator's, with which the accumulator's bound is counted
+            own = attrs.float_bias  # the operator's, with which the accumulator's bound is counted
+            attrs = replace(attrs, float_bias=False)
             rounded = own and rewriter.types[node.outputs[0]].dtype.is_integer
             if not (rounded or are_whole(steps)) or (not own and np.abs(steps).max(initial=0) > 2**30):
                 continue
             data = (bias.astype(np.int64) + np.rint(steps).astype(np.int64)).astype(bias.dtype)
             if not own:
-                attrs["acc_bound"] += int(np.abs(steps).max(initial=0)) + 1
-                if bias.dtype == np.int32 and attrs["acc_bound"] >= 2**31:
+                attrs = replace(attrs, acc_bound=attrs.acc_bound + int(np.abs(steps).max(initial=0)) + 1)
+                if bias.dtype == np.int32 and attrs.acc_bound >= 2**31:
                     continue
-        attrs["epilogue"] = _replaced(attrs["epilogue"], part, term)
+        attrs = replace(attrs, expr=_replaced(attrs.epilogue, part, term))
         name = rewriter.constant(f"{node.name}/bias", data)
         return replace(node, attrs=attrs, inputs=(*node.inputs[:2], name, *node.inputs[3:]))
     return None

@@ -6,7 +6,10 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Transpose, View
 from mtool.ir.scalar import evaluate
+from mtool.ops.concat.node import Concat
+from mtool.ops.loop.node import Loop
 
 MOST_FOLDED = 1 << 25
 """Elements that a loop may compute here, those of its reductions too; a larger one is left to the device."""
@@ -18,19 +21,20 @@ def fold_constants(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = [rewriter.resolve(value) for value in node.inputs]
         known = all(value in rewriter.constants for value in inputs)
-        if node.op not in ("loop", "view", "transpose", "concat") or not known or _work(node, graph) > MOST_FOLDED:
+        attrs = node.attrs
+        if not isinstance(attrs, Loop | View | Transpose | Concat) or not known or _work(node, graph) > MOST_FOLDED:
             rewriter.keep(node)
             continue
         data = [rewriter.constants[value] for value in inputs]
         kind = graph.types[node.outputs[0]]
-        if node.op == "loop":
-            result = evaluate(node.attrs["expr"], data, kind.shape)
-        elif node.op == "view":
+        if isinstance(attrs, Loop):
+            result = evaluate(attrs.expr, data, kind.shape)
+        elif isinstance(attrs, View):
             result = data[0].reshape(kind.shape)
-        elif node.op == "transpose":
-            result = np.ascontiguousarray(data[0].transpose(node.attrs["perm"]))
+        elif isinstance(attrs, Transpose):
+            result = np.ascontiguousarray(data[0].transpose(attrs.perm))
         else:
-            result = np.concatenate(data, axis=node.attrs["axis"])
+            result = np.concatenate(data, axis=attrs.axis)
         rewriter.constants[node.outputs[0]] = result
     return rewriter.finish()
 
@@ -38,7 +42,7 @@ def fold_constants(graph: Graph) -> Graph:
 def _work(node: Node, graph: Graph) -> int:
     """Return how many elements computing a node takes."""
     count = graph.types[node.outputs[0]].count
-    if node.op != "loop":
+    if not isinstance(node.attrs, Loop):
         return count
-    reduced = [part.value.axes for part in node.attrs["expr"].walk() if part.op == "reduce"]
+    reduced = [part.value.axes for part in node.attrs.expr.walk() if part.op == "reduce"]
     return count * max((math.prod(size for _, size in axes) for axes in reduced), default=1)

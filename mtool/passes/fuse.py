@@ -6,8 +6,11 @@ from dataclasses import replace
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
+from mtool.ir.node import Computation, WithEpilogue
 from mtool.ir.scalar import FUNCTIONS
 from mtool.kernels.operands import LIBM
+from mtool.ops import SPECIFICATIONS
+from mtool.ops.loop.node import Loop
 
 CHEAP = 5  # functions an element up to which a loop is computed again for each of its readers
 LARGEST = 512  # parts of an expression that loops are fused into,
@@ -32,7 +35,7 @@ def fuse(graph: Graph) -> Graph:
 def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) -> None:
     """Fuse at each loop until nothing fits; `fused` returns the loop as it is then, or None if it did nothing."""
     for node in editor.in_order():
-        current: Node | None = node if node.op == "loop" and editor.has(node) else None
+        current: Node | None = node if isinstance(node.attrs, Loop) and editor.has(node) else None
         while current is not None:
             current = fused(editor, current)
 
@@ -40,7 +43,7 @@ def _everywhere(editor: Editor, fused: Callable[[Editor, Node], Node | None]) ->
 def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
     """Yield who makes what a loop reads, latest first, with the loop's loads of it."""
     loads: dict[str, list[Expr]] = {}
-    for part in node.attrs["expr"].walk():
+    for part in Loop.of(node).expr.walk():
         if part.op == "load":
             loads.setdefault(node.inputs[part.value], []).append(part)
     makers = {maker.name: maker for value in loads if (maker := editor.makers.get(value))}
@@ -52,7 +55,11 @@ def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
 def _dequantisation(editor: Editor, node: Node) -> Node | None:
     """Let a reader compute what is no larger than what it is made of, before it takes in what makes that."""
     for maker, loads in _makers(editor, node):
-        if maker.op == "loop" and _shrinks(maker, editor) and _may_inline(maker, node, loads, editor, single=False):
+        if (
+            isinstance(maker.attrs, Loop)
+            and _shrinks(maker, editor)
+            and _may_inline(maker, node, loads, editor, single=False)
+        ):
             return _inline(editor, maker, node)
     return None
 
@@ -60,7 +67,7 @@ def _dequantisation(editor: Editor, node: Node) -> Node | None:
 def _into_loop(editor: Editor, node: Node) -> Node | None:
     for maker, loads in _makers(editor, node):
         single = editor.only_reader(maker.outputs[0]) is node
-        if maker.op == "loop" and _may_inline(maker, node, loads, editor, single):
+        if isinstance(maker.attrs, Loop) and _may_inline(maker, node, loads, editor, single):
             return _inline(editor, maker, node)
     return None
 
@@ -69,7 +76,7 @@ def _into_kernel(editor: Editor, node: Node) -> None:
     for maker, loads in _makers(editor, node):
         value = maker.outputs[0]
         if (
-            "epilogue" in maker.attrs
+            isinstance(maker.attrs, WithEpilogue)
             and editor.only_reader(value) is node
             and _is_last(maker, node, editor)
             and _elementwise(loads, node, editor, value)
@@ -87,7 +94,7 @@ def _elementwise(loads: list[Expr], node: Node, graph: Editor, value: str) -> bo
         for load in loads
         for number, index in enumerate(load.args)
     )
-    reduces = any(part.op == "reduce" for part in node.attrs["expr"].walk())
+    reduces = any(part.op == "reduce" for part in Loop.of(node).expr.walk())
     return plain and not reduces and shape == graph.types[node.outputs[0]].shape
 
 
@@ -103,7 +110,7 @@ def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
     An expression that is read several times is written as often: chains that square what they read would double it
     at each step.
     """
-    body, expr = maker.attrs[maker.expression_key or ""], node.attrs["expr"]
+    body, expr = Computation.of(maker).expr, Loop.of(node).expr
     axes = Counter[int](part.value for part in body.walk() if part.op == "axis")
     written = sum(
         body.size - 1 + sum((load.args[number].size - 1) * count for number, count in axes.items() if number < rank)
@@ -117,7 +124,7 @@ def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:
 
 
 def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, single: bool) -> bool:
-    expr: Expr = maker.attrs["expr"]
+    expr = Loop.of(maker).expr
     parts = list(expr.walk())
     functions = [part for part in parts if part.op in FUNCTIONS]
     if _narrows(maker, graph):
@@ -127,7 +134,7 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
     if any(part.op == "reduce" for part in parts):
         return single and _elementwise(loads, node, graph, maker.outputs[0]) and len(loads) == 1
     cheap = len(functions) <= CHEAP and not any(part.op in LIBM or part.op == "div" for part in functions)
-    inside_reduce = any(part.op == "reduce" for part in node.attrs["expr"].walk())
+    inside_reduce = any(part.op == "reduce" for part in Loop.of(node).expr.walk())
     if cheap and (single or _shrinks(maker, graph)):
         return True
     return single and len(set(loads)) == 1 and not inside_reduce
@@ -149,7 +156,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
     """Return base's inputs followed by more's, and how more's numbers change."""
     inputs = list(base.inputs)
     numbers: dict[int, int] = {}
-    fixed = 3 if base.op == "pool2d" else base.own_inputs  # a kernel's own are not shared with its epilogue's
+    fixed = len(SPECIFICATIONS[base.op].own(base))  # a kernel's own are not shared with its epilogue's
     for number, value in enumerate(more.inputs):
         if value == dropped:
             continue
@@ -161,7 +168,7 @@ def _merged_inputs(base: Node, more: Node, dropped: str) -> tuple[list[str], dic
 
 
 def _labels(*nodes: Node) -> str:
-    words = [word for node in nodes for word in str(node.attrs.get("label", "")).split("+") if word]
+    words = [word for node in nodes for word in Computation.of(node).label.split("+") if word]
     return "+".join(dict.fromkeys(words))
 
 
@@ -170,20 +177,20 @@ def _inline(editor: Editor, maker: Node, node: Node) -> Node:
     value = maker.outputs[0]
     base = replace(node, inputs=tuple("" if name == value else name for name in node.inputs))
     inputs, numbers = _merged_inputs(base, maker, "")
-    body: Expr = maker.attrs["expr"].with_operands(numbers)
+    body = Loop.of(maker).expr.with_operands(numbers)
 
     def substitute(part: Expr) -> Expr:
         if part.op == "load" and part.value < len(node.inputs) and node.inputs[part.value] == value:
             return body.with_axes(dict(enumerate(part.args))) if part.args else body
         return part
 
-    expr = node.attrs["expr"].rewrite(substitute)
+    expr = Loop.of(node).expr.rewrite(substitute)
     used = sorted(expr.operands())
     expr = expr.with_operands({old: new for new, old in enumerate(used)})
     merged = replace(
         node,
         inputs=tuple(inputs[number] for number in used),
-        attrs={**node.attrs, "expr": expr, "label": _labels(maker, node)},
+        attrs=replace(Loop.of(node), expr=expr, label=_labels(maker, node)),
         origins=tuple(dict.fromkeys([*maker.origins, *node.origins])),
     )
     editor.put(node, merged)
@@ -194,8 +201,8 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
     """Let a kernel's epilogue go on with what a loop does to its output."""
     value = kernel.outputs[0]
     inputs, numbers = _merged_inputs(kernel, node, value)
-    epilogue: Expr = kernel.attrs["epilogue"]
-    body = node.attrs["expr"].with_operands({old: -1 - new for old, new in numbers.items()})
+    epilogue = WithEpilogue.of(kernel).epilogue
+    body = Loop.of(node).expr.with_operands({old: -1 - new for old, new in numbers.items()})
 
     def substitute(part: Expr) -> Expr:
         if part.op != "load":
@@ -208,7 +215,7 @@ def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
         kernel,
         inputs=tuple(inputs),
         outputs=node.outputs,
-        attrs={**kernel.attrs, "epilogue": body.rewrite(substitute), "label": _labels(kernel, node)},
+        attrs=replace(WithEpilogue.of(kernel), expr=body.rewrite(substitute), label=_labels(kernel, node)),
         origins=tuple(dict.fromkeys([*kernel.origins, *node.origins])),
     )
     editor.put(kernel, merged, without=node)

@@ -21,9 +21,12 @@ import numpy as np
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import call, const, identity, load
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Computation, WithEpilogue
 from mtool.ir.scalar import Requantise, evaluate
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
+from mtool.ops import SPECIFICATIONS
+from mtool.ops.loop.node import Loop
 from mtool.passes.scaled_sums import SMALL, ScaledSum
 
 FAST_ROUNDING = 2**22
@@ -35,23 +38,23 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
     """Rewrite every `quantise` in epilogues and loops, as far as one of the forms fits."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        key = node.expression_key
-        if key is None:
+        attrs = node.attrs
+        if not isinstance(attrs, Computation):
             rewriter.keep(node)
             continue
         work = _Work(rewriter, rewriter.keep(node), target)
         rewriter.nodes.pop()
-        expr = node.attrs[key].rewrite(_bounds).rewrite(work.rewritten)
+        expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten)
         if (
             expr.op == "load"
-            and node.op == "loop"
+            and isinstance(attrs, Loop)
             and _is_copy(expr, node, graph)
             and node.outputs[0] not in graph.outputs
         ):
             rewriter.rename(node.outputs[0], rewriter.resolve(node.inputs[expr.value]))
             continue
-        inputs, expr = _pruned(work.inputs, expr, node.own_inputs)
-        rewriter.keep(replace(node, inputs=inputs, attrs={**node.attrs, key: expr}))
+        inputs, expr = _pruned(work.inputs, expr, len(SPECIFICATIONS[node.op].own(node)))
+        rewriter.keep(replace(node, inputs=inputs, attrs=replace(attrs, expr=expr)))
     return rewriter.finish()
 
 
@@ -193,7 +196,8 @@ class _Work:
             return None
         ratio = (factor.astype(np.float32) / out_scale.astype(np.float32)).astype(np.float32)
         low, high = part.value or part.dtype.limits
-        bound = int(self.node.attrs.get("acc_bound") or 2**31)
+        attrs = self.node.attrs
+        bound = (attrs.acc_bound if isinstance(attrs, WithEpilogue) else 0) or 2**31
         bounded = bool(bound * np.float64(ratio.max()) < FAST_ROUNDING)
         value = Requantise(int(zero.reshape(-1)[0]), low, high, bounded)
         if ratio.size == 1:

@@ -13,7 +13,9 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import const
 from mtool.ir.graph import Rewriter
 from mtool.ir.index import least, most
+from mtool.ir.node import Computation
 from mtool.ir.ranges import Range, Ranges, common, said
+from mtool.ops.loop.node import Loop
 
 Facts = tuple[tuple[Expr, Range], ...]
 
@@ -27,15 +29,15 @@ def keep_indices_inside(graph: Graph) -> Graph:
         if data.size and graph.types[name].dtype.is_integer
     }
     for node in graph.nodes:
-        key = node.expression_key
-        if key is None:
+        attrs = node.attrs
+        if not isinstance(attrs, Computation):
             rewriter.keep(node)
             continue
         shape, inputs = graph.types[node.outputs[0]].shape, node.inputs
-        ranges = Ranges(node.attrs[key], shape, [proven.get(value) for value in inputs])
-        expr = _kept(node.attrs[key], node, graph, ranges)
-        rewriter.keep(node if expr is node.attrs[key] else replace(node, attrs={**node.attrs, key: expr}))
-        made = ranges.of(expr) if node.op == "loop" and graph.types[node.outputs[0]].dtype.is_integer else None
+        ranges = Ranges(attrs.expr, shape, [proven.get(value) for value in inputs])
+        expr = _kept(attrs.expr, node, graph, ranges)
+        rewriter.keep(node if expr is attrs.expr else replace(node, attrs=replace(attrs, expr=expr)))
+        made = ranges.of(expr) if isinstance(attrs, Loop) and graph.types[node.outputs[0]].dtype.is_integer else None
         if made is not None:
             proven[node.outputs[0]] = made
     return rewriter.finish()

@@ -13,7 +13,7 @@ def lower(graph: Graph) -> Graph:
     ctx = Lowering(graph)
     for node in graph.nodes:
         try:
-            lowerings.LOWERINGS[node.op](ctx, node)
+            lowerings.LOWERINGS[node.op].lower(ctx, node)
         except MtoolError:
             raise
         except Exception as failed:  # of operands or attributes that do not go together

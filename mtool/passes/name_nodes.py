@@ -3,7 +3,10 @@
 from dataclasses import replace
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import View
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.loop.node import Loop
 
 
 def name_nodes(graph: Graph) -> Graph:
@@ -11,7 +14,7 @@ def name_nodes(graph: Graph) -> Graph:
     nodes: list[Node] = []
     number = 0
     for node in graph.nodes:
-        if node.op == "view":
+        if isinstance(node.attrs, View):
             nodes.append(replace(node, name=f"view {len(nodes)}"))
             continue
         nodes.append(replace(node, name=f"{_stem(node, graph)}_{number}"))
@@ -20,13 +23,11 @@ def name_nodes(graph: Graph) -> Graph:
 
 
 def _stem(node: Node, graph: Graph) -> str:
-    if node.op == "conv2d":
+    if isinstance(node.attrs, Conv2d):
         conv = Conv.of(node, graph)
         return "dw" if conv.is_depthwise else "pw" if conv.kernel == (1, 1) else "conv"
-    if node.op == "loop":
-        words = [
-            word for word in str(node.attrs.get("label", "loop")).split("+") if not word.endswith("quantizelinear")
-        ]
-        label = words[0] if words else str(node.attrs.get("label", "loop")).split("+")[0]
+    if isinstance(node.attrs, Loop):
+        words = (node.attrs.label or "loop").split("+")
+        label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
         return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
     return {"pool2d": "pool", "template": "direct"}.get(node.op, node.op)  # a name that projects have is kept

@@ -5,21 +5,20 @@ from dataclasses import replace
 from mtool.ir import Graph
 from mtool.ir.expr import identity, load
 from mtool.ir.graph import Rewriter
-
-_READ_FROM_THE_ARENA = ("conv2d", "dense", "pool2d", "softmax")
-"""Kernels whose C takes the first operand as a pointer into the arena; the others take constants as well."""
+from mtool.ops import SPECIFICATIONS
+from mtool.ops.loop.node import Loop
 
 
 def own_inputs(graph: Graph) -> Graph:
     """Copy the constants that kernels read as their activations, such as a tensor without elements that is padded."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        value = node.inputs[0] if node.inputs else ""
-        if node.op in _READ_FROM_THE_ARENA and value in graph.constants:
-            kind = graph.types[value]
-            copy = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
-            element = load(0, kind.dtype, identity(len(kind.shape)))
-            rewriter.node("loop", [value], [copy], {"expr": element, "label": "copy"})
-            node = replace(node, inputs=(copy, *node.inputs[1:]))
-        rewriter.keep(node)
+        inputs = list(node.inputs)
+        for place, (operand, value) in enumerate(zip(SPECIFICATIONS[node.op].own(node), inputs, strict=False)):
+            if operand.is_in_arena and value in graph.constants:
+                kind = graph.types[value]
+                inputs[place] = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
+                element = load(0, kind.dtype, identity(len(kind.shape)))
+                rewriter.node("loop", [value], [inputs[place]], Loop(expr=element, label="copy"))
+        rewriter.keep(replace(node, inputs=tuple(inputs)))
     return rewriter.finish()

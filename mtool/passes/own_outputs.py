@@ -3,6 +3,8 @@
 from mtool.ir import Graph
 from mtool.ir.expr import const, identity, load
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import View
+from mtool.ops.loop.node import Loop
 
 
 def own_outputs(graph: Graph) -> Graph:
@@ -12,9 +14,9 @@ def own_outputs(graph: Graph) -> Graph:
         rewriter.keep(node)
     root: dict[str, str] = {}
     for node in graph.nodes:
-        if node.op == "view":
+        if isinstance(node.attrs, View):
             root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
-    made = {value for node in graph.nodes if node.op != "view" for value in node.outputs}
+    made = {value for node in graph.nodes if not isinstance(node.attrs, View) for value in node.outputs}
     taken: set[str] = set()
     outputs = []
     for output in graph.outputs:
@@ -26,7 +28,7 @@ def own_outputs(graph: Graph) -> Graph:
         kind = graph.types[output]
         copy = rewriter.value(f"{output}.copy", kind.dtype, kind.shape)
         element = load(0, kind.dtype, identity(len(kind.shape))) if kind.count else const(0, kind.dtype)
-        rewriter.node("loop", [output] if kind.count else [], [copy], {"expr": element, "label": "copy"})
+        rewriter.node("loop", [output] if kind.count else [], [copy], Loop(expr=element, label="copy"))
         outputs.append(copy)
     rewriter.outputs = tuple(outputs)
     return rewriter.finish()

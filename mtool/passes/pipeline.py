@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mtool.ir import Graph
-from mtool.ir.graph import verify
 from mtool.kernels.target import Target
+from mtool.lowerings.verification import verify
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm

@@ -6,6 +6,8 @@ from functools import partial
 from mtool.ir import Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.expr import identity
+from mtool.ops.concat.node import Concat
+from mtool.ops.loop.node import Loop
 
 MOST = 2  # times the elements that are left to quantise, where a move leaves some out
 
@@ -36,20 +38,20 @@ def _move_before(node: Node, editor: Editor) -> Node | None:
 
 def _moves(node: Node, graph: Editor) -> bool:
     """Whether a node only moves elements, and not a small part of them."""
-    if node.op == "loop" and node.attrs["expr"].op == "load":
-        read = graph.types[node.inputs[node.attrs["expr"].value]]
+    if isinstance(node.attrs, Loop) and node.attrs.expr.op == "load":
+        read = graph.types[node.inputs[node.attrs.expr.value]]
         return read.count <= MOST * graph.types[node.outputs[0]].count
-    return node.op == "concat"
+    return isinstance(node.attrs, Concat)
 
 
 def _is_narrowing(node: Node, graph: Editor) -> bool:
     """Whether a loop makes of each element of its one operand a smaller one."""
-    if node.op != "loop" or len(node.inputs) != 1:
+    if not isinstance(node.attrs, Loop) or len(node.inputs) != 1:
         return False
     read, made = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
     plain = all(
         part.op not in ("axis", "reduce") and (part.op != "load" or part.args == identity(len(made.shape)))
-        for part in node.attrs["expr"].walk(indices=False)
+        for part in node.attrs.expr.walk(indices=False)
     )
     return plain and read.shape == made.shape and made.dtype.size < read.dtype.size
 
@@ -58,9 +60,9 @@ def _exchanged(editor: Editor, move: Node, loop: Node) -> None:
     """Append the loop at each input of the move, then the move."""
     dtype = editor.types[loop.outputs[0]].dtype
     attrs, sources = move.attrs, move.inputs
-    if move.op == "loop":
-        attrs = {**attrs, "expr": replace(attrs["expr"], dtype=dtype)}
-        sources = (move.inputs[attrs["expr"].value],)
+    if isinstance(attrs, Loop):
+        attrs = replace(attrs, expr=replace(attrs.expr, dtype=dtype))
+        sources = (move.inputs[attrs.expr.value],)
     made = {}
     for value in dict.fromkeys(sources):
         made[value] = editor.value(f"{value}.q", dtype, editor.types[value].shape)

@@ -10,6 +10,7 @@ import numpy as np
 from mtool.ir import DType, Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.kernels.target import Target
+from mtool.lowerings.quantise import Quantisation
 
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
 
@@ -89,6 +90,6 @@ def _requantise(rewriter: Rewriter, like: Node, source: str, output: str, *, inw
     points = (_point(rewriter, like), _signed_point(rewriter, like))
     old, new = points if inwards else points[::-1]
     real = rewriter.value(f"{source}.real", DType.FLOAT32, rewriter.types[source].shape)
-    attrs = {key: value for key, value in like.attrs.items() if key == "axis"}
+    attrs = Quantisation(axis=Quantisation.of(like).axis)
     rewriter.node("DequantizeLinear", [source, scale, old], [real], attrs, like=like)
     rewriter.node("QuantizeLinear", [real, scale, new], [output], attrs, like=like)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mtool.ir import DType, Graph, Node, Quant, State
+from mtool.ir import Attributes, DType, Graph, Node, Quant, State
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
-from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Dequantised, Lowering
+from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, AlongAxis, Dequantised, Lowering
+from mtool.lowerings.movement import Permutation, Slice
 
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
@@ -83,7 +84,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
     if _maker(last.inputs[0], producers) != first:
         return graph
     window, cut = (first, last) if first.op == "Concat" else (last, first)
-    shape, time = graph.types[value].shape, window.attrs["axis"]
+    shape, time = graph.types[value].shape, AlongAxis.of(window).axis
     if len(shape) not in (3, 4) or shape[0] != 1 or math.prod(shape[:time]) == 1:
         return graph
     whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
@@ -137,17 +138,18 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
     return node
 
 
-def _turned_attrs(node: Node, rank: int, axis: int) -> dict[str, object]:
-    if node.op == "Concat":
-        return {**node.attrs, "axis": axis}
-    unit = {"first": 0, "stride": 1}
-    turned = {}
-    for name, one in unit.items():
-        values = list(node.attrs[name])
-        if rank == 3:
-            values.insert(2, one)
-        turned[name] = tuple(values[place] for place in NHWC_OF_NCHW)
-    return {**node.attrs, **turned}
+def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
+    """Return what a Concat or Slice is told when its dimensions are turned to channels last."""
+    if isinstance(node.attrs, AlongAxis):
+        return replace(node.attrs, axis=axis)
+    attrs = Slice.of(node)
+    return Slice(first=_turned(attrs.first, rank, 0), stride=_turned(attrs.stride, rank, 1))
+
+
+def _turned(numbers: tuple[int, ...], rank: int, unit: int) -> tuple[int, ...]:
+    """Return numbers of 3 dimensions (`unit` for one that is added) or 4 in the order of channels last."""
+    whole = (*numbers[:2], unit, *numbers[2:]) if rank == 3 else numbers
+    return tuple(whole[place] for place in NHWC_OF_NCHW)
 
 
 def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
@@ -159,7 +161,7 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
         rewriter.node("Reshape", [value], [viewed], like=node)
         value = viewed
     made = rewriter.value(f"{value}.last", kind.dtype, [whole[place] for place in NHWC_OF_NCHW])
-    rewriter.node("Transpose", [value], [made], {"perm": NHWC_OF_NCHW}, like=node)
+    rewriter.node("Transpose", [value], [made], Permutation(perm=NHWC_OF_NCHW), like=node)
     return made
 
 
@@ -169,6 +171,6 @@ def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> 
     whole = tuple(kind.shape[place] for place in NCHW_OF_NHWC)
     wanted = rewriter.types[output].shape
     turned = output if whole == wanted else rewriter.value(f"{output}.whole", kind.dtype, whole)
-    rewriter.node("Transpose", [value], [turned], {"perm": NCHW_OF_NHWC}, like=node)
+    rewriter.node("Transpose", [value], [turned], Permutation(perm=NCHW_OF_NHWC), like=node)
     if turned != output:
         rewriter.node("Reshape", [turned], [output], like=node)

@@ -3,18 +3,20 @@
 from mtool.ir import Graph
 from mtool.ir.expr import axis, load
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Transpose
+from mtool.ops.loop.node import Loop
 
 
 def transposes_to_loops(graph: Graph) -> Graph:
     """Write each transposition as a loop over its output."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op != "transpose":
+        if not isinstance(node.attrs, Transpose):
             rewriter.keep(node)
             continue
         kind = rewriter.types[rewriter.resolve(node.inputs[0])]
-        perm = node.attrs["perm"]
+        perm = node.attrs.perm
         index = tuple(axis(perm.index(place)) for place in range(len(perm)))
-        attrs = {"expr": load(0, kind.dtype, index), "label": "transpose"}
+        attrs = Loop(expr=load(0, kind.dtype, index), label="transpose")
         rewriter.node("loop", [rewriter.resolve(node.inputs[0])], node.outputs, attrs, like=node)
     return rewriter.finish()

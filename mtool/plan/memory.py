@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.ir import Graph
+from mtool.ir.node import View
 from mtool.plan.states import homes
 from mtool.plan.step import Step
 from mtool.settings import Io
@@ -81,9 +82,9 @@ def places(graph: Graph) -> dict[str, tuple[str, int]]:
     found = dict(graph.windows)
     for node in graph.nodes:
         made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
-        if node.op == "view" and made not in found:
+        if isinstance(node.attrs, View) and made not in found:
             root, offset = found.get(source, (source, 0))
-            found[made] = root, offset + node.attrs.get("first", 0) * graph.types[made].dtype.size
+            found[made] = root, offset + View.of(node).first * graph.types[made].dtype.size
     return found
 
 

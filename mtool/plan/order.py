@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import View
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.states import in_turn
 from mtool.plan.step import Step
@@ -30,7 +31,7 @@ def _is_chain(graph: Graph) -> bool:
 
 
 def _peak(graph: Graph, nodes: tuple[Node, ...], chosen: Mapping[str, Step], io: Io) -> int:
-    steps = [chosen[node.name] for node in nodes if node.op != "view"]
+    steps = [chosen[node.name] for node in nodes if not isinstance(node.attrs, View)]
     return live_bound(storages(graph, steps, io)[0])
 
 
@@ -137,7 +138,7 @@ def _after(state: _State, done: int, move: _Move) -> tuple[int, int, int]:
     for bit, size in move.made:
         if not state.live & bit:
             live_bytes += size
-    peak = state.peak if move.node.op == "view" else max(state.peak, live_bytes)
+    peak = state.peak if isinstance(move.node.attrs, View) else max(state.peak, live_bytes)
     for bit, size, readers in move.ends:
         if live & bit and not readers & ~done:
             live &= ~bit

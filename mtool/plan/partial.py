@@ -13,12 +13,14 @@ from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
+from mtool.ir.node import View
+from mtool.kernels.by_rows import Reads
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Plan, lay_out_steps
 from mtool.plan.region import Region, Room, room_for
-from mtool.plan.rows import Reads, reads_of
+from mtool.plan.rows import reads_of
 from mtool.plan.step import Step, choose_schedule
 from mtool.plan.windows import in_windows
 from mtool.settings import Io, Partial
@@ -76,7 +78,7 @@ class _Chooser:
         """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""
         steps, total = [], 0.0
         for node in graph.nodes:
-            if node.op == "view":
+            if isinstance(node.attrs, View):
                 continue
             key = graph.likeness(node)
             if key not in self.known:
@@ -194,7 +196,7 @@ def _regions(plan: Plan) -> list[tuple[int, Region]]:
     live = _live_bytes(plan)
     peak = max(range(len(live)), key=lambda number: live[number])
     at = nodes.index(plan.steps[peak].node)
-    numbers = {node.name: number for number, node in enumerate(n for n in nodes if n.op != "view")}
+    numbers = {node.name: number for number, node in enumerate(n for n in nodes if not isinstance(n.attrs, View))}
     readers = graph.consumers()
     low = high = at
     while low > max(at - REACH, 0) and nodes[low - 1].name in reads:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mtool.ir import Graph
+from mtool.ir.node import View
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices, check_names
 from mtool.plan.first_fit import lay_out
@@ -40,12 +41,12 @@ class Plan:
 
 def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found."""
-    nodes = [node for node in graph.nodes if node.op != "view"]
+    nodes = [node for node in graph.nodes if not isinstance(node.attrs, View)]
     check_names(choices, (node.name for node in nodes))
     by_name = {node.name: choose_schedule(node, graph, target, choices.get(node.name)) for node in nodes}
     ordered = order_nodes(graph, by_name, io)
     graph = replace(graph, nodes=ordered)
-    steps = tuple(by_name[node.name] for node in ordered if node.op != "view")
+    steps = tuple(by_name[node.name] for node in ordered if not isinstance(node.attrs, View))
     graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
     return lay_out_steps(graph, steps, target, io)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mtool.ir import Graph, Node
+from mtool.kernels.by_rows import Fill, Reads
 from mtool.plan.memory import places
-from mtool.plan.rows import Fill, Reads
 from mtool.settings import Io
 
 Readers = tuple[tuple[Node, Reads], ...]

@@ -1,36 +1,10 @@
 """Which operators can be computed a few rows at a time, and which rows of their inputs that takes."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from mtool.ir import Expr, Graph, Node
+from mtool.ir import Attributes, Expr, Graph, Node
 from mtool.ir.expr import axis
-
-Fill = int | float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Reads:
-    """The rows of one input that output rows are computed from: row r reads `reach` rows from r * stride - pad on.
-
-    input: its place among the node's inputs.
-    after: the padding rows below the input that the last output row reads.
-    fill: what padding rows hold; None: there are none.
-    """
-
-    input: int
-    stride: int = 1
-    reach: int = 1
-    pad: int = 0
-    after: int = 0
-    fill: Fill = None
-
-    def rows(self, first: int, count: int) -> tuple[int, int]:
-        """Return the first row and the one after the last that `count` output rows from `first` on read."""
-        start = first * self.stride - self.pad
-        return start, start + (count - 1) * self.stride + self.reach
+from mtool.ir.node import expression_of
+from mtool.kernels.by_rows import Reads
+from mtool.ops import SPECIFICATIONS
 
 
 def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
@@ -38,14 +12,14 @@ def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
 
     Tensors are [1, H, W, C]; their rows lie one after the other.
     """
-    if len(node.outputs) != 1 or "whole" in node.attrs:
+    if len(node.outputs) != 1 or node.whole:
         return None
     out = graph.types[node.outputs[0]].shape
     if len(out) != 4 or out[0] != 1 or out[1] < 2:
         return None
-    own = _OWN.get(node.op)
-    found = own(node, graph, out) if own else None
-    expr: Expr | None = node.attrs[node.expression_key] if node.expression_key else None
+    by_rows = SPECIFICATIONS[node.op].by_rows
+    found = by_rows.reads(node, graph) if by_rows else None
+    expr = expression_of(node)
     if found is None or expr is None:
         return found
     operands = _operands(expr, node, graph, out)
@@ -53,39 +27,6 @@ def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
     if operands is None or taken & {*operands}:
         return None
     return (*found, *(Reads(number) for number in operands))
-
-
-def _window(node: Node, graph: Graph, out: tuple[int, ...], fill: Fill) -> Reads:
-    height = graph.types[node.inputs[0]].shape[1]
-    reach = (node.attrs["kernel"][0] - 1) * node.attrs["dilations"][0] + 1
-    stride, pad = node.attrs["strides"][0], node.attrs["pads"][0]
-    after = max((out[1] - 1) * stride - pad + reach - height, 0)
-    return Reads(0, stride, reach, pad, after, fill if pad or after else None)
-
-
-def _convolution(node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[Reads, ...] | None:
-    return (_window(node, graph, out, node.attrs["pad_value"]),)
-
-
-def _pooling(node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[Reads, ...] | None:
-    """Padding has no part in a maximum, so it may be the smallest value; it has none in a mean either."""
-    dtype = graph.types[node.inputs[0]].dtype
-    lowest = -math.inf if dtype.is_float else dtype.limits[0]
-    reads = _window(node, graph, out, lowest)
-    return (reads,) if reads.fill is None or node.attrs["kind"] == "max" else None
-
-
-def _loop(node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[Reads, ...] | None:
-    return ()
-
-
-def _concatenation(node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[Reads, ...] | None:
-    if node.attrs["axis"] != 3 or any(value in graph.constants for value in node.inputs):
-        return None
-    return tuple(Reads(number) for number in range(len(node.inputs)))
-
-
-_OWN = {"conv2d": _convolution, "pool2d": _pooling, "loop": _loop, "concat": _concatenation}
 
 
 def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -109,17 +50,8 @@ def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tup
     return tuple(sorted(number for number, own in by_row.items() if own))
 
 
-def of_rows(node: Node, graph: Graph, count: int, reads: Reads | None) -> Mapping[str, Any]:
-    """Return the attributes of a node that computes `count` rows, where padding rows lie in its input already.
-
-    `reads` is that of the first input, if it has any.
-    """
-    attrs = dict(node.attrs)
-    if "macs" in attrs:
-        attrs["macs"] = attrs["macs"] * count // graph.types[node.outputs[0]].shape[1]
-    if reads is not None and "pads" in attrs:
-        attrs["pads"] = (0, attrs["pads"][1], 0, attrs["pads"][3])
-    if reads is not None and "limits" in attrs:
-        start, end = reads.rows(0, count)
-        attrs["limits"] = (end - start, attrs["limits"][1])
-    return attrs
+def of_rows(node: Node, graph: Graph, count: int) -> Attributes:
+    """Return the attributes of a node that computes `count` rows, where padding rows lie in its input already."""
+    by_rows = SPECIFICATIONS[node.op].by_rows
+    assert by_rows is not None, f"{node.name} can't be computed by rows"
+    return by_rows.attributes(node, graph, count)

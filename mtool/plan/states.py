@@ -15,6 +15,10 @@ from dataclasses import dataclass, replace
 
 from mtool.ir import Graph, Node
 from mtool.ir.expr import identity, load
+from mtool.ir.node import View
+from mtool.ops.concat.node import Concat
+from mtool.ops.loop.node import Loop
+from mtool.ops.template.node import TemplateKernel
 from mtool.plan.step import Step
 
 
@@ -30,7 +34,7 @@ class _Uses:
     def of(cls, graph: Graph, steps: Sequence[Step]) -> "_Uses":
         root: dict[str, str] = {}
         for node in graph.nodes:
-            if node.op == "view":
+            if isinstance(node.attrs, View):
                 root[node.outputs[0]] = root.get(node.inputs[0], node.inputs[0])
         reads: dict[str, list[int]] = {}
         written: dict[str, int] = {}
@@ -68,7 +72,7 @@ def homes(graph: Graph, steps: Sequence[Step]) -> dict[str, str]:
 def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output: str) -> str:
     """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
     node = steps[uses.written[output]].node
-    first = uses.root.get(node.inputs[0], node.inputs[0]) if node.op == "concat" else ""
+    first = uses.root.get(node.inputs[0], node.inputs[0]) if isinstance(node.attrs, Concat) else ""
     if first not in uses.written or not _appends(node, graph) or [*uses.reads[first]] != [uses.written[output]]:
         return ""
     roots = {uses.root.get(one, one) for one in graph.outputs}
@@ -78,14 +82,14 @@ def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output:
 
 def _appends(node: Node, graph: Graph) -> bool:
     """Whether a concat's first input lies in its output as it lies by itself."""
-    return math.prod(graph.types[node.outputs[0]].shape[: node.attrs["axis"]]) == 1
+    return math.prod(graph.types[node.outputs[0]].shape[: Concat.of(node).axis]) == 1
 
 
 def _window(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str) -> str:
     """Return what the last reader of a state makes of it by appending to it, or ""."""
     number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
-    if node is None or node.op != "concat" or uses.root.get(node.inputs[0], node.inputs[0]) != value:
+    if node is None or not isinstance(node.attrs, Concat) or uses.root.get(node.inputs[0], node.inputs[0]) != value:
         return ""
     roots = {uses.root.get(output, output) for output in graph.outputs}
     alone = uses.reads[value].count(number) == 1 and node.outputs[0] not in roots
@@ -101,7 +105,9 @@ def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str
     node = steps[number].node
     read = [place for place, value in enumerate(node.inputs) if uses.root.get(value, value) == old]
     over = node.outputs.index(output)
-    allowed = {place for place, written in node.attrs.get("overwrites", ()) if written == over}
+    attrs = node.attrs
+    pairs = attrs.overwrites if isinstance(attrs, TemplateKernel) else ()
+    allowed = {place for place, written in pairs if written == over}
     if over == 0:
         allowed |= {*steps[number].schedule.in_place(node, graph)}
     return allowed >= {*read}
@@ -122,10 +128,10 @@ def in_turn(graph: Graph) -> tuple[Node, ...]:
     readers = graph.consumers()
     for _, value, output in graph.kept:
         writer = makers[output]
-        while writer.op == "view":
+        while isinstance(writer.attrs, View):
             writer = makers[writer.inputs[0]]
         reading = _all_readers(value, readers)
-        windows = [node.outputs[0] for node in reading if node.op == "concat"]
+        windows = [node.outputs[0] for node in reading if isinstance(node.attrs, Concat)]
         both = [*reading, *(node for window in windows for node in _all_readers(window, readers))]
         later = _reached(writer.name, behind)
         for nodes in (both, reading):
@@ -152,8 +158,8 @@ def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node
     found, waiting = [], [value]
     while waiting:
         nodes = readers.get(waiting.pop(), ())
-        found += [node for node in nodes if node.op != "view"]
-        waiting += [node.outputs[0] for node in nodes if node.op == "view"]
+        found += [node for node in nodes if not isinstance(node.attrs, View)]
+        waiting += [node.outputs[0] for node in nodes if isinstance(node.attrs, View)]
     return found
 
 
@@ -188,9 +194,10 @@ def settled(
     """
     home, uses = homes(graph, steps), _Uses.of(graph, steps)
     appending = {
-        step.node.name: replace(step.node, attrs={**step.node.attrs, "appends": True})
+        step.node.name: replace(step.node, attrs=replace(step.node.attrs, appends=True))
         for step in steps
-        if step.node.op == "concat" and _same_home(home, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
+        if isinstance(step.node.attrs, Concat)
+        and _same_home(home, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
     }
     made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
@@ -208,7 +215,7 @@ def settled(
             sources[copy] = sources[output]
         outputs[number] = copy
         element = load(0, kind.dtype, identity(len(kind.shape)))
-        node = Node("loop", f"keep_{len(made)}", (output,), (copy,), {"expr": element, "label": "keep"})
+        node = Node("loop", f"keep_{len(made)}", (output,), (copy,), Loop(expr=element, label="keep"))
         nodes.append(node)
         graph = replace(graph, nodes=tuple(nodes), outputs=tuple(outputs), types=types, sources=sources)
         made.append(choose(node, graph))

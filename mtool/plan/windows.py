@@ -16,9 +16,12 @@ from dataclasses import dataclass, field, replace
 from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const, identity, load
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import View
+from mtool.kernels.by_rows import Fill, Reads
+from mtool.ops.loop.node import Loop
 from mtool.plan.memory import ALIGNMENT, places
 from mtool.plan.region import Progress, Region
-from mtool.plan.rows import Fill, Reads, of_rows
+from mtool.plan.rows import of_rows
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ class _Rows:
         while self.done[last.name] < self.height[last.outputs[0]]:
             self.make(last)
         self.rewriter.nodes.append(
-            Node("view", self.rewriter.unique(f"rows of {last.name}"), tuple(self.parts), last.outputs)
+            Node("view", self.rewriter.unique(f"rows of {last.name}"), tuple(self.parts), last.outputs, View())
         )
         self.places[self.region.result] = self.region.result, 0
 
@@ -85,12 +88,12 @@ class _Rows:
             inputs[one.input] = self.view(node, one, start, end)
         window = self.windows[out]
         place = (out, first * window.row) if out == self.region.result else self.room(window, count)
-        own = next((one for one in reads if one.input == 0), None)
         value = self.chunk_of(window, f"{out} rows", first, count, place)
         parts = -(-self.height[out] // self.chunk[node.name])
-        attrs = {**of_rows(node, self.graph, count, own), "whole": node.name, "parts": parts}
+        attrs = of_rows(node, self.graph, count)
         name = node.name if first == 0 else f"{node.name}_row{first}"
-        self.rewriter.nodes.append(replace(node, name=name, inputs=tuple(inputs), outputs=(value,), attrs=attrs))
+        made = replace(node, name=name, inputs=tuple(inputs), outputs=(value,), attrs=attrs)
+        self.rewriter.nodes.append(replace(made, whole=node.name, parts=parts))
         self.done[node.name] = first + count
         if out == self.region.result:
             self.parts.append(value)
@@ -182,7 +185,7 @@ class _Rows:
         """Return a view of rows of a value that was there before."""
         kind = self.graph.types[source]
         view = self.rewriter.value(f"{source} rows {first}", kind.dtype, (1, last - first, *kind.shape[2:]))
-        attrs = {"first": first * row}
+        attrs = View(first=first * row)
         self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), (source,), (view,), attrs))
         self.tell_source(source, view, first, last - first)
         return view
@@ -199,7 +202,7 @@ class _Rows:
 
     def joined(self, like: str, pieces: Sequence[str], count: int, place: tuple[str, int]) -> str:
         view = self.rows_value(like, f"{like} rows", count, place)
-        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), tuple(pieces), (view,)))
+        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), tuple(pieces), (view,), View()))
         return view
 
     def copy(self, node: Node, label: str, source: str, to: str) -> None:
@@ -212,8 +215,8 @@ class _Rows:
         self.moved[label, node.name] = number + 1
         whole = f"{label}_{node.name}"
         name = f"{whole}_{number}" if number else whole
-        attrs = {"expr": expr, "label": f"{label} rows", "whole": whole}
-        self.rewriter.nodes.append(Node("loop", name, tuple(inputs), (output,), attrs, node.origins))
+        attrs = Loop(expr=expr, label=f"{label} rows")
+        self.rewriter.nodes.append(Node("loop", name, tuple(inputs), (output,), attrs, node.origins, whole))
 
 
 @functools.cache

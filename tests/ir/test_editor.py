@@ -10,6 +10,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.graph import Rewriter, verify
 from mtool.ir.names import Names
+from mtool.ir.node import View
 
 
 def rebuilt(graph: Graph, name: str, change) -> Graph:  # type: ignore[no-untyped-def]
@@ -25,10 +26,10 @@ def rebuilt(graph: Graph, name: str, change) -> Graph:  # type: ignore[no-untype
 def copied(r: Rewriter, n: Node) -> None:
     """Make a value twice over: through a view of it that nobody needs, and another that the readers get."""
     kind = r.types[n.outputs[0]]
-    r.node("view", [n.outputs[0]], [r.value(f"{n.outputs[0]}.idle", kind.dtype, kind.shape)], like=n)
+    r.node("view", [n.outputs[0]], [r.value(f"{n.outputs[0]}.idle", kind.dtype, kind.shape)], View(), like=n)
     made = r.value(f"{n.outputs[0]}.s", kind.dtype, kind.shape)
     r.node(n.op, n.inputs, [made], n.attrs, like=n)
-    r.node("view", [made], n.outputs, like=n)
+    r.node("view", [made], n.outputs, View(), like=n)
 
 
 def skipped(r: Rewriter, n: Node) -> None:

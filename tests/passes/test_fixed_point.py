@@ -2,12 +2,14 @@ import numpy as np
 from stages import HOST, M3, assert_same, pairs
 
 from mtool.ir import Graph
+from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import FixedRequantise
+from mtool.ops.loop.node import Loop
 from mtool.passes.fixed_point import best_shift, use_fixed_point
 
 
 def parts(graph: Graph) -> list[str]:
-    found = [node.attrs[node.expression_key] for node in graph.nodes if node.expression_key]
+    found = [expr for node in graph.nodes if (expr := expression_of(node)) is not None]
     return [part.op for expr in found for part in expr.walk()]
 
 
@@ -21,7 +23,7 @@ def test_random_networks_are_within_one_step() -> None:
             assert_same(before, after, steps=2)  # one of each layer may come through
             for node in after.nodes:
                 if node.op == "loop":  # float scales are left behind
-                    assert node.attrs["expr"].operands() == {*range(len(node.inputs))}
+                    assert Loop.of(node).expr.operands() == {*range(len(node.inputs))}
     assert rewritten > 30
 
 
@@ -33,7 +35,7 @@ def test_with_an_fpu_nothing_changes() -> None:
 def test_nothing_leaves_its_bits() -> None:
     for _, after in pairs("use_fixed_point", "int8", 12, M3):
         for node in after.nodes:
-            for part in node.attrs[node.expression_key].walk() if node.expression_key else ():
+            for part in expr.walk() if (expr := expression_of(node)) is not None else ():
                 if part.op != "requantise_fixed":
                     continue
                 how: FixedRequantise = part.value
@@ -42,9 +44,9 @@ def test_nothing_leaves_its_bits() -> None:
                     factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]]
                 )
                 assert how.shift >= 1 and data.astype(np.int64).max() < 2**31
-                high_word = (node.attrs["acc_bound"] * int(data.max())) >> 32
+                high_word = (WithEpilogue.of(node).acc_bound * int(data.max())) >> 32
                 assert high_word + abs(how.offset) < 2**31
-                assert how.even or node.attrs["acc_bound"] * int(data.max()) < 2**62
+                assert how.even or WithEpilogue.of(node).acc_bound * int(data.max()) < 2**62
 
 
 def test_a_shift_keeps_every_bit_that_there_is() -> None:

@@ -9,6 +9,7 @@ import pytest
 from graphs import Array, compiled, lowered, model, reference, run_c
 from onnx import helper
 
+from mtool.ir.node import WithEpilogue
 from mtool.workflow.exact import ExactValues
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -92,8 +93,8 @@ def test_a_float_result_has_the_bias_as_it_is(op: str, tmp_path: Path) -> None:
 def test_the_sums_are_requantised_as_those_of_an_integer_bias() -> None:
     """What schedules of SIMD instructions know by heart."""
     (node,) = (node for node in lowered(network("Conv", 1.0)).nodes if node.op == "conv2d")
-    assert [part.op for part in node.attrs["epilogue"].walk()].count("add") == 0
-    assert node.attrs["epilogue"].op == "requantise"
+    assert [part.op for part in WithEpilogue.of(node).epilogue.walk()].count("add") == 0
+    assert WithEpilogue.of(node).epilogue.op == "requantise"
 
 
 def test_a_tie_knows_how_far_the_bias_is_rounded_and_no_further() -> None:

@@ -6,6 +6,7 @@ from onnx import helper
 from stages import assert_same, pairs
 
 from mtool.ir import Graph
+from mtool.ir.node import WithEpilogue
 from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fuse import fuse
 from mtool.passes.layout import settle_layout
@@ -17,7 +18,7 @@ F32 = np.float32
 def sums(graph: Graph) -> int:
     """Return how many sums the epilogues have."""
     kernels = [node for node in graph.nodes if node.op in ("conv2d", "dense")]
-    return sum(part.op == "add" for node in kernels for part in node.attrs["epilogue"].walk())
+    return sum(part.op == "add" for node in kernels for part in WithEpilogue.of(node).epilogue.walk())
 
 
 def test_random_networks_stay_the_same() -> None:
@@ -100,5 +101,5 @@ def test_whole_steps_of_integers_go_into_the_bias(steps: float | list[float], st
     folded = fold_bias(graph)
     assert sums(graph) == 1 and sums(folded) == stays
     (before,), (after,) = ([n for n in g.nodes if n.op == "dense"] for g in (graph, folded))
-    assert after.attrs["acc_bound"] >= before.attrs["acc_bound"] + (0 if stays else 40)
+    assert WithEpilogue.of(after).acc_bound >= WithEpilogue.of(before).acc_bound + (0 if stays else 40)
     assert_same(graph, folded, calls=20)

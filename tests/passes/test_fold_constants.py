@@ -6,6 +6,10 @@ from stages import assert_same, pairs
 
 from mtool.ir import DType, Expr, Graph, Node, TensorType
 from mtool.ir.expr import call, identity, load
+from mtool.ir.node import Transpose, View
+from mtool.ops.concat.node import Concat
+from mtool.ops.loop.node import Loop
+from mtool.ops.softmax.node import SoftmaxOfRows
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.lower import lower
 
@@ -35,11 +39,11 @@ def test_every_kind_of_node_is_folded() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(-1, 1, (2, 3, 4)).astype(np.float32) for _ in range(2))
     graph = graph_of(
-        Node("loop", "exp", ("a",), ("e",), {"expr": call("exp", element(0, 3))}),
-        Node("concat", "join", ("e", "b"), ("c",), {"axis": 1}),
-        Node("transpose", "turn", ("c",), ("t",), {"perm": (2, 0, 1)}),
-        Node("view", "flat", ("t",), ("r",)),
-        Node("loop", "sum", ("x", "r"), ("y",), {"expr": call("add", element(0, 2), element(1, 2))}),
+        Node("loop", "exp", ("a",), ("e",), Loop(expr=call("exp", element(0, 3)))),
+        Node("concat", "join", ("e", "b"), ("c",), Concat(axis=1)),
+        Node("transpose", "turn", ("c",), ("t",), Transpose(perm=(2, 0, 1))),
+        Node("view", "flat", ("t",), ("r",), View()),
+        Node("loop", "sum", ("x", "r"), ("y",), Loop(expr=call("add", element(0, 2), element(1, 2)))),
         shapes={"x": (8, 6), "e": (2, 3, 4), "c": (2, 6, 4), "t": (4, 2, 6), "r": (8, 6), "y": (8, 6)}, a=a, b=b,
     )  # fmt: skip
     folded = fold_constants(graph)
@@ -50,10 +54,10 @@ def test_every_kind_of_node_is_folded() -> None:
 
 
 def test_kernels_of_constants_and_what_the_run_gives_stay() -> None:
-    attrs = {"log": False, "epilogue": Expr("acc", DType.FLOAT32)}
+    attrs = SoftmaxOfRows(expr=Expr("acc", DType.FLOAT32))
     graph = graph_of(
         Node("softmax", "s", ("a",), ("m",), attrs),
-        Node("loop", "sum", ("x", "m"), ("y",), {"expr": call("add", element(0, 2), element(1, 2))}),
+        Node("loop", "sum", ("x", "m"), ("y",), Loop(expr=call("add", element(0, 2), element(1, 2)))),
         shapes={"x": (2, 3), "m": (2, 3), "y": (2, 3)}, a=np.ones((2, 3), np.float32),
     )  # fmt: skip
     assert fold_constants(graph).nodes == graph.nodes

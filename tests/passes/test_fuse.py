@@ -8,6 +8,8 @@ from onnx import helper
 from stages import assert_same, ops, pairs
 
 from mtool.ir import Graph
+from mtool.ir.node import expression_of
+from mtool.ops.loop.node import Loop
 from mtool.passes.fuse import DEEPEST, LARGEST, OPERANDS, fuse
 from mtool.passes.layout import settle_layout
 from mtool.passes.lower import lower
@@ -38,8 +40,8 @@ def fused(nodes, inputs, outputs, constants=None) -> tuple[Graph, Graph]:  # typ
     after = fuse(before)
     assert_same(before, after)
     for node in after.nodes:
-        if node.expression_key:
-            expr = node.attrs[node.expression_key]
+        expr = expression_of(node)
+        if expr is not None:
             assert expr.size <= LARGEST and expr.depth <= DEEPEST and len(node.inputs) <= OPERANDS
     return before, after
 
@@ -48,7 +50,7 @@ def fused(nodes, inputs, outputs, constants=None) -> tuple[Graph, Graph]:  # typ
 def test_a_chain_that_squares_what_it_reads_grows_by_what_it_has(op: str) -> None:
     nodes = [helper.make_node(op, [f"v{n}", f"v{n}"], [f"v{n + 1}"]) for n in range(200)]
     _, after = fused(nodes, {"v0": (F32, (4,))}, ["v200"])
-    assert sum(node.attrs["expr"].size for node in after.nodes) < 200 * 20
+    assert sum(Loop.of(node).expr.size for node in after.nodes) < 200 * 20
 
 
 def test_a_long_chain_is_a_few_loops() -> None:
@@ -63,7 +65,7 @@ def test_paddings_of_paddings_do_not_multiply() -> None:
     pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
     nodes = [helper.make_node("Pad", [f"v{n}", "pads"], [f"v{n + 1}"], mode="reflect") for n in range(12)]
     _, after = fused(nodes, {"v0": (F32, (1, 1, 3, 3))}, ["v12"], {"pads": pads})
-    assert sum(node.attrs["expr"].size for node in after.nodes) < 12 * LARGEST
+    assert sum(Loop.of(node).expr.size for node in after.nodes) < 12 * LARGEST
 
 
 def test_a_sum_of_hundreds_has_few_parameters() -> None:
@@ -79,7 +81,7 @@ def test_what_two_read_is_computed_once_unless_it_is_cheap() -> None:
         helper.make_node("Abs", ["t"], ["b"]),
     ]
     _, after = fused(nodes, {"x": (F32, (4,))}, ["a", "b"])
-    assert sum("tanh" in str(node.attrs["label"]) for node in after.nodes) == 1
+    assert sum("tanh" in Loop.of(node).label for node in after.nodes) == 1
 
 
 def test_an_output_is_not_taken_away() -> None:

@@ -8,6 +8,7 @@ from onnx import helper
 from stages import DSP, HOST, M3, assert_same, pairs
 
 from mtool.ir import Graph
+from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import Requantise
 from mtool.kernels.target import Target
 from mtool.passes.fuse import fuse
@@ -19,7 +20,7 @@ F32 = np.float32
 
 
 def parts(graph: Graph) -> list[str]:
-    found = [node.attrs[node.expression_key] for node in graph.nodes if node.expression_key]
+    found = [expr for node in graph.nodes if (expr := expression_of(node)) is not None]
     return [part.op for expr in found for part in expr.walk()]
 
 
@@ -122,10 +123,10 @@ def test_a_requantisation_knows_whether_it_is_bounded() -> None:
     """The cheap rounding of the FPU is right up to 2^22 only."""
     for _, after in pairs("use_integer_math", "int8", 25):
         for node in after.nodes:
-            for part in node.attrs[node.expression_key].walk() if node.expression_key else ():
+            for part in expr.walk() if (expr := expression_of(node)) is not None else ():
                 if part.op == "requantise":
                     how: Requantise = part.value
                     factor = part.args[1]
                     scale = factor.value if factor.op == "const" else after.constants[node.inputs[factor.value]].max()
-                    assert not how.bounded or node.attrs["acc_bound"] * scale < 2**22
-                    assert how.bounded or node.attrs["acc_bound"] * scale > 2**21
+                    assert not how.bounded or WithEpilogue.of(node).acc_bound * scale < 2**22
+                    assert how.bounded or WithEpilogue.of(node).acc_bound * scale > 2**21

@@ -10,6 +10,7 @@ from graphs import HOST, NO_FPU, compiled, model, reference, run_c
 from onnx import helper
 
 from mtool.ir import DType
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.target import Target
 from mtool.plan import Plan
@@ -140,7 +141,7 @@ def test_an_activation_behind_its_own_quantisation_is_one_table_of_a_fast_kernel
     (kernel,) = (step for step in compiled(proto, DSP).steps if step.node.op == "conv2d")
     graph = compiled(proto, DSP).graph
     assert kernel.schedule.name == "dsp_pointwise" and Int8Epilogue.of(kernel.node, graph) is not None
-    parts = list(kernel.node.attrs["epilogue"].walk())
+    parts = list(WithEpilogue.of(kernel.node).epilogue.walk())
     assert [part.op for part in parts].count("requantise") == 1 and not any(part.op == "quantise" for part in parts)
 
 

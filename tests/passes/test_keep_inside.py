@@ -15,6 +15,7 @@ from mtool.ir.expr import axis, const, load
 from mtool.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
 from mtool.ir.ranges import Ranges, said
 from mtool.onnx_backend.batch import Batch, CModel, build, to_c
+from mtool.ops.loop.node import Loop
 
 F, N = np.float32, np.int64
 X = np.arange(40, dtype=F).reshape(10, 4)
@@ -33,14 +34,14 @@ def built(models: list[CModel], folder: Path) -> Batch:
 
 def bounds_in(proto: ModelProto) -> int:
     """Return how many bounds of indices the loops have."""
-    loops = [node.attrs["expr"] for node in lowered(proto).nodes if node.op == "loop"]
+    loops = [Loop.of(node).expr for node in lowered(proto).nodes if node.op == "loop"]
     indices = {index for expr in loops for part in expr.walk() if part.op == "load" for index in part.args}
     return sum(index.op in ("minimum", "maximum") for index in indices)
 
 
 def test_an_index_that_may_be_anything_has_two_bounds() -> None:
     (node,) = lowered(one("Gather", {"x": 0, "i": (N, [3])}, {"x": X})).nodes
-    index = node.attrs["expr"].args[0]
+    index = Loop.of(node).expr.args[0]
     assert (index.op, index.args[0].op) == ("maximum", "minimum")
 
 

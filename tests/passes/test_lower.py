@@ -8,6 +8,7 @@ from interpreter import run
 from onnx import helper
 
 from mtool.ir.graph import DEEPEST, verify
+from mtool.ops.loop.node import Loop
 from mtool.passes.lower import lower
 
 
@@ -33,6 +34,6 @@ def test_hundreds_of_operands_are_computed_in_parts(op: str) -> None:
     graph = networks.imported(proto)
     lowered = lower(graph)
     assert max(len(node.inputs) for node in lowered.nodes) <= 64
-    assert all(node.attrs["expr"].depth < DEEPEST for node in lowered.nodes if node.op == "loop")
+    assert all(Loop.of(node).expr.depth < DEEPEST for node in lowered.nodes if node.op == "loop")
     feeds = networks.feeds_of(graph, 3)
     np.testing.assert_allclose(run(lowered, feeds)[0][0], reference(proto, feeds[0])[0], rtol=1e-5, atol=1e-6)

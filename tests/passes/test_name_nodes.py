@@ -2,6 +2,8 @@ from dataclasses import replace
 
 from stages import assert_same, pairs
 
+from mtool.ops.conv2d.node import Conv2d
+
 
 def test_names_are_short_unique_and_in_order() -> None:
     for kind in ("float", "int8"):
@@ -26,6 +28,6 @@ def test_a_name_says_what_the_operator_is() -> None:
     for _, after in pairs("name_nodes", "float", 25):
         for node in after.nodes:
             if node.name.startswith("dw_"):
-                assert node.attrs["group"] > 1
+                assert Conv2d.of(node).group > 1
             if node.name.startswith("pw_"):
-                assert node.attrs["kernel"] == (1, 1) and node.attrs["group"] == 1
+                assert Conv2d.of(node).kernel == (1, 1) and Conv2d.of(node).group == 1

@@ -38,6 +38,6 @@ def test_inputs_constants_and_one_value_twice_are_copied() -> None:
     graph = lower(networks.imported(proto))
     owned = own_outputs(graph)
     assert len({*writers(owned)}) == 4
-    copies = [node for node in owned.nodes if node.attrs.get("label") == "copy"]
+    copies = [node for node in owned.nodes if getattr(node.attrs, "label", "") == "copy"]
     assert len(copies) == 3
     assert_same(graph, owned)

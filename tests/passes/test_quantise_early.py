@@ -1,6 +1,7 @@
 from stages import assert_same, ops, pairs
 
 from mtool.ir import Graph, Node
+from mtool.ops.loop.node import Loop
 
 
 def moved_after(graph: Graph) -> list[Node]:
@@ -11,7 +12,7 @@ def moved_after(graph: Graph) -> list[Node]:
         maker = makers.get(node.inputs[0]) if node.op == "loop" and len(node.inputs) == 1 else None
         if maker is None or maker.op != "concat" or len({n.name for n in readers[maker.outputs[0]]}) != 1:
             continue
-        if maker.outputs[0] in graph.outputs or node.attrs["expr"].op not in ("quantise", "cast"):
+        if maker.outputs[0] in graph.outputs or Loop.of(node).expr.op not in ("quantise", "cast"):
             continue
         if graph.types[node.outputs[0]].dtype.size < graph.types[node.inputs[0]].dtype.size:
             found.append(node)

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 from mtool import passes
 from mtool.errors import ModelError
 from mtool.frontend.onnx_graph import import_graph
+from mtool.ops.loop.node import Loop
 
 F, INT = np.float32, np.int64
 
@@ -40,7 +41,7 @@ def test_an_expression_of_a_thousand_operands_is_compiled_and_compared() -> None
         helper.make_node("Sub", ["a", "b"], ["y"]),
     ]
     graph = passes.run(import_graph(model(nodes, {"x": (F, (2,)), "z": (F, (2,))}, ["y"]), "test"), HOST)
-    one, two = (node.attrs["expr"] for node in graph.nodes[:2])
+    one, two = (Loop.of(node).expr for node in graph.nodes[:2])
     assert one == two
 
 

@@ -15,6 +15,7 @@ from graphs import FLAGS, HOST, SANITIZE, Array, model, reference
 from onnx import helper
 
 from mtool import codegen, frontend, passes, resources
+from mtool.ops.concat.node import Concat
 from mtool.plan import Plan, make_plan
 from mtool.settings import Io
 
@@ -94,7 +95,7 @@ def check(
 
 
 def copies(plan: Plan) -> int:
-    return sum(step.node.attrs.get("label") in ("keep", "copy") for step in plan.steps)
+    return sum(getattr(step.node.attrs, "label", "") in ("keep", "copy") for step in plan.steps)
 
 
 def test_a_running_sum_is_written_over_itself(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_a_window_is_appended_to_and_moved_in_place(
     plan = check(proto, states, tmp_path, begin=initial)
     assert copies(plan) == 0
     labels = {step.op.label(step.node, plan.graph): step for step in plan.steps}
-    assert labels["concat"].node.attrs["appends"]
+    assert Concat.of(labels["concat"].node).appends
     assert labels["slice"].schedule.name == "c99_move"
     assert "transpose" not in labels or shift > 1 or rank == 4  # of what is new, at most
 

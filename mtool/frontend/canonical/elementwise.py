@@ -3,12 +3,14 @@
 import numpy as np
 import onnx
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, with_axis
+from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of
 from mtool.frontend.importer import Importer
-from mtool.ir import TensorType
+from mtool.ir import Attributes, TensorType
+from mtool.lowerings import LOWERINGS
+from mtool.lowerings.elementwise import Cast, Elu
 
 
-def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _binary(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Before opset 7 a second operand is broadcast only if told, and from `axis` on."""
     inputs = list(proto.input)
     left, right = (state.types[name] for name in inputs[:2])
@@ -18,12 +20,12 @@ def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
         padded = (*right.shape, *[1] * (len(left.shape) - start - len(right.shape)))
         inputs[1] = state.unique(f"{origin}/aligned")
         state.types[inputs[1]] = TensorType(right.dtype, padded)
-        state.emit("Reshape", origin, [proto.input[1]], [inputs[1]], {})
-    kept = {key: value for key, value in attrs.items() if key in ("fmod", "direction")}
-    state.emit(proto.op_type, origin, inputs, list(proto.output), kept)
+        state.emit("Reshape", origin, [proto.input[1]], [inputs[1]])
+    told = attributes_of(LOWERINGS[proto.op_type].attributes, attrs)
+    state.emit(proto.op_type, origin, inputs, list(proto.output), told)
 
 
-def _clip(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _clip(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
     inputs = [*proto.input, "", ""][:3]
     dtype = state.types[proto.input[0]].dtype.numpy
@@ -33,14 +35,14 @@ def _clip(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
         bound = state.constants.get(inputs[place])
         if bound is not None and bound.dtype.kind not in "iu" and np.isnan(bound.astype(np.float64)).any():
             inputs[place] = ""
-    state.emit("Clip", origin, inputs, [proto.output[0]], {})
+    state.emit("Clip", origin, inputs, [proto.output[0]])
 
 
-def _celu(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _celu(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Celu: with an alpha of 0 or NaN it is its definition, max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     alpha = attrs.get("alpha", 1.0)
     if alpha and not np.isnan(alpha):
-        state.emit("Celu", origin, list(proto.input), list(proto.output), attrs)
+        state.emit("Celu", origin, list(proto.input), list(proto.output), Elu(alpha=alpha))
         return
     x, dtype = proto.input[0], state.types[proto.input[0]].dtype.numpy
     factor, zero, one = (state.constant(f"{origin}/{value}", np.asarray(value, dtype)) for value in (alpha, 0, 1))
@@ -54,7 +56,7 @@ def _celu(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     made("Add", made("Max", zero, x), made("Min", zero, below), output=proto.output[0])
 
 
-def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _cast_like(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """CastLike: of a constant it is one too, whatever the value whose type it takes."""
     source, output = proto.input[0], proto.output[0]
     if source in state.constants:
@@ -63,7 +65,7 @@ def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Att
             data = np.clip(data, -dtype.largest, dtype.largest)
         state.add_constant(output, data.astype(dtype.numpy))
         return
-    state.emit("CastLike", origin, [source], [output], {"saturate": attrs.get("saturate", 1)})
+    state.emit("CastLike", origin, [source], [output], attributes_of(Cast, attrs))
 
 
 ELEMENTWISE: dict[str, Canonical] = {
@@ -71,7 +73,7 @@ ELEMENTWISE: dict[str, Canonical] = {
     "Clip": _clip,
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Mod", "BitShift"], _binary),
     **dict.fromkeys(["Less", "Greater", "Equal"], _binary),
-    "Cast": with_axis(None, saturate=1),
+    "Cast": as_it_is(Cast),
     "CastLike": _cast_like,
-    "BitCast": with_axis(None),
+    "BitCast": as_it_is(Attributes),
 }

@@ -1,18 +1,21 @@
 """What the canonical forms have in common: lists that were attributes once, and forms that many operators share."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
 
 from mtool.frontend.importer import Importer
+from mtool.ir import Attributes
 
 Attrs = Mapping[str, Any]
-Canonical = Callable[["Importer", onnx.NodeProto, str, Attrs, int], None]
+Told = TypeVar("Told", bound=Attributes)
+Canonical = Callable[[Importer, onnx.NodeProto, str, Attrs, int], None]
 
 
-def vector(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, key: str, place: int) -> tuple[int, ...] | None:
+def vector(state: Importer, proto: onnx.NodeProto, attrs: Attrs, key: str, place: int) -> tuple[int, ...] | None:
     """Return a list that is an attribute in old opsets and a constant input in new ones; None: not given."""
     if key in attrs:
         return tuple(attrs[key])
@@ -22,19 +25,32 @@ def vector(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, key: str, pla
     return None
 
 
-def with_axis(default: int | None, **fixed: Any) -> Canonical:
-    """Return the form of an operator whose `axis` is brought to 0 … rank - 1.
+def attributes_of(kind: type[Told], attrs: Attrs, **fixed: Any) -> Told:
+    """Return what an operator is told, where the file has it under the names of the class's fields.
 
-    Args:
-        default: the axis where none is given; None: the operator has none.
-        fixed: the attributes that are kept, with their defaults.
+    A field's default stands for what is not given there; what the class has no field for is left out. `fixed` are
+    fields that are known here.
     """
+    names = {field.name for field in fields(kind)}
+    return kind(**{**{name: value for name, value in attrs.items() if name in names}, **fixed})
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-        made = {key: attrs.get(key, value) for key, value in fixed.items()}
-        if default is not None:
-            made["axis"] = attrs.get("axis", default) % max(len(state.types[proto.input[0]].shape), 1)
-        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
+
+def as_it_is(kind: type[Attributes]) -> Canonical:
+    """Return the form of an operator that is told what the file tells it."""
+
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attributes_of(kind, attrs))
+
+    return canonical
+
+
+def with_axis(kind: type[Attributes], default: int) -> Canonical:
+    """Return the form of an operator whose `axis` is brought to 0 … rank - 1; `default`: where none is given."""
+
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+        axis = attrs.get("axis", default) % max(len(state.types[proto.input[0]].shape), 1)
+        told = attributes_of(kind, attrs, axis=axis)
+        state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
     return canonical
 
@@ -42,8 +58,8 @@ def with_axis(default: int | None, **fixed: Any) -> Canonical:
 def first_input(op: str) -> Canonical:
     """Return the form of an operator whose further inputs only say its output's shape."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-        state.emit(op, origin, [proto.input[0]], [proto.output[0]], {})
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+        state.emit(op, origin, [proto.input[0]], [proto.output[0]])
 
     return canonical
 
@@ -51,7 +67,7 @@ def first_input(op: str) -> Canonical:
 def computed(*roles: str) -> Canonical:
     """Return the form of an operator that is computed here, once all its inputs are known."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         for name, role in zip(proto.input, roles, strict=False):
             state.value_of(name, role)
 

@@ -6,23 +6,29 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, first_input, vector, with_axis
+from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, first_input, vector, with_axis
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
+from mtool.lowerings.creation import EyeLike, Fill, Trilu
+from mtool.lowerings.indexing import Blocks, GatherND, ReverseSequence, TensorScatter
+from mtool.lowerings.lowering import AlongAxis
+from mtool.lowerings.movement import Pad, Permutation, Slice
+from mtool.lowerings.ordering import Compress, Unique
+from mtool.lowerings.scatter import ScatterElements, ScatterND
 
 
-def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _view(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
     before, after = state.types[proto.input[0]], state.types[proto.output[0]]
     if before.count != after.count:  # inference does not look, and a declared shape may say anything
         raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
-    state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]], {})
+    state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]])
     if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
         state.budget.afford("constants", state.types[proto.input[0]].count, f"{proto.op_type} {origin}")
         state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
 
 
-def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     starts = vector(state, proto, attrs, "starts", 1) or ()
     axes = vector(state, proto, attrs, "axes", 3) or tuple(range(len(starts)))
@@ -34,10 +40,10 @@ def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
         start += size if start < 0 else 0
         first[place] = min(max(start, 0), size if step > 0 else size - 1)
         stride[place] = min(max(step, -max(size, 1)), max(size, 1))  # one further leads out: there is one element
-    state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], {"first": tuple(first), "stride": tuple(stride)})
+    state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], Slice(first=tuple(first), stride=tuple(stride)))
 
 
-def _split(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _split(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Split: a slice for each output."""
     shape = state.types[proto.input[0]].shape
     axis = attrs.get("axis", 0) % len(shape)
@@ -46,11 +52,11 @@ def _split(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
         if not output:
             continue
         first = tuple(start if place == axis else 0 for place in range(len(shape)))
-        state.emit("Slice", origin, [proto.input[0]], [output], {"first": first, "stride": (1,) * len(shape)})
+        state.emit("Slice", origin, [proto.input[0]], [output], Slice(first=first, stride=(1,) * len(shape)))
         start += state.types[output].shape[axis]
 
 
-def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _pad(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     mode = attrs.get("mode", "constant")
     kind = state.types[proto.input[0]]
     inputs = [proto.input[0]]
@@ -70,62 +76,63 @@ def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
         before[place % len(kind.shape)] = amount
     tables = sum(size for size, old in zip(state.types[proto.output[0]].shape, kind.shape, strict=True) if size != old)
     state.budget.spend("constants", 4 * tables, f"Pad {origin}")  # where each element comes from
-    state.emit("Pad", origin, inputs, [proto.output[0]], {"mode": mode, "before": tuple(before), "value": value})
+    state.emit("Pad", origin, inputs, [proto.output[0]], Pad(mode=mode, before=tuple(before), value=value))
 
 
-def _transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _transpose(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     perm = tuple(attrs.get("perm") or reversed(range(rank)))
-    state.emit("Transpose", origin, [proto.input[0]], [proto.output[0]], {"perm": perm})
+    state.emit("Transpose", origin, [proto.input[0]], [proto.output[0]], Permutation(perm=perm))
 
 
-def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _concat(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.output[0]].shape)
     axis = attrs.get("axis", 1) % rank
     inputs = [name for name in proto.input if state.types[name].count]
     if not inputs:
         inputs = [proto.input[0]]
-    state.emit("Concat", origin, inputs, [proto.output[0]], {"axis": axis})
+    state.emit("Concat", origin, inputs, [proto.output[0]], AlongAxis(axis=axis))
 
 
-def _gather(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _gather(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
-    state.emit("Gather", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", 0) % rank})
+    state.emit("Gather", origin, list(proto.input), [proto.output[0]], AlongAxis(axis=attrs.get("axis", 0) % rank))
 
 
-def _shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _shape(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     part = shape[slice(attrs.get("start", 0), attrs.get("end"))]
     state.add_constant(proto.output[0], np.asarray(part, np.int64))
 
 
-def _size(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _size(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     state.add_constant(proto.output[0], np.asarray(state.types[proto.input[0]].count, np.int64))
 
 
-def _constant_of_shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _constant_of_shape(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     value = numpy_helper.to_array(attrs["value"]).item() if "value" in attrs else 0
-    state.emit("Fill", origin, [], [proto.output[0]], {"value": value})
+    state.emit("Fill", origin, [], [proto.output[0]], Fill(value=value))
 
 
-def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _one_hot(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.output[0]].shape)
-    state.emit("OneHot", origin, list(proto.input), [proto.output[0]], {"axis": attrs.get("axis", -1) % rank})
+    state.emit("OneHot", origin, list(proto.input), [proto.output[0]], AlongAxis(axis=attrs.get("axis", -1) % rank))
 
 
-def _eye_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _eye_like(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """EyeLike: a diagonal that lies outside is one as far outside as the matrix is large."""
     rows, columns = state.types[proto.input[0]].shape
-    made = {"k": min(max(attrs.get("k", 0), -rows), columns)}
+    made = EyeLike(k=min(max(attrs.get("k", 0), -rows), columns))
     state.emit("EyeLike", origin, list(proto.input), list(proto.output), made)
 
 
-def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _optional_axis(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Compress, Unique: without an axis the input is flat."""
-    made: dict[str, Any] = {"axis": None, "sorted": bool(attrs.get("sorted", 1))}
-    if "axis" in attrs:
-        made["axis"] = attrs["axis"] % len(state.types[proto.input[0]].shape)
-    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
+    axis = attrs["axis"] % len(state.types[proto.input[0]].shape) if "axis" in attrs else None
+    told = Compress(axis=axis)
+    if proto.op_type == "Unique":
+        told = Unique(axis=axis, sorted=bool(attrs.get("sorted", 1)))
+    state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 
 MOVEMENT: dict[str, Canonical] = {
@@ -142,15 +149,15 @@ MOVEMENT: dict[str, Canonical] = {
     "Size": _size,
     "ConstantOfShape": _constant_of_shape,
     "EyeLike": _eye_like,
-    "Trilu": with_axis(None, upper=1),
+    "Trilu": as_it_is(Trilu),
     **dict.fromkeys(["Compress", "Unique"], _optional_axis),
-    **dict.fromkeys(["ScatterElements", "Scatter"], with_axis(0, reduction="none")),
-    "ScatterND": with_axis(None, reduction="none"),
-    "TensorScatter": with_axis(-2, mode="linear"),
+    **dict.fromkeys(["ScatterElements", "Scatter"], with_axis(ScatterElements, 0)),
+    "ScatterND": as_it_is(ScatterND),
+    "TensorScatter": with_axis(TensorScatter, -2),
     "OneHot": _one_hot,
-    "GatherElements": with_axis(0),
-    "GatherND": with_axis(None, batch_dims=0),
-    "DepthToSpace": with_axis(None, blocksize=1, mode="DCR"),
-    "SpaceToDepth": with_axis(None, blocksize=1, mode="DCR"),
-    "ReverseSequence": with_axis(None, time_axis=0, batch_axis=1),
+    "GatherElements": with_axis(AlongAxis, 0),
+    "GatherND": as_it_is(GatherND),
+    "DepthToSpace": as_it_is(Blocks),
+    "SpaceToDepth": as_it_is(Blocks),
+    "ReverseSequence": as_it_is(ReverseSequence),
 }

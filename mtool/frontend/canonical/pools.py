@@ -7,7 +7,7 @@ windows it leaves out elements at both ends; ONNX's own shapes are others there.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -16,6 +16,9 @@ from mtool.frontend.canonical.forms import Attrs
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
+from mtool.lowerings.movement import Slice
+from mtool.lowerings.scatter import MaxPoolIndices
+from mtool.lowerings.sliding_window import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Along:
         return cls(count - ((count - 1) * stride >= size + before), before, behind)
 
 
-def pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def pool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """MaxPool, AveragePool, LpPool and their global forms, with explicit padding."""
     kind = state.types[proto.input[0]]
     spatial = kind.shape[2:]
@@ -75,22 +78,27 @@ def pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     reached = [(each.count - 1) * strides[i] + spans[i] - size[i] - max(each.before, 0) for i, each in enumerate(along)]
     count_pads = bool(attrs.get("count_include_pad"))
-    made: dict[str, Any] = {
-        "kernel": kernel, "strides": strides, "dilations": dilations,
-        "pads": (*(max(each.before, 0) for each in along), *(max(behind, 0) for behind in reached)),
-        "kind": "max" if "Max" in proto.op_type else "lp" if "Lp" in proto.op_type else "average",
-        "count_pads": count_pads, "p": attrs.get("p", 2),
+    kind_of: Literal["max", "lp", "average"] = (
+        "max" if "Max" in proto.op_type else "lp" if "Lp" in proto.op_type else "average"
+    )
+    told = Pool(
+        kernel=kernel, strides=strides, dilations=dilations,
+        pads=(*(max(each.before, 0) for each in along), *(max(behind, 0) for behind in reached)),
+        kind=kind_of, count_pads=count_pads, p=attrs.get("p", 2),
         # With count_include_pad, only the declared padding counts, not what ceil_mode adds.
-        "limits": tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
-    }  # fmt: skip
+        limits=tuple(s + max(each.behind, 0) * count_pads for s, each in zip(size, along, strict=True)),
+    )  # fmt: skip
     if len(outputs) > 1:
-        made["column_major"] = bool(attrs.get("storage_order"))
-        state.emit("MaxPoolIndices", origin, [source], list(proto.output), made)
+        whole = MaxPoolIndices(
+            kernel=kernel, strides=strides, dilations=dilations, pads=told.pads, kind=told.kind, count_pads=count_pads,
+            p=told.p, limits=told.limits, column_major=bool(attrs.get("storage_order")),
+        )  # fmt: skip
+        state.emit("MaxPoolIndices", origin, [source], list(proto.output), whole)
         return
-    state.emit("Pool", origin, [source], [proto.output[0]], made)
+    state.emit("Pool", origin, [source], [proto.output[0]], told)
 
 
-def _cut(state: "Importer", value: str, origin: str, along: list[Along]) -> tuple[str, tuple[int, ...]]:
+def _cut(state: Importer, value: str, origin: str, along: list[Along]) -> tuple[str, tuple[int, ...]]:
     """Return a value without the elements that negative padding before it leaves out, and its spatial sizes."""
     kind = state.types[value]
     first = (0, 0, *(max(-each.before, 0) for each in along))
@@ -99,5 +107,5 @@ def _cut(state: "Importer", value: str, origin: str, along: list[Along]) -> tupl
         return value, sizes[2:]
     cut = state.unique(f"{origin}/cut")
     state.types[cut] = TensorType(kind.dtype, sizes)
-    state.emit("Slice", origin, [value], [cut], {"first": first, "stride": (1,) * len(first)})
+    state.emit("Slice", origin, [value], [cut], Slice(first=first, stride=(1,) * len(first)))
     return cut, sizes[2:]

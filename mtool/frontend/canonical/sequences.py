@@ -2,13 +2,16 @@
 
 import onnx
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, computed
+from mtool.frontend.canonical.forms import Attrs, Canonical, attributes_of, computed
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
+from mtool.lowerings.fourier import DFT, STFT
+from mtool.lowerings.recurrent import Recurrent
+from mtool.lowerings.scatter import TfIdf
 
 
-def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def recurrent(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
     gates = {"RNN": 1, "GRU": 2, "LSTM": 3}[proto.op_type]
     default = ("Tanh",) if gates == 1 else ("Sigmoid", "Tanh", "Tanh")[:gates]
@@ -23,12 +26,12 @@ def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attr
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
         functions.append((name.lower(), alpha, beta))
-    made = {
-        "functions": tuple(functions), "clip": attrs.get("clip"), "batch_first": bool(attrs.get("layout")),
-        "direction": attrs.get("direction", "forward"), "input_forget": bool(attrs.get("input_forget")),
-        "linear_before_reset": bool(attrs.get("linear_before_reset")),
-    }  # fmt: skip
-    made |= {key: attrs[key] for key in ("weights", "dynamic_state") if key in attrs}  # of DynamicQuantizeLSTM
+    made = Recurrent(
+        functions=tuple(functions), clip=attrs.get("clip"), batch_first=bool(attrs.get("layout")),
+        direction=attrs.get("direction", "forward"), input_forget=bool(attrs.get("input_forget")),
+        linear_before_reset=bool(attrs.get("linear_before_reset")),
+        weights=attrs.get("weights", {}), dynamic_state=attrs.get("dynamic_state", False),  # of DynamicQuantizeLSTM
+    )  # fmt: skip
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), made)
 
 
@@ -39,7 +42,7 @@ ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 """Default alpha and beta of the activations that have them."""
 
 
-def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _dft(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
     axis = attrs.get("axis", 1 if version < 20 else -2)
@@ -51,24 +54,24 @@ def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
     if len(proto.input) > 1 and proto.input[1]:
         length = int(state.value_of(proto.input[1], "dft_length").item())
-    made = {"axis": axis, "length": length, "inverse": inverse, "onesided": onesided}
+    made = DFT(axis=axis, length=length, inverse=inverse, onesided=onesided)
     state.emit("DFT", origin, [proto.input[0]], [proto.output[0]], made)
 
 
-def _stft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _stft(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     signal, step, window, length = [*proto.input, "", ""][:4]
     size = int(state.value_of(length, "frame_length").item()) if length else state.types[window].shape[0]
-    made = {"step": int(state.value_of(step, "frame_step").item()), "length": size}
+    made = STFT(step=int(state.value_of(step, "frame_step").item()), length=size)
     kind = state.types[proto.output[0]]
     bins = size // 2 + 1 if attrs.get("onesided", 1) else size
     state.types[proto.output[0]] = TensorType(kind.dtype, (*kind.shape[:2], bins, 2))
     state.emit("STFT", origin, [signal, window], [proto.output[0]], made)
 
 
-def _tf_idf(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _tf_idf(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     if "pool_strings" in attrs:
         raise Unsupported("strings are not supported")
-    state.emit("TfIdfVectorizer", origin, list(proto.input), list(proto.output), attrs)
+    state.emit("TfIdfVectorizer", origin, list(proto.input), list(proto.output), attributes_of(TfIdf, attrs))
 
 
 SEQUENCES: dict[str, Canonical] = {

@@ -55,7 +55,7 @@ def _label_encoder(write: Writer) -> None:
     state.types[output] = TensorType(DType.of(values.dtype), write.kind(x).shape)
     tables = [write.constant(keys[kept], keys.dtype)]
     tables.append(write.constant([*values[kept], default], values.dtype))
-    state.emit("LabelEncoder", write.origin, [x, *tables], [output], {})
+    state.emit("LabelEncoder", write.origin, [x, *tables], [output])
 
 
 def _one_hot(write: Writer) -> None:

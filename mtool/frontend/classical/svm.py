@@ -115,7 +115,7 @@ def _probabilities(write: Writer, decisions: str, a: list[float], b: list[float]
     output = write.state.unique(f"{write.origin}/probabilities")
     write.state.types[output] = TensorType(DType.of(dtype), (examples, classes))
     assert math.comb(classes, 2) == write.kind(each).shape[1]
-    write.state.emit("PairwiseCoupling", write.origin, [each], [output], {})
+    write.state.emit("PairwiseCoupling", write.origin, [each], [output])
     return output
 
 

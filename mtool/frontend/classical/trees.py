@@ -16,6 +16,7 @@ from mtool.frontend.classical.writing import Classical, Writer, transformed
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import DType
+from mtool.lowerings.classical import TreeEnsemble
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 EQ = MODES.index("BRANCH_EQ")
@@ -111,7 +112,7 @@ def _summed(write: Writer, x: str, forest: Forest, targets: int, how: str, base:
     inputs = {name: write.constant(data, kind) for name, (data, kind) in lists.items() if len(data)}
     output = state.unique(f"{write.origin}/trees")
     state.types[output] = TensorType(DType.of(dtype), (write.kind(x).shape[0], targets))
-    attrs = {"names": tuple(inputs), "modes": tuple(sorted(set(forest.mode))), "aggregate": how}
+    attrs = TreeEnsemble(names=tuple(inputs), modes=tuple(sorted(set(forest.mode))), aggregate=how)
     state.emit("TreeEnsemble", write.origin, [x, *inputs.values()], [output], attrs)
     if how == "AVERAGE":
         output = write("Div", output, write.constant(len(forest.roots), dtype))

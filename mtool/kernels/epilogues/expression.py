@@ -1,6 +1,7 @@
 """The epilogue of portable kernels: the expression that fusion gave, written out around each result."""
 
-from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir import DType, Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
 from mtool.kernels.operands import element, needs_math, operand_arguments, operand_names
@@ -17,7 +18,7 @@ class EpilogueText:
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node, self.graph = node, graph
-        self.expr: Expr = node.attrs["epilogue"]
+        self.expr = WithEpilogue.of(node).epilogue
         self.names = operand_names(node, graph, self.expr)
 
     def __call__(self, acc: str, offset: str, axes: dict[int, str]) -> str:
@@ -25,8 +26,8 @@ class EpilogueText:
         text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
         return element(self.expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
-    def kernel(self, body: str, weights: Array) -> Kernel:
-        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch."""
+    def kernel(self, body: str, weights: Array, scratch: str = "") -> Kernel:
+        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch (its type)."""
         node, graph = self.node, self.graph
         constants = {"weights": weights, "bias": graph.constants[node.inputs[2]]}
         constants |= {
@@ -39,6 +40,6 @@ class EpilogueText:
             Argument("bias", acc_type(node, graph).c, ("constant", "bias")),
             *operand_arguments(node, graph, self.names),
         ]
-        if "scratch" in body:
-            arguments.append(Argument("scratch", graph.types[node.inputs[0]].dtype.c, "scratch"))
+        if scratch:
+            arguments.append(Argument("scratch", scratch, "scratch"))
         return Kernel(tuple(arguments), body, constants, needs_math(self.expr))

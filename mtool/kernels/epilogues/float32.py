@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
 
 
@@ -20,7 +21,7 @@ class FloatEpilogue(TileEpilogue):
         kinds = (graph.types[node.inputs[0]].dtype, graph.constants[node.inputs[1]].dtype.name)
         if kinds != (DType.FLOAT32, "float32"):
             return None
-        expr: Expr = node.attrs["epilogue"]
+        expr = WithEpilogue.of(node).epilogue
         if expr.op == "acc":
             return cls(False, None)
         zero = len(expr.args) == 2 and expr.args[1].op == "const" and expr.args[1].value == 0.0

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
@@ -33,7 +34,7 @@ class Int8Epilogue(TileEpilogue):
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
         """Split a node's epilogue; None: it has another form."""
-        expr: Expr = node.attrs["epilogue"]
+        expr = WithEpilogue.of(node).epilogue
         found = {part for part in expr.walk() if part.op in SCALED and part.args[0].op == "acc"}
         if len(found) != 1 or graph.types[node.inputs[0]].dtype is not cls.kind:
             return None

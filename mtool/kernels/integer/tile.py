@@ -13,6 +13,7 @@ import numpy as np
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
+from mtool.kernels.weighted_sum import WeightedSum
 
 SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
 LEAST = 10.0  # instructions that a byte of code has to save in a small model: 1 KB 0.4 ms at 25 MHz
@@ -112,10 +113,10 @@ def price_of_code(node: Node, graph: Graph) -> float:
         graph.memo["products"] = sum(
             graph.types[one.outputs[0]].count * math.prod(graph.types[one.inputs[1]].shape[1:])
             for one in graph.nodes
-            if one.op in ("conv2d", "dense")
+            if isinstance(one.attrs, WeightedSum)
         )
     products: int = graph.memo["products"]
-    return max(LEAST, products / SHARE) / int(node.attrs.get("parts", 1))
+    return max(LEAST, products / SHARE) / node.parts
 
 
 def pack(weights: Array, channels: int, groups: int = 1) -> Array:

@@ -1,11 +1,9 @@
-"""Concatenation: internal form `concat`, inputs of one type, attribute `axis`.
-
-The planner sets `appends` where the output lies over the first input, which then is not copied.
-"""
+"""Concatenation: internal form `concat`, of inputs of one type."""
 
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.concat import c99
+from mtool.ops.concat.node import SPECIFICATION
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -16,4 +14,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES)

@@ -8,6 +8,7 @@ from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.conv2d import c99, dsp, f32, integer, mve
 from mtool.ops.conv2d.geometry import Conv
+from mtool.ops.conv2d.node import SPECIFICATION, Conv2d
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -18,10 +19,12 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    if "macs" in node.attrs:  # channels were removed: those of the model as given
-        return int(node.attrs["macs"])
+    given = Conv2d.of(node).macs
+    if given is not None:
+        return given
     conv = Conv.of(node, graph)
     return conv.batch * conv.pixels * conv.out_channels * conv.depth
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES)
+SCHEDULES = c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, SCHEDULES)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import Graph, Node
+from mtool.ops.conv2d.node import Conv2d
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ class Conv:
         """Read them off a conv2d node."""
         n, h, w, c = graph.types[node.inputs[0]].shape
         _, out_h, out_w, out_c = graph.types[node.outputs[0]].shape
-        attrs = node.attrs
+        attrs = Conv2d.of(node)
         return cls(
-            n, (h, w), c, (out_h, out_w), out_c, attrs["kernel"], attrs["strides"],
-            attrs["pads"][:2], attrs["dilations"], attrs["group"], attrs["pad_value"],
+            n, (h, w), c, (out_h, out_w), out_c, attrs.kernel, attrs.strides,
+            attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value,
         )  # fmt: skip
 
     @property

@@ -1,6 +1,7 @@
 """Which convolutions may write their output over their input."""
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.in_place import residual_operands
 from mtool.ops.conv2d.geometry import Conv
 
@@ -12,7 +13,7 @@ def pointwise_in_place(node: Node, graph: Graph) -> tuple[int, ...]:
     residuals = residual_operands(node, graph)
     shrinks = conv.out_channels * y.dtype.size <= conv.channels * x.dtype.size
     pixel_by_pixel = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and shrinks
-    if pixel_by_pixel and not node.attrs["epilogue"].operands() & {0}:
+    if pixel_by_pixel and not WithEpilogue.of(node).epilogue.operands() & {0}:
         return (0, *residuals)
     return residuals
 
@@ -23,7 +24,7 @@ def own_in_place(node: Node, graph: Graph, *, possible: bool) -> tuple[int, ...]
     It must have elements of the same size, and nothing else may read it.
     """
     x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-    own = possible and x.dtype.size == y.dtype.size and not node.attrs["epilogue"].operands() & {0}
+    own = possible and x.dtype.size == y.dtype.size and not WithEpilogue.of(node).epilogue.operands() & {0}
     return (0, *residual_operands(node, graph)) if own else residual_operands(node, graph)
 
 

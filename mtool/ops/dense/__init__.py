@@ -7,6 +7,7 @@ epilogue reads. The output is [M,N].
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.dense import c99, dsp, f32, integer, mve
+from mtool.ops.dense.node import SPECIFICATION, Dense
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -14,9 +15,11 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    if "macs" in node.attrs:  # channels were removed: those of the model as given
-        return int(node.attrs["macs"])
+    given = Dense.of(node).macs
+    if given is not None:
+        return given
     return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES)
+SCHEDULES = c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, SCHEDULES)

@@ -7,6 +7,7 @@ int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M,
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.matmul import c99, dsp
+from mtool.ops.matmul.node import SPECIFICATION, Matmul
 
 
 def _label(node: Node, graph: Graph) -> str:
@@ -14,7 +15,7 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    return graph.types[node.outputs[0]].count * int(node.attrs["depth"])
+    return graph.types[node.outputs[0]].count * Matmul.of(node).depth
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES + dsp.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES + dsp.SCHEDULES)

@@ -7,6 +7,7 @@ from typing import Self
 from mtool.ir import Expr, Graph, Node
 from mtool.kernels.operands import needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
+from mtool.ops.matmul.node import Matmul
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,11 @@ class Product:
     def of(cls, node: Node, graph: Graph) -> Self:
         """Read them off a matmul node."""
         *batch, rows, columns = graph.types[node.outputs[0]].shape
-        a, b = node.attrs["a"], node.attrs["b"]
+        attrs = Matmul.of(node)
+        a, b = attrs.a, attrs.b
         return cls(
-            tuple(batch), rows, node.attrs["depth"], columns, node.attrs["points"],
-            a[:-2], b[:-2], a[-2:], b[-2:],
+            tuple(batch), rows, attrs.depth, columns, attrs.points,
+            a[:-2], b[:-2], (a[-2], a[-1]), (b[-2], b[-1]),
         )  # fmt: skip
 
     @property

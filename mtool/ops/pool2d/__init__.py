@@ -6,15 +6,17 @@ Internal form `pool2d`: input x[N,H,W,C]; acc is the maximum, the mean (float) o
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.pool2d import c99, dsp, f32, mve
+from mtool.ops.pool2d.node import SPECIFICATION, Pool2d
 
 
 def _label(node: Node, graph: Graph) -> str:
-    height, width = node.attrs["kernel"]
-    return f"{node.attrs['kind']} pool {height}x{width}"
+    attrs = Pool2d.of(node)
+    height, width = attrs.kernel
+    return f"{attrs.kind} pool {height}x{width}"
 
 
 def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES)

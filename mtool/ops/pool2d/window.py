@@ -8,6 +8,7 @@ from mtool.kernels.operands import needs_math, operand_arguments
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.pool2d.node import Pool2d
 
 MOST_COLUMNS = 255  # whose sum stays within 16 bits
 
@@ -28,14 +29,14 @@ class WindowSchedule(BaseSchedule):
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """One image of its type, no window that lies outside altogether; a float average none that is cut."""
         x = graph.types[node.inputs[0]]
-        attrs = node.attrs
+        attrs = Pool2d.of(node)
         reached = all(
-            attrs["pads"][i] <= (attrs["kernel"][i] - 1) * attrs["dilations"][i]
-            and (size - 1) * attrs["strides"][i] - attrs["pads"][i] < x.shape[1 + i]
-            and (attrs["dilations"][i] == 1 or attrs["dilations"][i] <= x.shape[1 + i])
+            attrs.pads[i] <= (attrs.kernel[i] - 1) * attrs.dilations[i]
+            and (size - 1) * attrs.strides[i] - attrs.pads[i] < x.shape[1 + i]
+            and (attrs.dilations[i] == 1 or attrs.dilations[i] <= x.shape[1 + i])
             for i, size in enumerate(graph.types[node.outputs[0]].shape[1:3])
         )
-        narrow = attrs["kernel"][1] <= MOST_COLUMNS
+        narrow = attrs.kernel[1] <= MOST_COLUMNS
         return (
             self.fits(target)
             and x.dtype is self.dtype
@@ -47,48 +48,48 @@ class WindowSchedule(BaseSchedule):
 
     def _has_mean(self, node: Node, graph: Graph) -> bool:
         """Whether a float average divides by the same count everywhere."""
-        attrs, (h, w) = node.attrs, graph.types[node.inputs[0]].shape[1:3]
+        attrs, (h, w) = Pool2d.of(node), graph.types[node.inputs[0]].shape[1:3]
         reach = (
-            (size - 1) * attrs["strides"][i] + (attrs["kernel"][i] - 1) * attrs["dilations"][i]
+            (size - 1) * attrs.strides[i] + (attrs.kernel[i] - 1) * attrs.dilations[i]
             for i, size in enumerate(graph.types[node.outputs[0]].shape[1:3])
         )
-        whole = not any(attrs["pads"][:2]) and all(last < size for last, size in zip(reach, (h, w), strict=True))
-        return attrs["kind"] == "max" or not self.dtype.is_float or whole
+        whole = not any(attrs.pads[:2]) and all(last < size for last, size in zip(reach, (h, w), strict=True))
+        return attrs.kind == "max" or not self.dtype.is_float or whole
 
     def _stores_directly(self, node: Node) -> bool:
         """Whether the maxima are the outputs."""
-        return bool(node.attrs["kind"] == "max" and node.attrs["epilogue"].op == "acc")
+        return Pool2d.of(node).kind == "max" and Pool2d.of(node).epilogue.op == "acc"
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """A pixel's maxima or sums, if an epilogue follows."""
-        each = self.dtype.size if node.attrs["kind"] == "max" else 4
+        each = self.dtype.size if Pool2d.of(node).kind == "max" else 4
         return 0 if self._stores_directly(node) else each * graph.types[node.inputs[0]].shape[3]
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """6 instructions a tap (4 of floats) and 12 more for a vector of channels, 32 (6) an output of an epilogue."""
-        height, width = node.attrs["kernel"]
+        height, width = Pool2d.of(node).kernel
         out = graph.types[node.outputs[0]]
-        vectors = -(-out.shape[3] // (self.lanes if node.attrs["kind"] == "max" else min(self.lanes, 4)))
+        vectors = -(-out.shape[3] // (self.lanes if Pool2d.of(node).kind == "max" else min(self.lanes, 4)))
         after = 0 if self._stores_directly(node) else (6 if self.dtype.is_float else 32) * out.count
         tap = 4 if self.dtype.is_float else 6
         return float(out.shape[1] * out.shape[2] * (vectors * (tap * height * width + 12) + 20) + after)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        attrs = node.attrs
+        attrs = Pool2d.of(node)
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
         epilogue, stored_directly = EpilogueText(node, graph), self._stores_directly(node)
-        mean = self.dtype.is_float and attrs["kind"] == "average"
-        acc = x.dtype if self.dtype.is_float or attrs["kind"] == "max" else DType.INT32
+        mean = self.dtype.is_float and attrs.kind == "average"
+        acc = x.dtype if self.dtype.is_float or attrs.kind == "max" else DType.INT32
         body = template(
             "ops/pool2d/window.c.j2",
             attrs=attrs,
             size=x.shape[1:3],
             out_size=y.shape[1:3],
             channels=x.shape[3],
-            function=f"mt_{self.stem}_{'max' if attrs['kind'] == 'max' else 'sum'}",
+            function=f"mt_{self.stem}_{'max' if attrs.kind == 'max' else 'sum'}",
             stored_directly=stored_directly,
-            result=f"scratch[c] / {math.prod(attrs['kernel'])}.0f" if mean else "scratch[c]",
+            result=f"scratch[c] / {math.prod(attrs.kernel)}.0f" if mean else "scratch[c]",
             epilogue=epilogue,
         )
         names = epilogue.names

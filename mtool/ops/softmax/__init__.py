@@ -7,14 +7,15 @@ exp(scale * (q - max)) has only 256 values, which stand in a table: input 1, a c
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp
 from mtool.ops.softmax import c99
+from mtool.ops.softmax.node import SPECIFICATION, SoftmaxOfRows
 
 
 def _label(node: Node, graph: Graph) -> str:
-    return "log softmax" if node.attrs["log"] else "softmax"
+    return "log softmax" if SoftmaxOfRows.of(node).log else "softmax"
 
 
 def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(_label, _macs, c99.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES)

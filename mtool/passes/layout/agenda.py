@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from mtool.ir import Node
 from mtool.ir.editor import Editor
+from mtool.ir.node import Transpose, View
 from mtool.passes.layout.rule import Change, Rule
 
 
@@ -49,7 +50,7 @@ class Agenda:
         for value in dict.fromkeys(value for node in changed for value in node.outputs):
             for reader in graph.readers(value):
                 yield reader
-                if reader.op == "view":
+                if isinstance(reader.attrs, View):
                     yield from graph.readers(reader.outputs[0], "dense")
         for value in dict.fromkeys(value for node in changed for value in node.inputs):
             if (alone := graph.only_reader(value)) is not None:
@@ -57,6 +58,6 @@ class Agenda:
             maker = graph.makers.get(value)
             if maker is not None:
                 yield maker
-                above = graph.maker(maker.inputs[0], "loop") if maker.op == "transpose" else None
+                above = graph.maker(maker.inputs[0], "loop") if isinstance(maker.attrs, Transpose) else None
                 if above is not None:
                     yield above

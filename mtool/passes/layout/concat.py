@@ -1,18 +1,22 @@
 """Concatenations of transposed values."""
 
+from dataclasses import replace
+
 from mtool.ir import Node
 from mtool.ir.editor import Editor
+from mtool.ir.node import Transpose
 from mtool.lowerings.lowering import NCHW_OF_NHWC
+from mtool.ops.concat.node import Concat
 from mtool.passes.layout.rule import Change, inverse
 
 
 def sink_concat(graph: Editor, node: Node) -> Change | None:
     """concat(transpose(a), transpose(b)) = transpose(concat(a, b)); loops and constants beside them are turned."""
-    if node.op != "concat":
+    if not isinstance(node.attrs, Concat):
         return None
     makers = {value: graph.maker(value, "transpose") for value in node.inputs}
     sources = {value: maker.inputs[0] for value, maker in makers.items() if maker}
-    perms = {maker.attrs["perm"] for maker in makers.values() if maker}
+    perms = {Transpose.of(maker).perm for maker in makers.values() if maker}
     if len(perms) != 1:
         return None
     perm = perms.pop()
@@ -27,15 +31,15 @@ def sink_concat(graph: Editor, node: Node) -> Change | None:
         def turned(value: str) -> str:
             kind = r.types[value]
             other = r.value(f"{value}.s", kind.dtype, [kind.shape[place] for place in back])
-            r.node("transpose", [value], [other], {"perm": back}, like=n)
+            r.node("transpose", [value], [other], Transpose(perm=back), like=n)
             return other
 
         parts = {value: sources[value] if value in sources else turned(value) for value in n.inputs}
         kind = r.types[n.outputs[0]]
         made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in back])
-        attrs = {**n.attrs, "axis": perm[n.attrs["axis"]]}
+        attrs = replace(Concat.of(n), axis=perm[Concat.of(n).axis])
         r.node("concat", [parts[value] for value in n.inputs], [made], attrs, like=n)
-        r.node("transpose", [made], n.outputs, {"perm": perm}, like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
 
     return sunk
 

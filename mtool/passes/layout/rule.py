@@ -6,6 +6,7 @@ from dataclasses import replace
 from mtool.ir import Expr, Node
 from mtool.ir.editor import Editor
 from mtool.ir.expr import axis, identity
+from mtool.ops.loop.node import Loop
 
 Shape = tuple[int, ...]
 
@@ -31,9 +32,10 @@ def whole_operands(node: Node, graph: Editor) -> list[str]:
 
 def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
     """Whether a loop without reductions reads no element of `values` but that which it writes."""
-    return not any(part.op == "reduce" for part in node.attrs["expr"].walk()) and all(
+    expr = Loop.of(node).expr
+    return not any(part.op == "reduce" for part in expr.walk()) and all(
         index == axis(place) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[place] == 1)
-        for part in node.attrs["expr"].walk()
+        for part in expr.walk()
         if part.op == "load" and node.inputs[part.value] in values
         for place, index in enumerate(part.args)
     )

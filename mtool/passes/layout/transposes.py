@@ -9,17 +9,21 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.expr import axis
 from mtool.ir.graph import Rewriter
+from mtool.ir.node import Transpose, View
+from mtool.ops.dense.node import Dense
+from mtool.ops.loop.node import Loop
+from mtool.ops.matmul.node import Matmul
 from mtool.passes.layout.rule import Change, Shape, inverse, own_element, reads_own_element, whole_operands
 
 
 def permute_weights(graph: Editor, node: Node) -> Change | None:
     """Dense after flattening a transposed tensor: permute the columns of its weights instead."""
-    view = graph.maker(node.inputs[0], "view") if node.op == "dense" else None
+    view = graph.maker(node.inputs[0], "view") if isinstance(node.attrs, Dense) else None
     transpose = graph.maker(view.inputs[0], "transpose") if view else None
     if transpose is None:
         return None
     rows, depth = graph.types[node.inputs[0]].shape
-    shape, perm = graph.types[transpose.outputs[0]].shape, transpose.attrs["perm"]
+    shape, perm = graph.types[transpose.outputs[0]].shape, Transpose.of(transpose).perm
     if shape[0] != rows or perm[0] != 0:
         return None
     order = np.arange(depth).reshape(shape[1:]).transpose(np.argsort(perm[1:]) if len(perm) > 1 else ())
@@ -28,7 +32,7 @@ def permute_weights(graph: Editor, node: Node) -> Change | None:
     def permuted(r: Editor, n: Node) -> None:
         weights = r.constant(f"{n.name}/weights", np.ascontiguousarray(r.constants[n.inputs[1]][:, columns]))
         viewed = r.value(f"{source}.flat", r.types[source].dtype, (rows, depth))
-        r.node("view", [source], [viewed], like=n)
+        r.node("view", [source], [viewed], View(), like=n)
         r.node(n.op, [viewed, weights, *n.inputs[2:]], n.outputs, n.attrs, like=n)
 
     return permuted
@@ -36,9 +40,9 @@ def permute_weights(graph: Editor, node: Node) -> Change | None:
 
 def sink_transpose(graph: Editor, node: Node) -> Change | None:
     """loop(transpose(a), transpose(b), parameters) = transpose(loop(a, b, parameters))."""
-    whole = whole_operands(node, graph) if node.op == "loop" else []
+    whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
     makers = [maker for value in whole if (maker := graph.maker(value, "transpose"))]
-    perms = {maker.attrs["perm"] for maker in makers}
+    perms = {Transpose.of(maker).perm for maker in makers}
     if len(perms) != 1 or len(makers) != len(whole) or not reads_own_element(node, graph, whole):
         return None
     perm = perms.pop()
@@ -46,23 +50,23 @@ def sink_transpose(graph: Editor, node: Node) -> Change | None:
 
     def sunk(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
-        renamed = n.attrs["expr"].with_axes({number: axis(place) for number, place in enumerate(perm)})
+        renamed = Loop.of(n).expr.with_axes({number: axis(place) for number, place in enumerate(perm)})
         expr = own_element(renamed, n, sources, len(perm))
         made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in inverse(perm)])
         inputs = [sources.get(value, value) for value in n.inputs]
-        r.node("loop", inputs, [made], {**n.attrs, "expr": expr}, like=n)
-        r.node("transpose", [made], n.outputs, {"perm": perm}, like=n)
+        r.node("loop", inputs, [made], replace(Loop.of(n), expr=expr), like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
 
     return sunk
 
 
 def store_transposed(graph: Editor, node: Node) -> Change | None:
     """A loop that is read through a transposition is stored transposed; other readers turn it back."""
-    if node.op != "loop" or graph.is_output(node.outputs[0]):
+    if not isinstance(node.attrs, Loop) or graph.is_output(node.outputs[0]):
         return None
     ops = graph.reader_ops(node.outputs[0])
     readers = graph.readers(node.outputs[0], "transpose")
-    perms = {reader.attrs["perm"] for reader in readers}
+    perms = {Transpose.of(reader).perm for reader in readers}
     if len(perms) != 1 or not {*ops} <= {"transpose", "loop"}:
         return None
     if any(value in graph.makers for value in whole_operands(node, graph)):
@@ -74,9 +78,9 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
     def stored(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
         made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in perm])
-        expr = n.attrs["expr"].with_axes({place: axis(number) for number, place in enumerate(perm)})
-        r.node("loop", n.inputs, [made], {**n.attrs, "expr": expr}, like=n)
-        r.node("transpose", [made], n.outputs, {"perm": inverse(perm)}, like=n)
+        expr = Loop.of(n).expr.with_axes({place: axis(number) for number, place in enumerate(perm)})
+        r.node("loop", n.inputs, [made], replace(Loop.of(n), expr=expr), like=n)
+        r.node("transpose", [made], n.outputs, Transpose(perm=inverse(perm)), like=n)
 
     return stored
 
@@ -86,20 +90,20 @@ def absorb_transposes(graph: Graph) -> Graph:
     producers = graph.producers()
     rewriter = Rewriter(graph)
     for node in graph.nodes:
-        if node.op == "matmul":
+        if isinstance(node.attrs, Matmul):
             rewriter.keep(_read_through(node, graph, producers))
             continue
-        if node.op != "loop":
+        if not isinstance(node.attrs, Loop):
             rewriter.keep(node)
             continue
-        inputs, expr = list(node.inputs), node.attrs["expr"]
+        inputs, expr = list(node.inputs), node.attrs.expr
         for number, value in enumerate(node.inputs):
             maker = producers.get(value)
-            if maker is None or maker.op != "transpose":
+            if maker is None or not isinstance(maker.attrs, Transpose):
                 continue
             inputs[number] = maker.inputs[0]
-            expr = _through(expr, number, inverse(maker.attrs["perm"]))
-        rewriter.keep(replace(node, inputs=tuple(inputs), attrs={**node.attrs, "expr": expr}))
+            expr = _through(expr, number, inverse(Transpose.of(maker).perm))
+        rewriter.keep(replace(node, inputs=tuple(inputs), attrs=replace(node.attrs, expr=expr)))
     return rewriter.finish()
 
 
@@ -116,15 +120,16 @@ def _through(expr: Expr, number: int, turned: Shape) -> Expr:
 
 def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
     """Let a product find its operands' elements before a transposition."""
-    inputs, attrs = list(node.inputs), dict(node.attrs)
-    for number, key in enumerate(("a", "b")):
+    inputs, attrs = list(node.inputs), Matmul.of(node)
+    strides = [attrs.a, attrs.b]
+    for number, own in enumerate(strides):
         maker = producers.get(node.inputs[number])
-        if maker is None or maker.op != "transpose":
+        if maker is None or not isinstance(maker.attrs, Transpose):
             continue
         shape = graph.types[maker.inputs[0]].shape
-        before = [math.prod(shape[place + 1 :]) for place in maker.attrs["perm"]]
-        after = attrs[key][len(attrs[key]) - len(before) :]
+        before = [math.prod(shape[place + 1 :]) for place in Transpose.of(maker).perm]
+        after = own[len(own) - len(before) :]
         moved = (step and whole for step, whole in zip(after, before, strict=True))  # 0: it is broadcast
-        attrs[key] = (*attrs[key][: len(attrs[key]) - len(before)], *moved)
+        strides[number] = (*own[: len(own) - len(before)], *moved)
         inputs[number] = maker.inputs[0]
-    return replace(node, inputs=tuple(inputs), attrs=attrs)
+    return replace(node, inputs=tuple(inputs), attrs=replace(attrs, a=strides[0], b=strides[1]))

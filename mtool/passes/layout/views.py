@@ -1,43 +1,50 @@
 """Views: what becomes one, what goes, and how they sink through loops."""
 
+from dataclasses import replace
+
 from mtool.ir import DType, Expr, Node
 from mtool.ir.editor import Editor
 from mtool.ir.expr import axis, const
+from mtool.ir.node import Transpose, View
+from mtool.ops.loop.node import Loop
 from mtool.passes.layout.rule import Change, Shape, own_element, reads_own_element, whole_operands
 
 
 def compose(graph: Editor, node: Node) -> Change | None:
     """Two views or two transpositions become one; one that changes nothing goes."""
-    if node.op not in ("view", "transpose"):
+    if not isinstance(node.attrs, View | Transpose):
         return None
     source, out = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
-    idle = source.shape == out.shape if node.op == "view" else node.attrs["perm"] == tuple(range(len(out.shape)))
+    idle = (
+        source.shape == out.shape if isinstance(node.attrs, View) else node.attrs.perm == tuple(range(len(out.shape)))
+    )
     if idle and (not graph.is_output(node.outputs[0]) or node.inputs[0] in graph.makers):
         return lambda r, n: r.rename(n.outputs[0], n.inputs[0])
     before = graph.maker(node.inputs[0], node.op)
     if before is None:
         return None
     origin = before.inputs[0]
-    attrs: dict[str, Shape] = {}
-    if node.op == "transpose":
-        attrs = {"perm": tuple(before.attrs["perm"][place] for place in node.attrs["perm"])}
+    attrs = node.attrs
+    if isinstance(attrs, Transpose):
+        perm = Transpose.of(before).perm
+        attrs = Transpose(perm=tuple(perm[place] for place in attrs.perm))
     return lambda r, n: r.node(n.op, [origin], n.outputs, attrs, like=n)
 
 
 def view_of_units(graph: Editor, node: Node) -> Change | None:
     """A transposition that moves only dimensions of size 1 is a view."""
-    if node.op != "transpose":
+    if not isinstance(node.attrs, Transpose):
         return None
     shape = graph.types[node.inputs[0]].shape
-    moved = [place for place in node.attrs["perm"] if shape[place] != 1]
+    moved = [place for place in node.attrs.perm if shape[place] != 1]
     if moved != sorted(moved):
         return None
-    return lambda r, n: r.node("view", n.inputs, n.outputs, like=n)
+    return lambda r, n: r.node("view", n.inputs, n.outputs, View(), like=n)
 
 
 def sink_view(graph: Editor, node: Node) -> Change | None:
     """loop(view(a)) = view(loop(a)), where the loop is elementwise or the view only adds or drops 1s."""
-    whole = whole_operands(node, graph) if node.op == "loop" else []
+    whole = whole_operands(node, graph) if isinstance(node.attrs, Loop) else []
     out = graph.types[node.outputs[0]].shape
     # A view of the same shape, which an output of the model is of an input, has nothing to sink.
     views = [view for value in whole if (view := graph.maker(value, "view")) and _shape_before(view, graph) != out]
@@ -54,12 +61,13 @@ def sink_view(graph: Editor, node: Node) -> Change | None:
 
     def sunk(r: Editor, n: Node) -> None:
         sources = {value: _viewed(r, n, value, shape) for value in whole}
-        expr: Expr = n.attrs["expr"].with_axes(axes) if axes else n.attrs["expr"]
+        attrs = Loop.of(n)
+        expr = attrs.expr.with_axes(axes) if axes else attrs.expr
         expr = own_element(expr, n, sources, len(shape))
         made = r.value(f"{n.outputs[0]}.s", r.types[n.outputs[0]].dtype, shape)
         inputs = [sources.get(value, value) for value in n.inputs]
-        r.node("loop", inputs, [made], {**n.attrs, "expr": expr}, like=n)
-        r.node("view", [made], n.outputs, like=n)
+        r.node("loop", inputs, [made], replace(attrs, expr=expr), like=n)
+        r.node("view", [made], n.outputs, View(), like=n)
 
     return sunk
 
@@ -70,7 +78,7 @@ def _viewed(rewriter: Editor, node: Node, value: str, shape: Shape) -> str:
     if kind.shape == shape:
         return value
     viewed = rewriter.value(f"{value}.v", kind.dtype, shape)
-    rewriter.node("view", [value], [viewed], like=node)
+    rewriter.node("view", [value], [viewed], View(), like=node)
     return viewed
 
 
@@ -86,9 +94,10 @@ def _shape_before(view: Node, graph: Editor) -> Shape:
 
 def _is_elementwise(node: Node, whole: list[str]) -> bool:
     """Whether a loop's axes serve for nothing but to read the operands `whole`."""
-    return not any(part.op == "axis" for part in node.attrs["expr"].walk(indices=False)) and not any(
+    expr = Loop.of(node).expr
+    return not any(part.op == "axis" for part in expr.walk(indices=False)) and not any(
         part.op == "axis"
-        for load in node.attrs["expr"].walk()
+        for load in expr.walk()
         if load.op == "load" and node.inputs[load.value] not in whole
         for index in load.args
         for part in index.walk()

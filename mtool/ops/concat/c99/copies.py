@@ -5,6 +5,7 @@ import math
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.concat.node import Concat
 
 
 class Copies(BaseSchedule):
@@ -26,15 +27,15 @@ class Copies(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        out = graph.types[node.outputs[0]]
-        axis = node.attrs["axis"]
+        out, attrs = graph.types[node.outputs[0]], Concat.of(node)
+        axis = attrs.axis
         outer = math.prod(out.shape[:axis])
         total = math.prod(out.shape[axis:])
         arguments, lines, constants, start = [], [], {}, 0
         indent = "        " if outer > 1 else "    "
         for number, value in enumerate(node.inputs):
             count = math.prod(graph.types[value].shape[axis:])
-            if number == 0 and node.attrs.get("appends"):
+            if number == 0 and attrs.appends:
                 start = count
                 continue
             name = f"input{number}"

@@ -56,4 +56,4 @@ class Depthwise(BaseSchedule):
             unrolled=math.prod(conv.kernel) <= 16,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, graph.constants[node.inputs[1]])
+        return epilogue.kernel(body, graph.constants[node.inputs[1]], graph.types[node.inputs[0]].dtype.c)

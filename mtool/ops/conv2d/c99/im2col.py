@@ -49,4 +49,4 @@ class Im2col(BaseSchedule):
             float=acc_type(node, graph).is_float,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, graph.constants[node.inputs[1]])
+        return epilogue.kernel(body, graph.constants[node.inputs[1]], graph.types[node.inputs[0]].dtype.c)

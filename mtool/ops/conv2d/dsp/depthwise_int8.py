@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
@@ -148,7 +149,7 @@ class Depthwise(BaseSchedule):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if each channel has one output that is no larger."""
         conv = Conv.of(node, graph)
-        own = conv.channels == conv.out_channels and not node.attrs["epilogue"].operands() & {0}
+        own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
         smaller = graph.types[node.inputs[0]].bytes >= graph.types[node.outputs[0]].bytes
         return (0,) if own and smaller else ()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
@@ -57,7 +58,7 @@ class Depthwise(BaseSchedule):
         """Depthwise, one image, one output a channel, float32, taps that fit in registers, nothing read afterwards."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        alone = epilogue is not None and not node.attrs["epilogue"].operands()
+        alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
         return has_tiles(target) and shape and alone and same and best_traversal(conv, self.direction) is not None
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
 from mtool.kernels.knobs import knob
@@ -98,7 +99,8 @@ class Depthwise(BaseSchedule):
             epilogue=epilogue,
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
-        return epilogue.kernel(body, np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps))
+        weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
 
 
 def _registers(traversal: Traversal, held: bool) -> int:
@@ -132,7 +134,7 @@ def _is_local(node: Node, graph: Graph) -> bool:
     shape = graph.types[node.outputs[0]].shape
     own = {
         axis
-        for load in node.attrs["epilogue"].walk()
+        for load in WithEpilogue.of(node).epilogue.walk()
         if load.op == "load" and not is_identity(load, shape, graph.types[node.inputs[load.value]].shape)
         for index in load.args
         for axis in index.walk()

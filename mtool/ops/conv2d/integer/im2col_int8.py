@@ -80,4 +80,4 @@ class Im2col(BaseSchedule):
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, weights)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)

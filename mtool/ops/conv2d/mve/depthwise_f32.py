@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.knobs import knob
@@ -115,7 +116,7 @@ class Depthwise(BaseSchedule):
         """Depthwise, one image, one output a channel, float32, not too many taps, nothing read afterwards."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        alone = epilogue is not None and not node.attrs["epilogue"].operands()
+        alone = epilogue is not None and not WithEpilogue.of(node).epilogue.operands()
         same = graph.types[node.outputs[0]].dtype is graph.types[node.inputs[0]].dtype
         if not (target.has_mve and shape and alone and same and Ring.of(conv).rows <= MOST_ROWS):
             return False

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
@@ -68,7 +69,7 @@ class Depthwise(BaseSchedule):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if rows are copied before they are written."""
         conv = Conv.of(node, graph)
-        plain = graph.types[node.outputs[0]].dtype.size == 2 and not node.attrs["epilogue"].operands() & {0}
+        plain = graph.types[node.outputs[0]].dtype.size == 2 and not WithEpilogue.of(node).epilogue.operands() & {0}
         return (0,) if plain and reads_ahead(conv, Ring.of(conv).rows) else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

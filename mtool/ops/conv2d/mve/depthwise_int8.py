@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from mtool.ir import Graph, Node
+from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.mve.vectors import INT8_LANES, WIDENED_ORDER
@@ -69,7 +70,7 @@ class Depthwise(BaseSchedule):
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, if rows are read before they are written and channels are their own."""
         conv = Conv.of(node, graph)
-        own = conv.channels == conv.out_channels and not node.attrs["epilogue"].operands() & {0}
+        own = conv.channels == conv.out_channels and not WithEpilogue.of(node).epilogue.operands() & {0}
         return (0,) if own and reads_ahead(conv, Ring.of(conv).rows) else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

@@ -1,14 +1,13 @@
 """The one emitter of loop nests."""
 
-import re
-
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
 from mtool.kernels.in_place import identity_loads
-from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names, operands_read
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.loop.node import Loop
 
 INDENT = "    "
 NAMES = "ijklmnpqrs"  # axis names; beyond them a7, a8, …
@@ -29,21 +28,24 @@ class LoopNest(BaseSchedule):
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Operands that are read only at the element that is written."""
-        if any(part.op == "reduce" for part in node.attrs["expr"].walk()):
+        expr = Loop.of(node).expr
+        if any(part.op == "reduce" for part in expr.walk()):
             return ()
-        return identity_loads(node, graph, node.attrs["expr"])
+        return identity_loads(node, graph, expr)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Count the expression's functions an element."""
-        weight = sum(1 for _ in node.attrs["expr"].walk())
+        weight = sum(1 for _ in Loop.of(node).expr.walk())
         return float(graph.types[node.outputs[0]].count * weight)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the nest."""
-        expr: Expr = node.attrs["expr"]
+        expr = Loop.of(node).expr
         out = graph.types[node.outputs[0]]
         names = operand_names(node, graph, expr)
-        arguments = [*operand_arguments(node, graph, names), Argument("output", out.dtype.c, "output")]
+        read = operands_read(expr, node, graph)
+        used = {number: name for number, name in names.items() if number in read}
+        arguments = [*operand_arguments(node, graph, used), Argument("output", out.dtype.c, "output")]
         loads = [part for part in expr.walk() if part.op == "load"]
         free = any(part.op == "axis" for part in expr.walk(indices=False))
         free = free or any(part.op == "reduce" for part in expr.walk())  # which a table's index may hold too
@@ -54,12 +56,9 @@ class LoopNest(BaseSchedule):
             for load in loads
         )
         lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        constants = {used[n]: graph.constants[node.inputs[n]] for n in used if node.inputs[n] in graph.constants}
         body = "\n".join(lines)
-        words = set(re.findall(r"\w+", body))  # an index into a dimension of size 1 is not written
-        used = tuple(argument for argument in arguments if argument.name in words)
-        constants = {name: data for name, data in constants.items() if name in words}
-        return Kernel(used, body, constants, needs_math(expr))
+        return Kernel(tuple(arguments), body, constants, needs_math(expr))
 
     def _is_table(self, load: Expr) -> bool:
         """A lookup whose index holds no bare axis: table[input[i] + 128]."""

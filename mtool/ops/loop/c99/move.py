@@ -6,6 +6,7 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import axis
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.loop.node import Loop
 
 
 class Move(BaseSchedule):
@@ -34,7 +35,7 @@ class Move(BaseSchedule):
 
 def copied_range(node: Node, graph: Graph) -> int | None:
     """Return where the elements begin that a loop copies as they lie side by side; None: it does something else."""
-    expr: Expr = node.attrs["expr"]
+    expr = Loop.of(node).expr
     if expr.op != "load" or node.inputs[expr.value] in graph.constants:
         return None
     source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]

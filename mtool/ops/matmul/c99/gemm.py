@@ -5,6 +5,7 @@ from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.matmul.node import Matmul
 from mtool.ops.matmul.operands import Product, kernel
 
 
@@ -19,7 +20,7 @@ class Gemm(BaseSchedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """7 instructions a multiply-accumulate, 20 an output."""
-        return float(graph.types[node.outputs[0]].count * (7 * node.attrs["depth"] + 20))
+        return float(graph.types[node.outputs[0]].count * (7 * Matmul.of(node).depth + 20))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
@@ -32,4 +33,4 @@ class Gemm(BaseSchedule):
             epilogue=epilogue,
             indices=product.indices,
         )
-        return kernel(node, graph, body, node.attrs["epilogue"])
+        return kernel(node, graph, body, epilogue.expr)

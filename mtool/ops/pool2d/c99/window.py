@@ -7,6 +7,7 @@ from mtool.kernels.operands import needs_math, operand_arguments
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.pool2d.node import Pool2d
 
 
 class Window(BaseSchedule):
@@ -20,15 +21,15 @@ class Window(BaseSchedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """5 instructions an input element of a window, 20 an output."""
-        height, width = node.attrs["kernel"]
+        height, width = Pool2d.of(node).kernel
         return float(graph.types[node.outputs[0]].count * (5 * height * width + 20))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        attrs = node.attrs
+        attrs = Pool2d.of(node)
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
         epilogue = EpilogueText(node, graph)
-        average = attrs["kind"] == "average"
+        average = attrs.kind == "average"
         acc = x.dtype if x.dtype.is_float or not average else DType.INT32
         low = literal(float("-inf") if x.dtype.is_float else x.dtype.limits[0], x.dtype).c if not average else "0"
         body = template(

@@ -6,6 +6,7 @@ from mtool.kernels.operands import needs_math, operand_arguments
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.softmax.node import SoftmaxOfRows
 
 
 class Softmax(BaseSchedule):
@@ -15,7 +16,7 @@ class Softmax(BaseSchedule):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Results of float32."""
-        return not node.attrs.get("fixed")
+        return not SoftmaxOfRows.of(node).fixed
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input: each element is read for the last time when its quotient is written."""
@@ -38,7 +39,7 @@ class Softmax(BaseSchedule):
             x=x.dtype.c,
             kind=x.dtype.kind[0] + str(x.dtype.size * 8),
             integer=integer,
-            log=node.attrs["log"],
+            log=SoftmaxOfRows.of(node).log,
             epilogue=epilogue,
         )
         names = epilogue.names

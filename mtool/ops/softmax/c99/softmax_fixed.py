@@ -7,6 +7,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.softmax.c99.softmax import Softmax
+from mtool.ops.softmax.node import SoftmaxOfRows
 
 
 class SoftmaxFixed(Softmax):
@@ -16,7 +17,7 @@ class SoftmaxFixed(Softmax):
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """8-bit integers with a table of exponentials of int32."""
-        return bool(node.attrs.get("fixed"))
+        return SoftmaxOfRows.of(node).fixed
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

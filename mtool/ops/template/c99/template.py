@@ -4,6 +4,7 @@ from mtool.ir import Graph, Node
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.template.node import TemplateKernel
 
 
 class Template(BaseSchedule):
@@ -17,7 +18,7 @@ class Template(BaseSchedule):
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """What the lowering asked for."""
-        return int(node.attrs["scratch"])
+        return TemplateKernel.of(node).scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""
@@ -29,10 +30,11 @@ class Template(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Render the template; `types` has the type of each input and output."""
-        names = node.attrs["names"]
+        attrs = TemplateKernel.of(node)
+        names = attrs.names
         inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
         types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
-        body = template(f"ops/template/c99/{node.attrs['template']}.c.j2", types=types, **node.attrs["values"])
+        body = template(f"ops/template/c99/{attrs.template}.c.j2", types=types, **attrs.values)
         arguments, constants = [], {}
         for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
             constant = value in graph.constants
@@ -41,7 +43,6 @@ class Template(BaseSchedule):
             arguments.append(Argument(name, types[name].dtype.c, ("constant", name) if constant else ("input", number)))
         for number, name in enumerate(outputs):
             arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
-        if node.attrs["scratch"]:
-            arguments.append(Argument("scratch", node.attrs["values"]["scratch_type"], "scratch"))
-        used = [argument for argument in arguments if argument.name in body]
-        return Kernel(tuple(used), body, constants, node.attrs["math"])
+        if attrs.scratch:
+            arguments.append(Argument("scratch", attrs.values["scratch_type"], "scratch"))
+        return Kernel(tuple(arguments), body, constants, attrs.math)

@@ -1,0 +1,21 @@
+"""The nodes of loops: `loop`."""
+
+from dataclasses import dataclass
+
+from mtool.ir import Graph, Node
+from mtool.ir.node import Computation
+from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop(Computation):
+    """An expression for each element of the output, which may reduce over further axes."""
+
+
+def _reads(node: Node, graph: Graph) -> tuple[Reads, ...]:
+    """None beside those of its expression."""
+    return ()
+
+
+SPECIFICATION = Specification(Loop, by_rows=ByRows(_reads))

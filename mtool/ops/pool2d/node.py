@@ -1,0 +1,67 @@
+"""The nodes of pools: `pool2d`."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mtool.ir import Attributes, Graph, Node
+from mtool.ir.node import WithEpilogue
+from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.specification import Channels, Operand, Specification
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool2d(WithEpilogue):
+    """A pool; pairs are (vertical, horizontal), in elements.
+
+    kind: acc is the maximum, or the average: the mean of floats, the sum of integers.
+    kernel: height and width of the window.
+    strides, dilations: at least 1.
+    pads: top, left, bottom, right; at least 0.
+    count_pads: the mean counts the padding as zeros, up to `limits`.
+    limits: the row and column from which on nothing is counted.
+    """
+
+    kind: Literal["max", "average"]
+    kernel: Pair
+    strides: Pair
+    pads: tuple[int, int, int, int]
+    dilations: Pair
+    count_pads: bool
+    limits: Pair
+
+
+def _channels(node: Node, graph: Graph) -> Channels:
+    return Channels.EACH
+
+
+def _window(node: Node, graph: Graph) -> Reads:
+    """Padding has no part in a maximum, so it may be the smallest value."""
+    attrs, dtype = Pool2d.of(node), graph.types[node.inputs[0]].dtype
+    lowest = -math.inf if dtype.is_float else dtype.limits[0]
+    reach = (attrs.kernel[0] - 1) * attrs.dilations[0] + 1
+    return Reads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], lowest)
+
+
+def _reads(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
+    """Padding has no part in a mean either, but no value is without effect on one."""
+    reads = _window(node, graph)
+    return (reads,) if reads.fill is None or Pool2d.of(node).kind == "max" else None
+
+
+def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
+    attrs = Pool2d.of(node)
+    start, end = _window(node, graph).rows(0, count)
+    pads, limits = (0, attrs.pads[1], 0, attrs.pads[3]), (end - start, attrs.limits[1])
+    return replace(attrs, pads=pads, limits=limits)
+
+
+SPECIFICATION = Specification(
+    Pool2d,
+    (Operand("input", "NHWC", is_in_arena=True),),
+    layout="NPQC",
+    channels=_channels,
+    by_rows=ByRows(_reads, _of_rows),
+)

@@ -1,0 +1,35 @@
+"""The nodes that are one C template each: `template`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mtool.ir import Attributes
+from mtool.kernels.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateKernel(Attributes):
+    """A kernel that is one C template.
+
+    template: the name of its file, without its ending.
+    values: what the template is told.
+    names: the C names of the inputs, then of the outputs.
+    label: the ONNX operator, in lower case.
+    scratch: bytes of working memory.
+    math: whether the C calls the mathematical library.
+    macs: its multiply-accumulates.
+    overwrites: pairs of an input and the output that may be written over it, by their numbers.
+    """
+
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...]
+    label: str
+    scratch: int = 0
+    math: bool = False
+    macs: int = 0
+    overwrites: tuple[tuple[int, int], ...] = ()
+
+
+SPECIFICATION = Specification(TemplateKernel, takes_more=True)

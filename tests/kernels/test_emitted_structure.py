@@ -1,0 +1,86 @@
+"""What schedules say of the C that they emit, against the C itself: parameters, headers and pointers."""
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from graphs import HOST, compiled, model
+from onnx import TensorProto, helper
+
+from mtool import codegen
+from mtool.codegen import Conventions
+from mtool.codegen.functions import emit_functions
+from mtool.ir import DType, Graph, Node, TensorType
+from mtool.ir.expr import axis, call, load
+from mtool.kernels.operands import operands_read
+from mtool.ops.loop.node import Loop
+from mtool.plan import make_plan
+
+F = np.float32
+
+
+def test_an_index_into_a_dimension_of_one_is_not_read() -> None:
+    for size, expected in ((1, {0}), (7, {0, 1})):
+        picked = load(1, DType.INT32, (axis(0),))
+        expr = call("exp", load(0, DType.FLOAT32, (picked, axis(1))))
+        types = {
+            "x": TensorType(DType.FLOAT32, (size, 4)),
+            "i": TensorType(DType.INT32, (3,)),
+            "y": TensorType(DType.FLOAT32, (3, 4)),
+        }
+        node = Node("loop", "pick", ("x", "i"), ("y",), Loop(expr=expr))
+        assert operands_read(expr, node, Graph("test", ("x", "i"), ("y",), (node,), types, {})) == expected
+
+
+@pytest.mark.parametrize("op", ["Gather", "Resize", "TfIdfVectorizer", "TopK", "Conv"])
+def test_each_parameter_is_read_or_written(op: str) -> None:
+    """A function takes what it uses and no more, or the compiler warns of it."""
+    constants = (
+        {"w": np.ones((2, 2, 3, 3), F)}
+        if op == "Conv"
+        else {"k": np.array([0], np.int64) if op == "Gather" else np.array([1], np.int64)}
+    )
+    attrs: dict[str, object] = {}
+    shape, kind, inputs, outputs = (1, 2, 4, 4), F, ["x", *constants], ["y"]
+    if op == "Resize":
+        constants = {"s": np.array([1, 1, 2, 2], F)}
+        inputs = ["x", "", "s"]
+    elif op == "TopK":
+        outputs = ["y", "i"]
+    elif op == "TfIdfVectorizer":
+        attrs = {
+            "mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0],
+            "ngram_indexes": [0, 1], "pool_int64s": [2, 3],
+        }  # fmt: skip
+        shape, kind, inputs, constants = (6,), np.int64, ["x"], {}
+    proto = model([helper.make_node(op, inputs, outputs, **attrs)], {"x": (kind, shape)}, outputs, constants)
+    for function in emit_functions(compiled(proto, HOST)).functions:
+        words = set(re.findall(r"\w+", function.kernel.body))
+        assert {argument.name for argument in function.kernel.arguments} <= words
+        assert {*function.kernel.constants} <= {argument.name for argument in function.kernel.arguments}
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_small_floats_ask_for_their_header_where_they_are_computed_with(moves: bool) -> None:
+    node = (
+        helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])
+        if moves
+        else helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
+    )
+    proto = model([node], {"x": (ml_dtypes.float8_e4m3fn, (2, 3))}, ["y"], opset=21)
+    files, _ = codegen.generate(compiled(proto, HOST), "test.onnx", "0" * 64)
+    source = files.text("test.c")
+    assert ("mt_float8.h" in source) == ("mt_float8_" in source) == (not moves)
+
+
+@pytest.mark.parametrize("interface", ["c", "step"])
+@pytest.mark.parametrize("io", ["arena", "external"])
+def test_the_structures_of_the_caller_are_named_where_they_are_read(interface: str, io: str) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
+    plan = compiled(model(nodes, {"x": (F, (1, 4))}, ["y"], {"w": np.ones((4, 3), F)}), HOST)
+    plan = make_plan(plan.graph, HOST, io)  # type: ignore[arg-type]
+    files, _ = codegen.generate(plan, "test.onnx", "0" * 64, Conventions(interface=interface))  # type: ignore[arg-type]
+    source = files.text("test.c")
+    for kind in ("inputs", "outputs"):
+        assert (f"(void){kind};" in source) == (f"{kind}->" not in source)
