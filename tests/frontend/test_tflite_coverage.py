@@ -345,6 +345,14 @@ MOVES = [
     ),
     of(
         "RESIZE_NEAREST_NEIGHBOR",
+        [f("x", X), whole("s", [7, 11])],
+        f("y", [2, 7, 11, 3]),
+        "ResizeNearestNeighborOptions",
+        {"AlignCorners": True},
+        tag="_corners",
+    ),
+    of(
+        "RESIZE_NEAREST_NEIGHBOR",
         [f("x", X), whole("s", [8, 9])],
         f("y", [2, 8, 9, 3]),
         "ResizeNearestNeighborOptions",
