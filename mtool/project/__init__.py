@@ -2,7 +2,7 @@
 
 from mtool.project.package import FORMATS, package
 from mtool.project.render import render
-from mtool.project.runtime import runtime_sources
+from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load, names
 
-__all__ = ["FORMATS", "Template", "load", "names", "package", "render", "runtime_sources"]
+__all__ = ["FORMATS", "Template", "load", "names", "package", "render", "runtime_headers", "runtime_sources"]

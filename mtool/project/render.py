@@ -14,7 +14,7 @@ from mtool.boards import ROLES, Board
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
-from mtool.project.runtime import runtime_sources
+from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load
 
 log = logging.getLogger(__name__)
@@ -54,15 +54,16 @@ def render(
     board = board.placed_by(chosen.name)
     values = chosen.read_options(options or {})
     folders = chosen.folders
-    crt = FileTree()
-    for part, place in (("include", folders.headers), ("src", folders.sources)):
-        crt = crt.merged(from_folder(resources.path("crt") / part), place)
+    headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
+    crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
     context = _context(manifest, board, values, model, crt)
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
-    tree = _render_folder(chosen, context, trust=trust).merged(model).merged(crt)
+    own = _render_folder(chosen, context, trust=trust)
+    included = runtime_headers((own, model, crt), headers)
+    tree = own.merged(model).merged(crt).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
         template=chosen.name,

@@ -1,7 +1,6 @@
 """From a model to a built project: compile, project, build."""
 
 import logging
-import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,6 @@ from mtool.workflow import wording
 if TYPE_CHECKING:
     from mtool.build import Built
     from mtool.session import Device
-
-_INCLUDE = re.compile(rb'^#include "(\w+\.h)"', re.MULTILINE)
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +68,7 @@ class Model:
         headers = filetree.from_folder(resources.path("crt") / "include")
         runtime = filetree.from_folder(resources.path("crt") / "src")
         files |= {name: runtime[name] for name in project.runtime_sources(self.files, runtime)}
-        texts = list(files.values())
-        while texts:
-            for match in _INCLUDE.findall(texts.pop()):
-                name = match.decode()
-                if name in headers.files and name not in files:
-                    files[name] = headers[name]
-                    texts.append(headers[name])
+        files |= {name: headers[name] for name in project.runtime_headers([FileTree(files)], headers)}
         return FileTree({**files, manifest.FILE_NAME: self.manifest.to_json()})
 
     def package(self, form: Format) -> FileTree:

@@ -22,6 +22,7 @@ from mtool.codegen import Conventions
 from mtool.compiler import compile_for, compile_model
 from mtool.errors import UsageError
 from mtool.kernels.target import Target
+from mtool.lowerings.verification import verify
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan import partial as by_rows
 from mtool.plan.memory import live_bound, places, storages
@@ -147,7 +148,9 @@ class Network:
 
 
 def planned(proto: onnx.ModelProto, target: Target, partial: Any, name: str = "test", io: Any = "arena") -> Plan:
-    return make_plan(passes.run(frontend.from_proto(proto, name), target), target, io, partial)
+    plan = make_plan(passes.run(frontend.from_proto(proto, name), target), target, io, partial)
+    verify(plan.graph)
+    return plan
 
 
 def cases(target: Target, *, integer: bool, count: int = NETWORKS) -> list[Case]:
