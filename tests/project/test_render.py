@@ -34,7 +34,7 @@ def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template
 
 @pytest.mark.parametrize(("board", "template"), PAIRS, ids=lambda value: getattr(value, "name", value))
 def test_a_project_has_the_headers_of_the_runtime_that_it_includes(board: boards.Board, template: str) -> None:
-    tree = project.render(MODEL, MANIFEST, board, template=template)
+    tree, _ = project.render(MODEL, MANIFEST, board, template=template)
     own = {path.name for path in (resources.path("crt") / "include").iterdir()}
     present = {Path(path).name for path in tree} & own
     wanted = {name for path in tree for line in tree.text(path).splitlines() for name in own if is_included(name, line)}
@@ -50,7 +50,7 @@ def test_a_template_of_ones_own_gets_the_headers_that_it_includes(tmp_path: Path
     shutil.copytree(resources.path("project_templates") / "host", tmp_path / "mine")
     main = tmp_path / "mine/{{cookiecutter.folder}}/src/extra.cpp"
     main.write_text("# include <crt/include/mt_mve_int16.h>\n")
-    tree = project.render(MODEL, MANIFEST, boards.get("host"), template=str(tmp_path / "mine"))
+    tree, _ = project.render(MODEL, MANIFEST, boards.get("host"), template=str(tmp_path / "mine"))
     assert {path for path in tree if "/mt_mve" in path} == {"crt/include/mt_mve_int16.h", "crt/include/mt_mve.h"}
 
 
