@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 
-INTERRUPTED = 130
+from mtool.cli.ending import INTERRUPTED
 
 _ALLOCATIONS = 100_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
 
