@@ -350,3 +350,13 @@ def test_a_function_whose_attribute_is_of_another_type() -> None:
     with pytest.raises(ModelError) as refused:
         import_graph(proto, "m")
     assert "of type STRING; expected INT" in refused.value.details[0]
+
+
+@pytest.mark.parametrize("elements", [["a", "b"], []])
+def test_constants_of_text(elements: list[str]) -> None:
+    text = helper.make_tensor("t", TensorProto.STRING, [len(elements)], [one.encode() for one in elements])
+    proto = graph_of([node("RegexFullMatch", ["t"], ["y"], pattern="a")], (1,))
+    proto.graph.initializer.append(text)
+    with pytest.raises(ModelError, match="initialiser 't' can't be read") as refused:
+        import_graph(proto, "m")
+    assert list(refused.value.details) == ["its elements are of type STRING"]
