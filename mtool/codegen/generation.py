@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from mtool import __version__
 from mtool.codegen import weights
+from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
-from mtool.codegen.calls import Interface, calls_of, operands_of
+from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -61,27 +62,28 @@ def generate(
     interface = Interface(
         tuple(tensors[: len(graph.given)]), tuple(tensors[len(graph.given) :]), states_of(plan, names[len(labels) :])
     )
-    calls = calls_of(plan, functions, interface, chosen)
+    arena = arena_of(plan, interface)
+    calls = calls_of(plan, functions, interface, arena, chosen)
     as_text = weights_as == "text" or plan.target.flash_is_apart
     binary = binary_of(model, functions.constants, as_text=as_text)
     files = {
         f"{model}.h": header(plan, interface, chosen, banner),
-        f"{model}.c": source(plan, functions, calls, interface, chosen, banner),
-        f"{model}_operators.h": operators_header(plan, banner, functions),
+        f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
+        f"{model}_operators.h": operators_header(plan, banner, functions, arena),
         f"{model}_weights.h": weights.weights_header(
             banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
         ),
-        f"{model}_weights.c": weights.weights_source(banner, model, functions.constants, binary),
-        f"{model}_rpc.c": descriptor(plan, calls, interface, chosen, banner, model_hash),
+        f"{model}_weights.c": weights.weights_source(banner, model, functions.constants, binary, functions.layouts),
+        f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, model_hash),
     }
     if chosen.forms:
         files[f"{model}_packed.h"] = packed_header(plan, chosen, banner)
-        files[f"{model}_packed.c"] = packed_source(plan, functions, interface, chosen, banner)
+        files[f"{model}_packed.c"] = packed_source(plan, functions, interface, arena, chosen, banner)
     if chosen.has_functions:
         files[f"{model}.json"] = graph_json(plan)
     if chosen.executor == "graph":
         files[f"{model}_graph.h"] = graph_header(plan, banner)
-        files[f"{model}_graph.c"] = graph_source(plan, interface, chosen, banner, files[f"{model}.json"])
+        files[f"{model}_graph.c"] = graph_source(plan, interface, arena, chosen, banner, files[f"{model}.json"])
     if not plan.target.flash_is_apart:
         files = {name: _without_flash_qualifiers(text) for name, text in files.items()}
     encoded = {name: text.encode() for name, text in files.items()}
