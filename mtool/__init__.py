@@ -13,6 +13,8 @@ Errors are of the classes in mtool.errors.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mtool.version import __version__
+
 if TYPE_CHECKING:
     from mtool.workflow import (
         Choice,
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
         verify,
         verify_layers,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Choice",

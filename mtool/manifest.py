@@ -234,6 +234,11 @@ def firmware_of(folder: Path, project: Project, kind: str) -> Path:
     return path
 
 
+def is_project(folder: Path) -> bool:
+    """Tell whether a folder has an `mtool.json`."""
+    return (folder / FILE_NAME).is_file()
+
+
 def load(folder: Path) -> Manifest:
     """Read `mtool.json` from a project folder.
 

@@ -3,8 +3,8 @@
 A test marked `product` is tried on many combinations of its parameters. A quarter of them run, the same ones each time;
 `make test-all` runs every one, and so does naming one of them.
 
-Tests that share a fixture of their module run in one process (`--dist loadgroup`), so that it is made once; those that
-share something else say so themselves (`xdist_group`). Tests marked `long` begin first: none is left alone at the end.
+The tests of a file run in one process (`--dist loadfile`), so that what they share is made once. Files with a test that
+is marked `long` begin first: none is left alone at the end.
 """
 
 import os
@@ -29,24 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(cpu_times)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _choose(config, items)
-    sharing: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if _shared(item):
-            sharing[item.nodeid.partition("::")[0]].append(item)
-    for file, those in sharing.items():
-        values = [{name: value for name, value in _values(item).items() if name in _shared(item)} for item in those]
-        for item, number in zip(those, _numbers(values), strict=True):
-            item.add_marker(pytest.mark.xdist_group(f"{file} {number}"))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
-
-
-def _shared(item: pytest.Item) -> list[str]:
-    """Return the fixtures that a test shares with others of its module."""
-    found = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    return [name for name, definitions in found.items() if definitions[-1].scope == "module"]
 
 
 def _values(item: pytest.Item) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from mtool import codegen, passes, resources
 from mtool.errors import MtoolError
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.oracles import products

@@ -16,13 +16,13 @@ from mtool import boards
 from mtool.boards import Board
 from mtool.compiler import compile_model, target_of
 from mtool.filetree import FileTree
-from mtool.frontend import Given
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
+from mtool.request import Request
 
 INPUT = np.array([[0.5, -1.0, 0.25, 2.0]], np.float32)
 RAN_WELL = 42
-GIVEN = Given(states=(("s", "before"),))
+GIVEN = Request(states=(("s", "before"),))
 
 
 def model() -> onnx.ModelProto:

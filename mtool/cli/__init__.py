@@ -1,15 +1,19 @@
 """The command line: `mtool COMMAND`. One file a command; each does nothing that Python can't do with the same words."""
 
+import gc
 import os
 import sys
 import warnings
 
-INTERRUPTED = 130
+from mtool.cli.ending import INTERRUPTED
+
+_ALLOCATIONS = 100_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
 
 
 def main() -> None:
     """Run `mtool` with the process's arguments and end the process with its exit code."""
     _open_standard_streams()
+    gc.set_threshold(_ALLOCATIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it searches what is installed for some
     if not sys.warnoptions:  # -W shows them
         warnings.simplefilter("ignore")  # NumPy's, of what a strange model computes: no message of mtool's
@@ -19,6 +23,8 @@ def main() -> None:
         run()
     except KeyboardInterrupt:  # while the modules are loaded; app tells the rest
         sys.exit(INTERRUPTED)
+    finally:
+        gc.freeze()  # the interpreter's end looks for cycles once more; the operating system is faster
 
 
 def _open_standard_streams() -> None:

@@ -16,8 +16,8 @@ from typer.exceptions import TyperException
 
 import mtool
 from mtool import locks
-from mtool.cli import INTERRUPTED
-from mtool.cli.output import Output, ReaderGone
+from mtool.cli.ending import INTERRUPTED, ReaderGone
+from mtool.cli.output import Output
 from mtool.cli.parameters import Asked
 from mtool.errors import MtoolError, UsageError, of_os_error
 

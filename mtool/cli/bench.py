@@ -12,7 +12,7 @@ from mtool.errors import UsageError
 
 if TYPE_CHECKING:
     from mtool.session.cycles import Estimate
-    from mtool.session.layers import Profile
+    from mtool.session.profile import Profile
     from mtool.workflow import Clock, Cost
 
 _BAR = 20  # columns of the longest bar

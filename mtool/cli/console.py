@@ -5,7 +5,7 @@ from typing import TextIO
 
 from rich.console import Console
 
-from mtool.cli.output import ReaderGone
+from mtool.cli.ending import ReaderGone
 
 WIDE = 240  # columns of text that does not go to a terminal
 

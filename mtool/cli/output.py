@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mtool.cli.ending import ReaderGone
 from mtool.errors import MtoolError, UsageError, of_os_error
 from mtool.text import LONGEST_LINE, one_line, visible
 
@@ -22,10 +23,6 @@ SCHEMA_VERSION = 1
 
 _PROGRESS = "mtool.workflow"
 _WIDEST_CELL = 160  # characters
-
-
-class ReaderGone(Exception):
-    """What reads standard output has ended, for instance `head`: nobody wants more."""
 
 
 class Output:

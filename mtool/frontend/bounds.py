@@ -9,11 +9,7 @@ and is refused.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
 
-import onnx
-
-from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported
 from mtool.ir import Attributes, DType, TensorType
 from mtool.lowerings.elementwise import LOWERINGS as ELEMENTWISE
@@ -22,9 +18,6 @@ from mtool.lowerings.lowering import AlongAxis
 from mtool.lowerings.movement import Permutation, Slice
 from mtool.lowerings.quantise import Quantisation
 from mtool.lowerings.reduce import Axes
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 Types = Mapping[str, TensorType]
 
@@ -41,73 +34,25 @@ COUNTING = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "TopK")
 """Operators whose output's size depends on data."""
 
 
-def limited(state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
-    """Give the outputs of a counting operator their maximum as their shape, if one is stated.
-
-    It is stated under the name of the first output, or of the dimension in the shape that the model declares for it.
-    """
-    if proto.op_type not in COUNTING or any(value and value not in state.types for value in proto.input):
-        return False
-    declared = state.declared.get(proto.output[0])
-    dims = declared.tensor_type.shape.dim if declared is not None else ()
-    names = [name for name in (proto.output[0], *(dim.dim_param for dim in dims)) if name in state.maxima]
-    if not names:
-        return False
-    if any(value and value in state.bounds for value in proto.input):
-        raise Unsupported("the size of its input depends on data too")
-    state.used_maxima.add(names[0])
-    count = state.unique(f"{proto.output[0]}_count")
-    state.types[count] = TensorType(DType.INT32, ())
-    for value, kind, axis in _outputs(state, proto, attrs, state.maxima[names[0]]):
-        check_size(kind, "its output")
-        state.types[value] = kind
-        if axis is not None:
-            state.bounds[value] = Bound(axis, count)
-    return True
-
-
-def _outputs(
-    state: "Importer", proto: onnx.NodeProto, attrs: Mapping[str, Any], most: int
-) -> list[tuple[str, TensorType, int | None]]:
-    kind = state.types[proto.input[0]]
-    rank = len(kind.shape)
-    if proto.op_type == "NonZero":
-        return [(proto.output[0], TensorType(DType.INT64, (rank, most)), 1)]
-    if proto.op_type == "NonMaxSuppression":
-        return [(proto.output[0], TensorType(DType.INT64, (most, 3)), 0)]
-    place = attrs.get("axis", -1 if proto.op_type == "TopK" else None)
-    flat: tuple[int, ...]
-    if place is None:
-        flat, place = (most,), 0
-    else:
-        place %= rank
-        most = min(most, kind.shape[place]) if proto.op_type == "TopK" else most
-        flat = (*kind.shape[:place], most, *kind.shape[place + 1 :])
-    first = TensorType(kind.dtype, flat)
-    rows = TensorType(DType.INT64, (most,))
-    whole = TensorType(DType.INT64, (kind.count if "axis" not in attrs else kind.shape[place],))
-    every: list[tuple[TensorType, int | None]] = [(first, place)]
-    if proto.op_type == "TopK":
-        every.append((TensorType(DType.INT64, flat), place))
-    if proto.op_type == "Unique":
-        every += [(rows, 0), (whole, None), (rows, 0)]
-    return [(name, *pair) for name, pair in zip(proto.output, every, strict=False) if name]
-
-
 def carried(
-    op: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Attributes, state: "Importer"
+    op: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    attrs: Attributes,
+    types: Types,
+    bounds: Mapping[str, Bound],
 ) -> dict[str, Bound]:
     """Return the bounds of what a canonical operator makes of bounded inputs.
 
     Raises:
         Unsupported: it would mix in what is not there.
     """
-    given = {place: state.bounds[value] for place, value in enumerate(inputs) if value in state.bounds}
+    given = {place: bounds[value] for place, value in enumerate(inputs) if value in bounds}
     if not given:
         return {}
-    types = [state.types[value] if value else TensorType(DType.INT32, ()) for value in inputs]
-    result = state.types[outputs[0]]
-    axis = _elementwise(given, types, result) if op in ELEMENTWISE else _moved(op, given, types, result, attrs)
+    kinds = [types[value] if value else TensorType(DType.INT32, ()) for value in inputs]
+    result = types[outputs[0]]
+    axis = _elementwise(given, kinds, result) if op in ELEMENTWISE else _moved(op, given, kinds, result, attrs)
     if axis is None or len({bound.count for bound in given.values()}) != 1:
         raise Unsupported("it works along a dimension whose size depends on data")
     return dict.fromkeys(outputs, Bound(axis, next(iter(given.values())).count))

@@ -7,7 +7,7 @@ the same functions, so what it takes is time, not flash.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,14 +15,12 @@ from onnx import helper
 
 from mtool.frontend import tensors
 from mtool.frontend.bounds import Bound
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.scope import Bodies, Body, Opsets
 from mtool.text import argument
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
-
-Control = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
+Control = Callable[[Importer, onnx.NodeProto, str, Opsets, Bodies], None]
 
 
 def _graph(bodies: Bodies, name: str, inputs: int | None = None, outputs: int | None = None) -> Body:
@@ -41,7 +39,7 @@ def _graph(bodies: Bodies, name: str, inputs: int | None = None, outputs: int | 
     return bodies[name]
 
 
-def inline(state: "Importer", body: Body, feeds: Sequence[str], prefix: str) -> list[str]:
+def inline(state: Importer, body: Body, feeds: Sequence[str], prefix: str) -> list[str]:
     """Import a body with its inputs bound to values, and return the names of its outputs."""
     graph = body.graph
     fed = dict(zip((value.name for value in graph.input), feeds, strict=True))
@@ -68,19 +66,19 @@ def _single(data: Any, role: str) -> Any:
     return data.item()
 
 
-def alias(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
+def alias(state: Importer, old: str, new: str, opsets: Opsets) -> None:
     """Let a value go by another name too."""
     if new:
         state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
 
 
-def _node(state: "Importer", opsets: Opsets, op: str, inputs: list[str], prefix: str, **attrs: object) -> str:
+def _node(state: Importer, opsets: Opsets, op: str, inputs: list[str], prefix: str, **attrs: object) -> str:
     output = state.unique(f"{prefix}/{op}")
     state.run(helper.make_node(op, inputs, [output], name=prefix, **attrs), opsets)
     return output
 
 
-def _if(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def _if(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
     condition = proto.input[0]
     branches = [_graph(bodies, name, 0, len(proto.output)) for name in ("then_branch", "else_branch")]
     if condition in state.constants:
@@ -98,7 +96,7 @@ def _if(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, b
         state.run(helper.make_node("Where", [condition, yes, no], [output], name=origin), opsets)
 
 
-def _loop(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def _loop(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
     trips, condition, *values = _loop_inputs(proto)
     body = _loop_body(bodies, proto, len(values))
     for value, role in ((trips, "M"), (condition, "cond")):
@@ -145,7 +143,7 @@ def _loop_inputs(proto: onnx.NodeProto) -> list[str]:
 
 
 def _bounded_loop(
-    state: "Importer", proto: onnx.NodeProto, body: Body, unknown: tuple[str, str], origin: str, opsets: Opsets
+    state: Importer, proto: onnx.NodeProto, body: Body, unknown: tuple[str, str], origin: str, opsets: Opsets
 ) -> None:
     """Write out a Loop whose number of rounds depends on data, up to a stated maximum.
 
@@ -190,7 +188,7 @@ def _bounded_loop(
             state.bounds[new] = Bound(0, made)
 
 
-def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str, unknown: tuple[str, str], origin: str) -> int:
+def _most_rounds(state: Importer, proto: onnx.NodeProto, trips: str, unknown: tuple[str, str], origin: str) -> int:
     """Return how many rounds are written out: what is stated under the name of an output or of the node, or M.
 
     M is enough where no output has an element for each round: such an output's size depends on data, which has to be
@@ -211,7 +209,7 @@ def _most_rounds(state: "Importer", proto: onnx.NodeProto, trips: str, unknown: 
     return most
 
 
-def _scalar(state: "Importer", value: str, prefix: str) -> str:
+def _scalar(state: Importer, value: str, prefix: str) -> str:
     """Return a value of one element as one without dimensions.
 
     Raises:
@@ -224,7 +222,7 @@ def _scalar(state: "Importer", value: str, prefix: str) -> str:
     return _node(state, {"": 21}, "Reshape", [value, state.constant(f"{prefix}/shape", np.zeros(0, np.int64))], prefix)
 
 
-def _kept(state: "Importer", now: str, new: str, old: str, prefix: str, opsets: Opsets) -> str:
+def _kept(state: Importer, now: str, new: str, old: str, prefix: str, opsets: Opsets) -> str:
     """Return the new value of what a round carries on, or the old one if the round is not made."""
     if state.types.get(new) != state.types.get(old):
         raise Unsupported(f"what it carries on changes from {state.types.get(old)} to {state.types.get(new)}")
@@ -232,7 +230,7 @@ def _kept(state: "Importer", now: str, new: str, old: str, prefix: str, opsets: 
 
 
 def _stack(
-    state: "Importer", rows: list[str], output: str, axis: int, reverse: bool, origin: str, opsets: Opsets
+    state: Importer, rows: list[str], output: str, axis: int, reverse: bool, origin: str, opsets: Opsets
 ) -> None:
     """Concatenate values along a new axis."""
     axes = state.constant(f"{origin}/axis", np.asarray([axis], np.int64))
@@ -240,7 +238,7 @@ def _stack(
     state.run(helper.make_node("Concat", parts, [output], name=origin, axis=axis), opsets)
 
 
-def _scan(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
+def _scan(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets, bodies: Bodies) -> None:
     attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute if attr.name != "body"}
     inputs, count, batch = list(proto.input), attrs["num_scan_inputs"], None
     if opsets.get("", 21) < 9:  # Scan 8: sequence lengths first, and a batch dimension
@@ -281,7 +279,7 @@ def _scan(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets,
 
 
 def _scan_once(
-    state: "Importer",
+    state: Importer,
     body: Body,
     states: list[str],
     scanned: list[str],

@@ -1,7 +1,7 @@
 """What each node is imported by: by its domain, its operator, and whether it has only constant inputs."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +9,7 @@ from onnx import helper
 
 from mtool import lowerings
 from mtool.frontend import functions, tensors
-from mtool.frontend.bounds import COUNTING, limited
+from mtool.frontend.bounds import COUNTING
 from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.canonical.forms import attributes_of
 from mtool.frontend.canonical.movement import MOVEMENT
@@ -18,12 +18,14 @@ from mtool.frontend.classical.writing import Writer as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
 from mtool.frontend.folding import fold
+from mtool.frontend.importer import Importer
 from mtool.frontend.indices import check_indices, kept_inside, outside
 from mtool.frontend.inference import SHAPING, infer
+from mtool.frontend.maxima import limited
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
-from mtool.frontend.scope import Bodies
+from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node, check_values
 from mtool.frontend.words import check_words
@@ -32,27 +34,22 @@ from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.text import argument
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
-
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
 _KEEP_EMPTY = ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "Slice", "Split")  # of nothing they make nothing
 UNFOLDED = {"DequantizeLinear", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
 
 
-def import_node(
-    state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies
-) -> None:
+def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Mapping[str, int], bodies: Bodies) -> None:
     """Import one node by what knows its operator.
 
     Raises:
         Unsupported: it can't be compiled.
         ModelError: it exceeds the budget.
     """
-    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    domain = domain_of(proto.domain)
     version = opsets.get(domain, NEWEST_OPSET)
-    function = None if _is_operator(proto, domain, version) else state.functions.get(functions.key_of(proto))
+    function = None if _is_operator(proto, domain, version) else state.functions.get(key_of(proto))
     if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
         _write_out(state, proto, function, origin, version, opsets, bodies)
         return
@@ -113,7 +110,7 @@ def import_node(
 
 
 def _with_indices_inside(
-    state: "Importer", proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
+    state: Importer, proto: onnx.NodeProto, schema: onnx.defs.OpSchema, attrs: Mapping[str, Any]
 ) -> onnx.NodeProto:
     """Return a node whose constant indices lie inside; in a round or branch that may not be taken, the nearest do.
 
@@ -143,7 +140,7 @@ def _is_operator(proto: onnx.NodeProto, domain: str, version: int) -> bool:
 
 
 def _write_out(
-    state: "Importer",
+    state: Importer,
     proto: onnx.NodeProto,
     function: onnx.FunctionProto | None,
     origin: str,
@@ -166,7 +163,7 @@ def _write_out(
         state.writing_out -= 1
 
 
-def _constant_value(state: "Importer", proto: onnx.NodeProto, origin: str) -> Array:
+def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Array:
     if len(proto.attribute) != 1:
         raise Unsupported(f"it has {len(proto.attribute)} values; expected 1")
     attr = proto.attribute[0]
@@ -180,7 +177,7 @@ def _constant_value(state: "Importer", proto: onnx.NodeProto, origin: str) -> Ar
     return np.asarray(helper.get_attribute_value(attr), dtype)
 
 
-def _run_own(state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
+def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
     attrs = _attributes(proto)
     dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
     state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
@@ -188,7 +185,7 @@ def _run_own(state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 
-def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Array]:
+def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]:
     """Return the values of a node's inputs that are constants; of what computes, dequantised ones too.
 
     What moves weights shall move their integers.
@@ -205,7 +202,7 @@ def _known_values(state: "Importer", proto: onnx.NodeProto) -> Mapping[str, Arra
 
 
 def _told(
-    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
+    state: Importer, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
 ) -> bool:
     """Infer the types of a node's outputs; return whether their values are told as well.
 
@@ -247,7 +244,7 @@ def _pads_by_a_constant(proto: onnx.NodeProto) -> bool:
     return proto.op_type == "Pad" and bool(_attributes(proto).get("mode", "constant") == "constant")
 
 
-def _check_is_told(proto: onnx.NodeProto, state: "Importer") -> None:
+def _check_is_told(proto: onnx.NodeProto, state: Importer) -> None:
     """Refuse to believe the model that an output is empty, where that depends on an input that only the run knows.
 
     Raises:

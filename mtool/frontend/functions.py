@@ -1,33 +1,17 @@
 """Functions, written out as the nodes of their bodies: those of the model, and ONNX's function operators."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import onnx
 
+from mtool.frontend.importer import Importer
 from mtool.frontend.inference import tensor_type
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.scope import Bodies, Scope
+from mtool.frontend.scope import Bodies, Scope, domain_of, key_of
 from mtool.ir import TensorType
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-Key = tuple[str, str, str]
-"""The domain, name and overload of a function of the model."""
-
-
-def functions_of(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
-    """Return a model's own functions."""
-    return {(_domain(one.domain), one.name, one.overload): one for one in model.functions}
-
-
-def key_of(proto: onnx.NodeProto) -> Key:
-    """Return what a node calls, if that is a function."""
-    return _domain(proto.domain), proto.op_type, proto.overload
-
-
-def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
+def call(state: Importer, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: str, bodies: Bodies) -> None:
     """Import the body of a function of the model.
 
     Raises:
@@ -43,7 +27,7 @@ def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto,
         )
     attributes = {attr.name: attr for attr in function.attribute_proto} | {attr.name: attr for attr in proto.attribute}
     scope = Scope(
-        {_domain(entry.domain): entry.version for entry in function.opset_import},
+        {domain_of(entry.domain): entry.version for entry in function.opset_import},
         _names(state, function.node, function.input, function.output, proto, state.unique(origin)),
         origin=origin,
         depth=caller.depth + 1,
@@ -60,7 +44,7 @@ def call(state: "Importer", function: onnx.FunctionProto, proto: onnx.NodeProto,
 
 
 def expand(
-    state: "Importer", proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
+    state: Importer, proto: onnx.NodeProto, domain: str, version: int, origin: str, opsets: Mapping[str, int],
     bodies: Bodies,
 ) -> bool:  # fmt: skip
     """Import the body of an operator that ONNX defines as a function of others; return whether it is one."""
@@ -113,7 +97,7 @@ def _body(
 
 
 def _names(
-    state: "Importer", nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
+    state: Importer, nodes: Iterable[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str],
     proto: onnx.NodeProto, prefix: str,
 ) -> dict[str, str]:  # fmt: skip
     """Return what the values of a function are called: those of the call, and others for what it makes inside.
@@ -130,7 +114,3 @@ def _names(
 def _newest(versions: Sequence[int], wanted: int) -> int:
     """Return the newest version that is not newer than `wanted`; the oldest if all are."""
     return max((version for version in versions if version <= wanted), default=min(versions))
-
-
-def _domain(name: str) -> str:
-    return "" if name == "ai.onnx" else name

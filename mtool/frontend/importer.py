@@ -1,45 +1,48 @@
-"""Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
+"""The state of one import, which everything that imports a node works on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import onnx
-from onnx import helper
 
-from mtool.errors import ModelError, MtoolError, NeedsValues, UsageError
-from mtool.frontend import functions, tensors
+from mtool.errors import MtoolError
 from mtool.frontend.bounds import COUNTING, Bound, carried
 from mtool.frontend.budget import Budget
-from mtool.frontend.dispatch import import_node
-from mtool.frontend.empty import without_empty_inputs
-from mtool.frontend.inference import check_size, element_name
-from mtool.frontend.problems import TooLarge, Unsupported, ValueNeeded, disagreement
-from mtool.frontend.scope import NO_BODIES, Bodies, Scope, bodies_of
-from mtool.ir import Attributes, DType, Graph, Node, TensorType
-from mtool.ir.source import Source
+from mtool.frontend.problems import Unsupported, ValueNeeded, disagreement
+from mtool.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
+from mtool.ir import Attributes, DType, Node, TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.ordering import Counting
-from mtool.lowerings.verification import verify
-from mtool.text import argument
+
+ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
+"""Imports one node, of that name, by what knows its operator (mtool.frontend.dispatch)."""
 
 NO_ATTRIBUTES = Attributes()
 
 
 class Importer:
-    """The state of one import. Canonicalisers call `emit`, `constant` and `fail`."""
+    """The state of one import. Canonicalisers call `emit`, `constant` and `fail`.
+
+    An operator that stands for others calls `run` with their nodes, which imports them by `import_node`.
+    """
 
     def __init__(
-        self, model: onnx.ModelProto, maxima: Mapping[str, int] | None = None, budget: Budget | None = None
+        self,
+        model: onnx.ModelProto,
+        import_node: ImportNode,
+        maxima: Mapping[str, int] | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        self._import_node = import_node
         self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
         self.used_maxima: set[str] = set()
         self.bounds: dict[str, Bound] = {}
-        self.opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+        self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
         self.scope = Scope(self.opsets)
-        self.functions = functions.functions_of(model)
+        self.functions = functions_of(model)
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
@@ -105,7 +108,7 @@ class Importer:
             assert isinstance(attrs, Counting)
             outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
         else:
-            self.bounds |= carried(op, inputs, outputs, attrs, self)
+            self.bounds |= carried(op, inputs, outputs, attrs, self.types, self.bounds)
         again = self._made.intersection(outputs)
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")
@@ -178,7 +181,7 @@ class Importer:
             self._unknown.update(proto.output)  # follows from a problem that is noted already
             return
         try:
-            import_node(self, proto, origin, opsets, bodies)
+            self._import_node(self, proto, origin, opsets, bodies)
         except Unsupported as problem:
             self.fail(proto.op_type, origin, str(problem))
             self._unknown.update(proto.output)
@@ -190,126 +193,3 @@ class Importer:
             if not (isinstance(failed, KeyError) and failed.args[0] in self._unknown):
                 self.fail(proto.op_type, origin, disagreement(failed))
             self._unknown.update(proto.output)
-
-
-def import_graph(
-    model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | None = None, budget: Budget | None = None
-) -> Graph:
-    """Return the graph of a checked model whose input shapes are numbers.
-
-    Args:
-        model: the model.
-        name: the graph's name.
-        maxima: the largest sizes of what has a size that depends on data (mtool/frontend/bounds.py), by the name of
-            the value or of the dimension.
-        budget: what the import may take.
-
-    Raises:
-        UsageError: `maxima` names nothing whose size depends on data.
-        ModelError: operators that can't be compiled, every one is listed; the model has no outputs; or it exceeds the
-            budget.
-    """
-    if not model.graph.output:
-        raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
-    state = Importer(model, maxima, budget)
-    _add_initialisers(state, model)
-    inputs = []
-    for value in model.graph.input:
-        if value.name not in state.constants:
-            state.types[value.name] = kind = _input_type(value)
-            inputs.append(value.name)
-            if not kind.count:
-                state.add_constant(value.name, np.zeros(kind.shape, kind.dtype.numpy))
-    for proto in model.graph.node:
-        state.run(proto, state.opsets, bodies_of(proto, state.scope))
-    if state.problems:
-        raise _refusal(state, name)
-    missing = [value.name for value in model.graph.output if value.name not in state.types]
-    if missing:
-        raise ModelError(f"{name} never makes its output {missing[0]!r}")
-    unknown = sorted(set(state.maxima) - state.used_maxima)
-    if unknown:
-        raise UsageError(
-            f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
-            hint="--max takes the name of an output of a NonZero, NonMaxSuppression, Compress, Unique, TopK or Loop",
-        )
-    outputs = tuple(value.name for value in model.graph.output)
-    own = [
-        value
-        for proto in model.graph.node
-        for value in proto.output
-        if value in state.types and value not in state.bounds
-    ]
-    sources = {value: Source(value) for value in (*inputs, *own)}
-    names, counts = outputs, {}
-    for value in outputs:
-        if value in state.bounds:
-            bound = state.bounds[value]
-            counts[value] = (f"{value}_count", bound.axis)
-            names, outputs = (*names, f"{value}_count"), (*outputs, bound.count)
-    graph = Graph(
-        name,
-        tuple(inputs),
-        outputs,
-        tuple(state.nodes),
-        state.types,
-        state.constants,
-        names,
-        sources=sources,
-        counts=counts,
-    )
-    graph = without_empty_inputs(graph)
-    verify(graph)
-    return graph
-
-
-def _add_initialisers(state: Importer, model: onnx.ModelProto) -> None:
-    """Give the values that have initialisers, and that are read, their constants.
-
-    Raises:
-        ModelError: one is malformed or too large.
-    """
-    read = tensors.read_names(model)
-    for tensor in model.graph.initializer:
-        if tensor.name in read:
-            state.add_constant(tensor.name, tensors.initialiser(tensor, state.budget))
-    for sparse in model.graph.sparse_initializer:
-        name = sparse.values.name
-        try:
-            state.add_constant(name, tensors.dense(sparse, state.budget, f"initialiser {name!r}"))
-        except Unsupported as failed:
-            raise ModelError(f"initialiser {name!r} can't be read", details=[str(failed)]) from None
-
-
-def _input_type(value: onnx.ValueInfoProto) -> TensorType:
-    """Return the type of an input of the model.
-
-    Raises:
-        ModelError: it has a type or a shape that C can't have.
-    """
-    code = value.type.tensor_type.elem_type
-    dims = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-    try:
-        kind = TensorType(DType.of(helper.tensor_dtype_to_np_dtype(code)), dims)
-    except KeyError:
-        what = f"input {value.name!r} has elements of type {element_name(code)}"
-        raise ModelError(what, details=["not supported"]) from None
-    if min(dims, default=0) < 0:
-        raise ModelError(f"input {value.name!r} is {kind}", details=["expected: sizes of 0 or more"])
-    try:
-        return check_size(kind, "the input")
-    except TooLarge as problem:
-        raise ModelError(f"input {value.name!r} can't be compiled", details=[str(problem)]) from None
-
-
-def _refusal(state: Importer, name: str) -> ModelError:
-    """Return the error that lists every node that can't be compiled."""
-    problems = list(dict.fromkeys(state.problems))  # a body's are the same in each round
-    width = max(len(op) for op, _, _ in problems)
-    what = f"{len(problems)} operator{'s' * (len(problems) > 1)} of {name} can't be compiled"
-    details = [f"{op:<{width}}  {origin}   {reason}" for op, origin, reason in problems]
-    needed = state.needed_inputs()
-    if needed:
-        hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
-        return NeedsValues(what, details=details, hint=hint, inputs=needed)
-    return ModelError(what, details=details, hint="see docs/operators.md for what is supported")

@@ -10,7 +10,7 @@ from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, reading, tensors
 from mtool.frontend.budget import Budget
 from mtool.frontend.given import NOTHING, Given
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.states import bind_states
 from mtool.identifiers import model_name
 from mtool.ir import Graph

@@ -5,22 +5,21 @@ Sources: ONNX QLinearConv, QLinearMatMul (ai.onnx 10), and onnxruntime's contrib
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
+from mtool.frontend.importer import Importer
 
-Expansion = Callable[["Importer", onnx.NodeProto, str], list[onnx.NodeProto]]
+Expansion = Callable[[Importer, onnx.NodeProto, str], list[onnx.NodeProto]]
 
 
 class _Parts:
     """Collects the nodes that stand for one QLinear operator."""
 
-    def __init__(self, state: "Importer", proto: onnx.NodeProto, origin: str) -> None:
+    def __init__(self, state: Importer, proto: onnx.NodeProto, origin: str) -> None:
         self.state, self.proto, self.origin = state, proto, origin
         self.nodes: list[onnx.NodeProto] = []
 
@@ -63,7 +62,7 @@ class _Parts:
         }
 
 
-def _conv(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _conv(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     inputs = [parts.dequantise(0), parts.dequantise(3, axis=0)]
     if len(proto.input) > 8 and proto.input[8]:
@@ -72,13 +71,13 @@ def _conv(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.No
     return parts.quantise(parts.node("Conv", inputs, **parts.attrs()), 6)
 
 
-def _matmul(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _matmul(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     last = len(state.types[proto.input[3]].shape) - 1
     return parts.quantise(parts.node("MatMul", [parts.dequantise(0), parts.dequantise(3, axis=last)]), 6)
 
 
-def _gemm(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _gemm(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     attrs = parts.attrs()
     inputs = [parts.dequantise(0), parts.dequantise(3, axis=0 if attrs.get("transB") else 1)]
@@ -89,7 +88,7 @@ def _gemm(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.No
 
 
 def _binary(op: str) -> Expansion:
-    def expand(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+    def expand(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
         parts = _Parts(state, proto, origin)
         return parts.quantise(parts.node(op, [parts.dequantise(0), parts.dequantise(3)]), 6)
 
@@ -97,26 +96,26 @@ def _binary(op: str) -> Expansion:
 
 
 def _unary(op: str, *without: str, **fixed: Any) -> Expansion:
-    def expand(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+    def expand(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
         parts = _Parts(state, proto, origin)
         return parts.quantise(parts.node(op, [parts.dequantise(0)], **{**parts.attrs(*without), **fixed}), 3)
 
     return expand
 
 
-def _concat(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _concat(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     inputs = [parts.dequantise(start) for start in range(2, len(proto.input), 3)]
     return parts.quantise(parts.node("Concat", inputs, **parts.attrs()), 0)
 
 
-def _where(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _where(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     chosen = parts.node("Where", [proto.input[0], parts.dequantise(1), parts.dequantise(4)])
     return parts.quantise(chosen, 7)
 
 
-def _reduce_mean(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _reduce_mean(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     attrs = parts.attrs()
     inputs = [parts.dequantise(0)]
@@ -125,7 +124,7 @@ def _reduce_mean(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[
     return parts.quantise(parts.node("ReduceMean", inputs, keepdims=attrs.get("keepdims", 1)), 3)
 
 
-def _global_average_pool(state: "Importer", proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
+def _global_average_pool(state: Importer, proto: onnx.NodeProto, origin: str) -> list[onnx.NodeProto]:
     parts = _Parts(state, proto, origin)
     if parts.attrs().get("channels_last"):
         axes = state.constant(f"{origin}/axes", np.array([1, 2], np.int64))

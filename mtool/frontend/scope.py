@@ -9,6 +9,25 @@ from dataclasses import dataclass, field
 import onnx
 
 Opsets = Mapping[str, int]
+"""Of each domain, the version of its operators."""
+
+Key = tuple[str, str, str]
+"""The domain, name and overload of a function of the model."""
+
+
+def domain_of(name: str) -> str:
+    """Return a domain by its shorter name: ONNX's own is "" and "ai.onnx"."""
+    return "" if name == "ai.onnx" else name
+
+
+def functions_of(model: onnx.ModelProto) -> dict[Key, onnx.FunctionProto]:
+    """Return a model's own functions."""
+    return {(domain_of(one.domain), one.name, one.overload): one for one in model.functions}
+
+
+def key_of(proto: onnx.NodeProto) -> Key:
+    """Return what a node calls, if that is a function."""
+    return domain_of(proto.domain), proto.op_type, proto.overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,7 @@ class Scope:
     depth: int = 0
     attributes: Mapping[str, onnx.AttributeProto] = field(default_factory=dict)
     bodies: Bodies = field(default_factory=dict)
-    calls: tuple[tuple[str, str, str], ...] = ()
+    calls: tuple[Key, ...] = ()
     closed: bool = False
 
     def name(self, inner: str) -> str:

@@ -1,38 +1,35 @@
 """Sequences and optionals whose structure is known: lists of values while the model is imported, nothing in C."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
-
 Opsets = Mapping[str, int]
-Sequence = Callable[["Importer", onnx.NodeProto, str, Opsets], None]
+Sequence = Callable[[Importer, onnx.NodeProto, str, Opsets], None]
 
 
-def _list(state: "Importer", name: str) -> list[str]:
+def _list(state: Importer, name: str) -> list[str]:
     if name not in state.sequences:
         raise Unsupported("its sequence is an input of the model")
     return state.sequences[name]
 
 
-def _identity(state: "Importer", old: str, new: str, opsets: Opsets) -> None:
+def _identity(state: Importer, old: str, new: str, opsets: Opsets) -> None:
     state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
 
 
-def _give(state: "Importer", proto: onnx.NodeProto, values: list[str]) -> None:
+def _give(state: Importer, proto: onnx.NodeProto, values: list[str]) -> None:
     """Let the output be these values; each sequence is a list of its own, whose memory counts."""
     state.budget.spend("work", 8 * len(values), f"{proto.op_type} {proto.name or proto.output[0]}")
     state.sequences[proto.output[0]] = values
 
 
-def _position(state: "Importer", value: str, length: int, most: int) -> int:
+def _position(state: Importer, value: str, length: int, most: int) -> int:
     """Return a position of 0 … `most` in a sequence; negative ones are counted from its end.
 
     Raises:
@@ -44,11 +41,11 @@ def _position(state: "Importer", value: str, length: int, most: int) -> int:
     return int(found.item()) + (length if found.item() < 0 else 0)
 
 
-def _construct(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _construct(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     _give(state, proto, list(proto.input))
 
 
-def _split(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _split(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
     shape, axis, drop = state.types[proto.input[0]].shape, attrs.get("axis", 0), False
     if not -len(shape) <= axis < len(shape):
@@ -76,14 +73,14 @@ def _split(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets
     _give(state, proto, parts)
 
 
-def _insert(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _insert(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
     given = len(proto.input) > 2 and proto.input[2]
     place = _position(state, proto.input[2], len(values), len(values)) if given else len(values)
     _give(state, proto, [*values[:place], proto.input[1], *values[place:]])
 
 
-def _erase(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _erase(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
     if not values:
         raise Unsupported("its sequence is empty")
@@ -92,16 +89,16 @@ def _erase(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets
     _give(state, proto, values)
 
 
-def _at(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _at(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = _list(state, proto.input[0])
     _identity(state, values[_position(state, proto.input[1], len(values), len(values) - 1)], proto.output[0], opsets)
 
 
-def _length(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _length(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     state.add_constant(proto.output[0], np.asarray(len(_list(state, proto.input[0])), np.int64))
 
 
-def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _concat(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     attrs = {attr.name: helper.get_attribute_value(attr) for attr in proto.attribute}
     parts, axis = list(_list(state, proto.input[0])), attrs["axis"]
     if attrs.get("new_axis"):
@@ -113,7 +110,7 @@ def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opset
     state.run(helper.make_node("Concat", parts, list(proto.output), name=origin, axis=axis), {"": 13})
 
 
-def _get_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _get_element(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     """OptionalGetElement, Optional: of a value that is there, the value."""
     if not proto.input or not proto.input[0]:
         raise Unsupported("its optional is empty, which the C has no form for")
@@ -123,7 +120,7 @@ def _get_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: 
         _identity(state, proto.input[0], proto.output[0], opsets)
 
 
-def _has_element(state: "Importer", proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
+def _has_element(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     state.add_constant(proto.output[0], np.asarray(bool(proto.input and proto.input[0])))
 
 

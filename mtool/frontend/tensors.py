@@ -57,6 +57,9 @@ def _parts(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.AttributeP
             open_graphs += attr.graphs
 
 
+_NOT_IN_C = (TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128)
+
+
 def read_names(model: onnx.ModelProto) -> set[str]:
     """Return the names of all values that a node of any graph reads, or that a graph gives."""
     found = {value for function in model.functions for node in function.node for value in node.input}
@@ -88,6 +91,8 @@ def array_of(tensor: TensorProto, budget: Budget, where: str) -> Array:
     budget.afford("constants", byte_count(tensor), where)
     if tensor.data_location == TensorProto.EXTERNAL:
         raise Unsupported("it has external data, which is read with a model's file only")
+    if tensor.data_type in _NOT_IN_C:
+        raise Unsupported(f"its elements are of type {TensorProto.DataType.Name(tensor.data_type)}")
     try:
         return np.asarray(numpy_helper.to_array(tensor))
     except (KeyError, ValueError, TypeError) as failed:

@@ -1,17 +1,15 @@
 """How an operator is written as other ONNX nodes: one after another, each imported at once, so its type is known."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 OPSET = {"": 23}
 
@@ -19,7 +17,7 @@ OPSET = {"": 23}
 class Writer:
     """Writes the nodes that one operator stands for."""
 
-    def __init__(self, state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
+    def __init__(self, state: Importer, proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
         self.state, self.proto, self.origin, self.attrs = state, proto, origin, attrs
 
     def __call__(self, op: str, *inputs: str, **attrs: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mtool.ir import Expr, Graph, Node
-from mtool.ir.node import expression_of
+from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
 from mtool.kernels.schedule import Argument
 
@@ -30,7 +30,7 @@ def operand_names(node: Node, graph: Graph, expr: Expr) -> dict[int, str]:
             computed = any(index.op not in ("axis", "const") for index in part.args)
             stem = "table" if computed else _parameter_stem(expr, part)
         else:
-            stem = "input" if node.op == "loop" else "residual"
+            stem = "residual" if isinstance(node.attrs, WithEpilogue) else "input"
         taken = sum(other.rstrip("0123456789") == stem for other in names.values())
         names[part.value] = stem if not taken else f"{stem}{taken + 1}"
     activations = [number for number, name in names.items() if name.startswith("input")]

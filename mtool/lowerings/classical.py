@@ -3,13 +3,13 @@ probabilities, and the table of LabelEncoder 4.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, identity, load
 from mtool.ir.index import choose, number
 from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.templates import template_node
+from mtool.ops.template.node import Values
 
 COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 
@@ -28,20 +28,45 @@ class TreeEnsemble(Attributes):
     aggregate: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeEnsembleValues(Values):
+    """given: the C names of the arrays; comparisons: number and C of those that occur.
+
+    per_leaf: the weights of each leaf; 0: that differs, or there are none.
+    """
+
+    rows: int
+    features: int
+    targets: int
+    given: tuple[str, ...]
+    aggregate: str
+    trees: int
+    comparisons: tuple[tuple[int, str], ...]
+    per_leaf: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairwiseCouplingValues(Values):
+    """rounds: the most iterations."""
+
+    rows: int
+    classes: int
+    rounds: int
+
+
 def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     x, *arrays = node.inputs
     names = TreeEnsemble.of(node).names
     inputs = {"input": x, **dict(zip(names, arrays, strict=True))}
     (rows, features), (_, targets) = ctx.types[x].shape, ctx.types[node.outputs[0]].shape
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
-    values: dict[str, Any] = {
-        "rows": rows, "features": features, "targets": targets, "given": names,
-        "aggregate": TreeEnsemble.of(node).aggregate,
-        "trees": ctx.types[inputs["roots"]].count,
-        "comparisons": [(n, COMPARISONS[n]) for n in TreeEnsemble.of(node).modes],
-        "per_leaf": _per_leaf(ctx, inputs, leaves),
-    }  # fmt: skip
-    template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, **values)
+    attrs = TreeEnsemble.of(node)
+    values = TreeEnsembleValues(
+        rows=rows, features=features, targets=targets, given=names, aggregate=attrs.aggregate,
+        trees=ctx.types[inputs["roots"]].count, comparisons=tuple((n, COMPARISONS[n]) for n in attrs.modes),
+        per_leaf=_per_leaf(ctx, inputs, leaves),
+    )  # fmt: skip
+    template_node(ctx, node, "tree_ensemble", inputs, {"output": node.outputs[0]}, values)
 
 
 def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
@@ -56,10 +81,12 @@ def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
     """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 rounds, or one a class."""
     rows, classes = ctx.types[node.outputs[0]].shape
     dtype = ctx.types[node.inputs[0]].dtype
-    values: dict[str, Any] = {"rows": rows, "classes": classes, "rounds": max(100, classes), "scratch_type": dtype.c}
+    values = PairwiseCouplingValues(rows=rows, classes=classes, rounds=max(100, classes))
     scratch = dtype.size * (2 * classes * classes + classes)
     inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
-    template_node(ctx, node, "pairwise_coupling", inputs, outputs, scratch=scratch, math=True, **values)
+    template_node(
+        ctx, node, "pairwise_coupling", inputs, outputs, values, scratch=scratch, scratch_type=dtype.c, math=True
+    )
 
 
 def _label_encoder(ctx: Lowering, node: Node) -> None:

@@ -6,11 +6,11 @@ one, where the size depends on data (mtool/frontend/bounds.py).
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from mtool.ir import Attributes, DType, Node
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+from mtool.ops.template.node import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,61 @@ class Unique(Compress):
     sorted: bool
 
 
-def _split(shape: tuple[int, ...], place: int) -> dict[str, Any]:
-    """Return the elements before, along and behind an axis."""
-    return {"outer": math.prod(shape[:place]), "count": shape[place], "inner": math.prod(shape[place + 1 :])}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlongAxisValues(Values):
+    """The elements before an axis, along it, and behind it."""
+
+    outer: int
+    count: int
+    inner: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningValues(AlongAxisValues):
+    """A running product, or sum; ONNX's words for the rest."""
+
+    product: bool
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopKValues(AlongAxisValues):
+    """k: how many are wanted; better: the C operator by which an element goes before another."""
+
+    k: int
+    better: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniqueValues(AlongAxisValues):
+    """found: the most that there may be; sorted: by value."""
+
+    found: int
+    sorted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonZeroValues(Values):
+    """shape: the input's; most: how many there may be."""
+
+    shape: tuple[int, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressValues(AlongAxisValues):
+    """kept: the most that there may be; given: how many conditions there are."""
+
+    kept: int
+    given: int
+
+
+def _split(shape: tuple[int, ...], place: int | None) -> tuple[int, int, int]:
+    """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
+    if place is None:
+        return 1, math.prod(shape), 1
+    return math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
 
 
 def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -66,9 +118,12 @@ def _running(ctx: Lowering, node: Node) -> None:
     shape = ctx.types[node.inputs[0]].shape
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     attrs = Running.of(node)
-    values: dict[str, Any] = {"product": node.op == "CumProd", "exclusive": attrs.exclusive, "reverse": attrs.reverse}
-    values |= _split(shape, attrs.axis)
-    template_node(ctx, node, "running", {"input": source}, {"output": made}, **values)
+    outer, count, inner = _split(shape, attrs.axis)
+    values = RunningValues(
+        outer=outer, count=count, inner=inner, product=node.op == "CumProd", exclusive=attrs.exclusive,
+        reverse=attrs.reverse,
+    )  # fmt: skip
+    template_node(ctx, node, "running", {"input": source}, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -76,29 +131,31 @@ def _top_k(ctx: Lowering, node: Node) -> None:
     """TopK: sorted, equal values by place; K is the output's size."""
     kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
     source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
-    made, count = counted(node)
+    made, found = counted(node)
     indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
-    sizes = _split(kind.shape, place)
+    outer, count, inner = _split(kind.shape, place)
     better = ">" if TopK.of(node).largest else "<"
-    inputs = {"input": source} | ({"wanted": node.inputs[1]} if count else {})
-    outputs = {"values": values, "indices": indices, **count}
-    template_node(ctx, node, "top_k", inputs, outputs, k=result.shape[place], better=better, **sizes)
+    inputs = {"input": source} | ({"wanted": node.inputs[1]} if found else {})
+    outputs = {"values": values, "indices": indices, **found}
+    told = TopKValues(outer=outer, count=count, inner=inner, k=result.shape[place], better=better)
+    template_node(ctx, node, "top_k", inputs, outputs, told)
     narrowed(ctx, node, [(values, node.outputs[0])])
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
     kind, place = ctx.types[node.inputs[0]], Unique.of(node).axis
-    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
+    outer, size, inner = _split(kind.shape, place)
     found = ctx.types[node.outputs[0]].shape[place or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     named, count = counted(node)
     outputs = {"output": made}
-    for number, (name, size) in enumerate((("indices", found), ("inverse", sizes["count"]), ("counts", found)), 1):
+    for number, (name, length) in enumerate((("indices", found), ("inverse", size), ("counts", found)), 1):
         given = [*named, "", "", ""][number]
-        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (size,))
+        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
-    values = {**sizes, "found": found, "sorted": Unique.of(node).sorted, "scratch_type": "int32_t"}
-    template_node(ctx, node, "unique", {"input": source}, outputs, scratch=4 * sizes["count"], **values)
+    values = UniqueValues(outer=outer, count=size, inner=inner, found=found, sorted=Unique.of(node).sorted)
+    inputs = {"input": source}
+    template_node(ctx, node, "unique", inputs, outputs, values, scratch=4 * size, scratch_type="int32_t")
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -107,17 +164,19 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
     source = widened(ctx, node, node.inputs[0])
     (output,), count = counted(node)
     outputs = {"output": output, **count}
-    template_node(ctx, node, "non_zero", {"input": source}, outputs, shape=kind.shape, most=result.shape[1])
+    values = NonZeroValues(shape=kind.shape, most=result.shape[1])
+    template_node(ctx, node, "non_zero", {"input": source}, outputs, values)
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
     kind, place = ctx.types[node.inputs[0]], Compress.of(node).axis
-    sizes = _split((kind.count,), 0) if place is None else _split(kind.shape, place)
+    outer, size, inner = _split(kind.shape, place)
     kept = ctx.types[node.outputs[0]].shape[place or 0]
-    given = min(ctx.types[node.inputs[1]].count, sizes["count"])
+    given = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
+    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, given=given)
     (output,), count = counted(node)
-    template_node(ctx, node, "compress", inputs, {"output": output, **count}, **sizes, kept=kept, given=given)
+    template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 
 
 LOWERINGS: dict[str, Operator] = {

@@ -149,8 +149,7 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
     tap = plus(times(ky, kw), kx)
     dtype = kind.dtype
     inputs = [x, w, offsets]
-    factors = [load(1, dtype, (axis(1), c, ky, kx))]
-    spots, tests = [], []
+    factors, spots, tests = [], [], []
     for i, (near, size) in enumerate(zip((dy, dx), kind.shape[2:], strict=True)):
         entry = plus(times(plus(times(part, kh * kw), tap), 2), i)
         moved = load(2, dtype, (axis(0), entry, axis(2), axis(3)))
@@ -164,7 +163,7 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
         inputs.append(mask)
         factors.append(load(len(inputs) - 1, dtype, (axis(0), plus(times(part, kh * kw), tap), axis(2), axis(3))))
     body = load(0, dtype, (axis(0), channel, *spots))
-    for factor in factors:
+    for factor in (*factors, load(1, dtype, (axis(1), c, ky, kx))):  # a large weight last, so that nothing overflows
         body = call("mul", body, factor)
     condition = every(tests)
     assert condition is not None

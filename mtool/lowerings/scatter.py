@@ -6,7 +6,6 @@ And TfIdfVectorizer 9, and MaxPool 22 with Indices.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from mtool.ir import Attributes, Node
 from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.sliding_window import Pool
 from mtool.lowerings.templates import narrowed, template_node, wide_output, widened
+from mtool.ops.template.node import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,66 @@ class TfIdf(Attributes):
     weights: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterNDValues(Values):
+    """shape, strides: of the data; depth: dimensions that an index goes into; block: elements of an update."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    depth: int
+    count: int
+    block: int
+    reduction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterElementsValues(Values):
+    """shape, strides: of the data; spread: the shape of the indices."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    axis: int
+    spread: tuple[int, ...]
+    reduction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxUnpoolValues(Values):
+    """Sizes as the indices have them (`inner`) and as the output has them (`shape`)."""
+
+    inner: tuple[int, ...]
+    shape: tuple[int, ...]
+    count: int
+    per_image: int
+    positions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxPoolIndicesValues(Values):
+    """The window, the planes of a channel each, their sizes, and what indices count."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    planes: int
+    size: tuple[int, ...]
+    out_size: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TfIdfValues(Values):
+    """Rows of `width` integers, `columns` results each; count: n-grams that are looked for."""
+
+    rows: int
+    width: int
+    columns: int
+    skips: int
+    mode: str
+    count: int
+
+
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
@@ -67,15 +127,12 @@ def _scatter_elements(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[data]
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
-    values: dict[str, Any] = {
-        "shape": kind.shape,
-        "strides": _strides(kind.shape),
-        "axis": ScatterElements.of(node).axis,
-    }
-    values["spread"] = ctx.types[indices].shape
-    template_node(
-        ctx, node, "scatter_elements", inputs, {"output": made}, reduction=ScatterElements.of(node).reduction, **values
-    )
+    attrs = ScatterElements.of(node)
+    values = ScatterElementsValues(
+        shape=kind.shape, strides=_strides(kind.shape), axis=attrs.axis, spread=ctx.types[indices].shape,
+        reduction=attrs.reduction,
+    )  # fmt: skip
+    template_node(ctx, node, "scatter_elements", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -85,11 +142,11 @@ def _scatter_nd(ctx: Lowering, node: Node) -> None:
     inputs = {"data": widened(ctx, node, data), "indices": indices, "updates": widened(ctx, node, updates)}
     made = wide_output(ctx, node.outputs[0])
     depth = spread[-1]
-    values: dict[str, Any] = {
-        "shape": kind.shape, "strides": _strides(kind.shape), "depth": depth, "count": math.prod(spread[:-1]),
-        "block": math.prod(kind.shape[depth:]),
-    }  # fmt: skip
-    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, reduction=ScatterND.of(node).reduction, **values)
+    values = ScatterNDValues(
+        shape=kind.shape, strides=_strides(kind.shape), depth=depth, count=math.prod(spread[:-1]),
+        block=math.prod(kind.shape[depth:]), reduction=ScatterND.of(node).reduction,
+    )  # fmt: skip
+    template_node(ctx, node, "scatter_nd", inputs, {"output": made}, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -97,10 +154,13 @@ def _max_unpool(ctx: Lowering, node: Node) -> None:
     """MaxUnpool: indices count in the tensor that pads, kernel and strides imply, which may be smaller."""
     x, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     inputs = {"input": node.inputs[0], "indices": node.inputs[1]}
-    values: dict[str, Any] = {"inner": MaxUnpool.of(node).inner, "shape": result.shape[2:], "count": x.count}
-    values["per_image"] = math.prod(MaxUnpool.of(node).inner)
-    values["positions"] = math.prod(x.shape[:2]) * values["per_image"]
-    template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, **values)
+    inner = MaxUnpool.of(node).inner
+    per_image = math.prod(inner)
+    values = MaxUnpoolValues(
+        inner=inner, shape=result.shape[2:], count=x.count, per_image=per_image,
+        positions=math.prod(x.shape[:2]) * per_image,
+    )  # fmt: skip
+    template_node(ctx, node, "max_unpool", inputs, {"output": node.outputs[0]}, values)
 
 
 def _max_pool_indices(ctx: Lowering, node: Node) -> None:
@@ -111,12 +171,12 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     attrs = MaxPoolIndices.of(node)
     if attrs.column_major:
         strides = tuple(math.prod(size[:place]) for place in range(len(size)))
-    values: dict[str, Any] = {
-        "kernel": attrs.kernel, "strides": attrs.strides, "dilations": attrs.dilations, "pads": attrs.pads,
-    }  # fmt: skip
-    values |= {"planes": x.shape[0] * x.shape[1], "size": size, "out_size": result.shape[2:], "steps": strides}
+    values = MaxPoolIndicesValues(
+        kernel=attrs.kernel, strides=attrs.strides, dilations=attrs.dilations, pads=attrs.pads,
+        planes=x.shape[0] * x.shape[1], size=size, out_size=result.shape[2:], steps=strides,
+    )  # fmt: skip
     outputs = {"output": made, "indices": node.outputs[1]}
-    template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, **values)
+    template_node(ctx, node, "max_pool_indices", {"input": source}, outputs, values)
     narrowed(ctx, node, [(made, node.outputs[0])])
 
 
@@ -138,11 +198,11 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     inputs = {"input": node.inputs[0], "grams": table, "pool": pool} | (
         {"weight": weight} if attrs.mode != "TF" else {}
     )
-    values: dict[str, Any] = {
-        "rows": x.count // max(width, 1), "width": width, "columns": ctx.types[node.outputs[0]].shape[-1],
-        "skips": attrs.max_skip_count, "mode": attrs.mode, "count": len(kept),
-    }  # fmt: skip
-    template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, **values)
+    values = TfIdfValues(
+        rows=x.count // max(width, 1), width=width, columns=ctx.types[node.outputs[0]].shape[-1],
+        skips=attrs.max_skip_count, mode=attrs.mode, count=len(kept),
+    )  # fmt: skip
+    template_node(ctx, node, "tf_idf", inputs, {"output": node.outputs[0]}, values)
 
 
 LOWERINGS: dict[str, Operator] = {

@@ -1,12 +1,11 @@
 """Nodes that are one C template each, and the conversions around them of types that templates do not have."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mtool.ir import DType, Node
 from mtool.ir.expr import call, identity, load
 from mtool.lowerings.lowering import Lowering
-from mtool.ops.template.node import TemplateKernel
+from mtool.ops.template.node import TemplateKernel, Values
 
 
 def template_node(
@@ -15,12 +14,13 @@ def template_node(
     template: str,
     inputs: Mapping[str, str],
     outputs: Mapping[str, str],
+    values: Values,
     *,
     scratch: int = 0,
+    scratch_type: str = "",
     math: bool = False,
     macs: int = 0,
     overwrites: Mapping[str, str] | None = None,
-    **values: Any,
 ) -> None:
     """Append a kernel.
 
@@ -30,18 +30,19 @@ def template_node(
         template: the name of the C template, without its ending.
         inputs: C name to value.
         outputs: C name to value.
-        scratch: bytes of working memory; the template calls it `scratch`, of the type of the first input.
+        values: what the template is told beside `types`, the types of inputs and outputs by C name.
+        scratch: bytes of working memory; the template calls it `scratch`.
+        scratch_type: the C type of its elements.
         math: whether the C calls the mathematical library.
         macs: its multiply-accumulates.
         overwrites: outputs that may lie where an input lies, as each element of the input is read last before the
             same element of the output is written: C name of the output to that of the input.
-        values: what the template is told beside `types`, the types of inputs and outputs by C name.
     """
     ins, outs = [*inputs], [*outputs]
     over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
     attrs = TemplateKernel(
-        template=template, values=values, names=(*inputs, *outputs), label=node.op.lower(), scratch=scratch, math=math,
-        macs=macs, overwrites=over,
+        template=template, values=values, names=(*inputs, *outputs), label=node.op.lower(), scratch=scratch,
+        scratch_type=scratch_type, math=math, macs=macs, overwrites=over,
     )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)
 

@@ -59,7 +59,8 @@ def build(models: Sequence[CModel], folder: Path, board: Board) -> Firmware:
         CommunicationError: the board does not answer.
     """
     files, manifest = _as_one_model(models)
-    filetree.write(project.render(files, manifest, board), folder)
+    tree, _ = project.render(files, manifest, board)
+    filetree.write(tree, folder)
     building.build(folder)
     return Firmware(session.open(folder), models)
 

@@ -8,7 +8,8 @@ from mtool.settings import Io, Partial
 if TYPE_CHECKING:
     from mtool.ir import Graph
     from mtool.kernels.target import Target
-    from mtool.plan.plan import Plan, Step
+    from mtool.plan.plan import Plan
+    from mtool.plan.step import Step
 
 __all__ = ["Choice", "Choices", "Plan", "Step", "make_plan"]
 
@@ -40,8 +41,12 @@ def make_plan(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("Plan", "Step"):
-        raise AttributeError(f"module 'mtool.plan' has no attribute {name!r}")
-    from mtool.plan import plan
+    if name == "Plan":
+        from mtool.plan.plan import Plan
 
-    return getattr(plan, name)
+        return Plan
+    if name == "Step":
+        from mtool.plan.step import Step
+
+        return Step
+    raise AttributeError(f"module 'mtool.plan' has no attribute {name!r}")

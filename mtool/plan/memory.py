@@ -7,15 +7,12 @@ others. mtool.plan.first_fit finds the offsets.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from mtool.ir import Graph
 from mtool.ir.node import View
 from mtool.plan.states import homes
+from mtool.plan.step import Step
 from mtool.settings import Io
-
-if TYPE_CHECKING:
-    from mtool.plan.plan import Step
 
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
 
@@ -104,7 +101,7 @@ class _Access:
 class _Storages:
     """Gives each value a storage and notes every access to it."""
 
-    def __init__(self, graph: Graph, steps: Sequence["Step"], io: Io, *, grow: bool) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool) -> None:
         self.graph, self.steps, self.grow = graph, steps, grow
         self.lies = places(graph)
         self.home = homes(graph, steps)
@@ -189,7 +186,7 @@ class _Storages:
 
 
 def storages(
-    graph: Graph, steps: Sequence["Step"], io: Io, *, grow: bool = False
+    graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool = False
 ) -> tuple[list[Storage], dict[str, tuple[int, int]], list[int | None]]:
     """Return the storages, the storage number and the offset there of each value, the storage of each step's scratch.
 

@@ -3,23 +3,20 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import View
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.states import in_turn
+from mtool.plan.step import Step
 from mtool.settings import Io
-
-if TYPE_CHECKING:
-    from mtool.plan.plan import Step
 
 BEAM = 24
 MOST = 100_000  # orders that are grown by a node before the search is narrowed
 FEW = 8  # nodes that are tried then
 
 
-def order_nodes(graph: Graph, chosen: Mapping[str, "Step"], io: Io) -> tuple[Node, ...]:
+def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io) -> tuple[Node, ...]:
     """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds."""
     given = graph.nodes
     orders = [given] if _is_chain(graph) else [given, _beam_search(graph)]
@@ -33,7 +30,7 @@ def _is_chain(graph: Graph) -> bool:
     return all(len({node.name for node in nodes}) <= 1 for v, nodes in readers.items() if v not in graph.constants)
 
 
-def _peak(graph: Graph, nodes: tuple[Node, ...], chosen: Mapping[str, "Step"], io: Io) -> int:
+def _peak(graph: Graph, nodes: tuple[Node, ...], chosen: Mapping[str, Step], io: Io) -> int:
     steps = [chosen[node.name] for node in nodes if not isinstance(node.attrs, View)]
     return live_bound(storages(graph, steps, io)[0])
 

@@ -18,9 +18,10 @@ from mtool.kernels.by_rows import Reads
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.plan import Plan, Step, choose_schedule, lay_out_steps
+from mtool.plan.plan import Plan, lay_out_steps
 from mtool.plan.region import Region, Room, room_for
 from mtool.plan.rows import reads_of
+from mtool.plan.step import Step, choose_schedule
 from mtool.plan.windows import in_windows
 from mtool.settings import Io, Partial
 

@@ -3,27 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mtool import ops
-from mtool.ir import Graph, Node
+from mtool.ir import Graph
 from mtool.ir.node import View
-from mtool.kernels.schedule import KernelOp, Schedule
 from mtool.kernels.target import Target
-from mtool.plan.choice import Choice, Choices, check_names, chosen
+from mtool.plan.choice import Choices, check_names
 from mtool.plan.first_fit import lay_out
 from mtool.plan.memory import ALIGNMENT, Storage, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.states import settled
+from mtool.plan.step import Step, choose_schedule
 from mtool.settings import Io
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One operator: its node, its kind, the schedule that computes it, and how much scratch that needs."""
-
-    node: Node
-    op: KernelOp
-    schedule: Schedule
-    scratch_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +37,6 @@ class Plan:
     def cost(self) -> float:
         """The instructions that its schedules estimate."""
         return sum(step.schedule.cost(step.node, self.graph, self.target) for step in self.steps)
-
-
-def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
-    """Return the schedule that is asked for, or the cheapest that supports the node.
-
-    Raises:
-        UsageError: the one that is asked for is not there, or can't compute the node.
-    """
-    op = ops.KERNELS[node.op]
-    if choice is not None:
-        schedule = chosen(choice, op, node, graph, target)
-    else:
-        fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
-        schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
-    return Step(node, op, schedule, schedule.scratch_bytes(node, graph))
 
 
 def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:

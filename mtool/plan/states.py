@@ -12,7 +12,6 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mtool.ir import Graph, Node
 from mtool.ir.expr import identity, load
@@ -20,9 +19,7 @@ from mtool.ir.node import View
 from mtool.ops.concat.node import Concat
 from mtool.ops.loop.node import Loop
 from mtool.ops.template.node import TemplateKernel
-
-if TYPE_CHECKING:
-    from mtool.plan.plan import Step
+from mtool.plan.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class _Uses:
     written: Mapping[str, int]
 
     @classmethod
-    def of(cls, graph: Graph, steps: Sequence["Step"]) -> "_Uses":
+    def of(cls, graph: Graph, steps: Sequence[Step]) -> "_Uses":
         root: dict[str, str] = {}
         for node in graph.nodes:
             if isinstance(node.attrs, View):
@@ -53,7 +50,7 @@ class _Uses:
         return self.reads[value][-1] if value in self.reads else -1
 
 
-def homes(graph: Graph, steps: Sequence["Step"]) -> dict[str, str]:
+def homes(graph: Graph, steps: Sequence[Step]) -> dict[str, str]:
     """Return the values that are written into the storage of a state: value -> the state's input."""
     if not graph.states:
         return {}
@@ -72,7 +69,7 @@ def homes(graph: Graph, steps: Sequence["Step"]) -> dict[str, str]:
     return found
 
 
-def _moved(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str, output: str) -> str:
+def _moved(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str, output: str) -> str:
     """Return what a state's output appends to, if that is the state itself, moved in place, or ""."""
     node = steps[uses.written[output]].node
     first = uses.root.get(node.inputs[0], node.inputs[0]) if isinstance(node.attrs, Concat) else ""
@@ -88,7 +85,7 @@ def _appends(node: Node, graph: Graph) -> bool:
     return math.prod(graph.types[node.outputs[0]].shape[: Concat.of(node).axis]) == 1
 
 
-def _window(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str) -> str:
+def _window(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str) -> str:
     """Return what the last reader of a state makes of it by appending to it, or ""."""
     number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
@@ -99,7 +96,7 @@ def _window(graph: Graph, steps: Sequence["Step"], uses: _Uses, value: str) -> s
     return node.outputs[0] if _appends(node, graph) and alone else ""
 
 
-def _may_overwrite(graph: Graph, steps: Sequence["Step"], uses: _Uses, output: str, old: str) -> bool:
+def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str, old: str) -> bool:
     """Whether the step that writes `output` may do so where `old` lies."""
     number = uses.written[output]
     last = uses.last_read(old)
@@ -116,7 +113,7 @@ def _may_overwrite(graph: Graph, steps: Sequence["Step"], uses: _Uses, output: s
     return allowed >= {*read}
 
 
-def _same_home(home: Mapping[str, str], first: str, step: "Step") -> bool:
+def _same_home(home: Mapping[str, str], first: str, step: Step) -> bool:
     return home.get(step.node.outputs[0]) == home.get(first, first)
 
 
@@ -186,8 +183,8 @@ def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node
 
 
 def settled(
-    graph: Graph, steps: Sequence["Step"], choose: Callable[[Node, Graph], "Step"]
-) -> tuple[Graph, tuple["Step", ...]]:
+    graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step]
+) -> tuple[Graph, tuple[Step, ...]]:
     """Let windows append to what is there, and copy each state whose output can't be written into its storage.
 
     Args:

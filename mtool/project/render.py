@@ -28,8 +28,8 @@ def render(
     template: str = "",
     options: Mapping[str, str] | None = None,
     trust: bool = False,
-) -> FileTree:
-    """Return the project folder of a compiled model on a board, `mtool.json` included.
+) -> tuple[FileTree, Manifest]:
+    """Return the project folder of a compiled model on a board, and the manifest that is its `mtool.json`.
 
     Args:
         files: what codegen made: `<model>.h`, `<model>.c`, `<model>_rpc.c`, ...
@@ -75,15 +75,11 @@ def render(
         firmware=context["firmware"],
         model=folders.model,
     )
-    complete = FileTree(
-        {
-            **tree.files,
-            f"{folders.build_header}/mt_build.h": _build_header(build_hash),
-            FILE_NAME: manifest.model_copy(update={"project": project}).to_json(),
-        }
-    )
+    whole = manifest.model_copy(update={"project": project})
+    header = {f"{folders.build_header}/mt_build.h": _build_header(build_hash)}
+    complete = FileTree({**tree.files, **header, FILE_NAME: whole.to_json()})
     log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, chosen.name, board.name, len([*complete]))
-    return complete
+    return complete, whole
 
 
 def _first_template(board: Board) -> str:

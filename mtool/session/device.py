@@ -19,7 +19,7 @@ from mtool.rpc import Client, Expected, protocol
 from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
 from mtool.session.graph import GraphExecutor
-from mtool.session.layers import Profile, profile
+from mtool.session.profile import Profile, operator_times
 from mtool.session.tensors import Array, from_bytes, to_bytes
 from mtool.session.timing import Timing
 from mtool.transport import Transport
@@ -222,7 +222,9 @@ class Device:
             UsageError: `repeat` is no positive number, or an input is wrong.
             DeviceError: an operator failed, or the timer ran over its range.
         """
-        return profile(self, inputs, repeat=repeat)
+        whole = self.time(1, repeat, inputs=inputs).median
+        rows = operator_times(self.client, self.manifest, inputs, repeat=repeat, work_s=self.work_s)
+        return Profile(rows, self.unit, whole, repeat)
 
     def calibrate(self, seconds: float = 10.0) -> Calibration:
         """Measure the device's timer against this computer's clock; `mtool.session.calibration.store` keeps it.

@@ -7,11 +7,10 @@ from typing import Any
 
 from mtool import boards, locks
 from mtool.boards import Board
-from mtool.build import Size, measure
-from mtool.manifest import Manifest
+from mtool.build import measure
 from mtool.session import Device
 from mtool.session import cycles as counting
-from mtool.session.bench import Speed, measure_speed
+from mtool.session.bench import measure_speed
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import run_samples
 from mtool.workflow.place import ANYWHERE, Place
@@ -138,16 +137,12 @@ def cost_of(
 ) -> Cost:
     """Measure what an inference costs on a device that is open; the standalone firmware must be built too."""
     speed = measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
-    return _cost(
-        prepared.manifest, prepared.board, speed, measure(prepared.built.firmware[STANDALONE], prepared.manifest)
-    )
-
-
-def _cost(manifest: Manifest, board: Board, speed: Speed, size: Size) -> Cost:
+    manifest = prepared.manifest
+    size = measure(prepared.built.firmware[STANDALONE], manifest)
     counted = speed.unit == "instructions"
     return Cost(
         model=manifest.model,
-        board=board.name,
+        board=prepared.board.name,
         instructions=round(speed.median) if counted else None,
         time_ns=None if counted else speed.median,
         macs=manifest.macs,

@@ -1,6 +1,6 @@
 """Which boards a model fits: measured where its firmware is built already, else estimated at the upper end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,14 @@ from mtool import project
 from mtool.boards import Board
 from mtool.build import firmware_of, measure
 from mtool.build.fit import Need, needs_of
-from mtool.compiler import Compiled, compile_for
+from mtool.codegen.generation import Emitted
+from mtool.compiler import compile_for
 from mtool.errors import MtoolError
-from mtool.manifest import FILE_NAME, Manifest
+from mtool.filetree import FileTree
+from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.stages import Model, Options, default_folder, weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +97,21 @@ def check(
         UsageError: the file is missing, or an option names nothing of the model or of the template.
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
-    chosen = options or Options()
+    source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
     manifests, fits = [], []
-    for board, compiled in _compiled(Path(path), asked, chosen):
-        manifests.append(compiled.manifest)
-        fits.append(fit_of(Model(Path(path), board, chosen, compiled.files, compiled.manifest), folder=folder))
+    for board, emitted in compile_for(source, asked, chosen):
+        manifests.append(emitted.manifest)
+        fits.append(_fit_of_emitted(source, board, chosen, emitted, folder))
     return Fits(manifests[0], tuple(fits))
 
 
-def _compiled(path: Path, boards: Sequence[Board], options: Options) -> Iterator[tuple[Board, Compiled]]:
-    return compile_for(
-        path,
-        boards,
-        options,
-        io=options.io,
-        partial=options.partial,
-        conventions=options.conventions,
-        schedules=options.schedules,
-    )
+def _fit_of_emitted(path: Path, board: Board, options: Options, emitted: Emitted, folder: Path | None) -> Fit:
+    """Return the fit of a model whose files are made only as far as they are looked at."""
+    manifest = emitted.manifest
+    if is_project(folder or default_folder(manifest.model, board)):
+        return fit_of(Model(path, board, options, emitted.files(weights_of(board, options)), manifest), folder=folder)
+    return _estimated(board, options, manifest, lambda: emitted.code)
 
 
 def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
@@ -122,37 +120,48 @@ def fit_of(model: Model, *, folder: Path | None = None) -> Fit:
     Raises:
         UsageError: there is no such template, or it has no such option.
     """
-    template = _template_of(model)
-    if template is None or not model.board.memories:
-        return Fit(model.board.name)
-    board = model.board.placed_by(template.name)
-    built = _of_build(model, folder or model.default_folder())
-    if built is not None:
-        return _fit(board, built, is_built=True)
-    values = template.read_options(model.options.template_options)
-    estimated = estimate(model.files, model.manifest, board, template, values)
-    return _fit(board, estimated.needs, estimated.refused)
+    built = _measured(model, folder or model.default_folder())
+    return built or _estimated(model.board, model.options, model.manifest, lambda: model.files)
 
 
-def _template_of(model: Model) -> Template | None:
-    name = model.options.template or next(iter(model.board.templates), "")
-    return project.load(name) if name else None
+def _template_of(board: Board, options: Options) -> Template | None:
+    """Return the template that places things in a board's memories; None: there is none, or no memory is known."""
+    name = options.template or next(iter(board.templates), "")
+    return project.load(name) if name and board.memories else None
 
 
-def _of_build(model: Model, folder: Path) -> tuple[Need, ...] | None:
-    """Return the needs of the firmware that a folder holds, at most of its kinds; None: none, or it is stale."""
-    if not (folder / FILE_NAME).is_file():
+def _measured(model: Model, folder: Path) -> Fit | None:
+    """Return the fit of the firmware that a folder holds, at most of its kinds; None: none, or it is stale."""
+    template = _template_of(model.board, model.options)
+    if template is None or not is_project(folder):
         return None
     try:
-        tree = model.project_tree()
+        tree, manifest = model.render_project()
         firmware = firmware_of(folder, tree)
         if firmware is None:
             return None
-        manifest = Manifest.model_validate_json(tree[FILE_NAME])
         found = [needs_of(measure(path, manifest), manifest) for path in firmware]
     except MtoolError:
         return None  # a folder of something else, a toolchain that is gone: estimates will do
-    return tuple(max(needs, key=lambda need: need.bytes) for needs in zip(*found, strict=True))
+    needs = tuple(max(of_kinds, key=lambda need: need.bytes) for of_kinds in zip(*found, strict=True))
+    return _fit(model.board.placed_by(template.name), needs, is_built=True)
+
+
+def _estimated(board: Board, options: Options, manifest: Manifest, code: Callable[[], FileTree]) -> Fit:
+    """Return the fit by estimates.
+
+    Args:
+        board: the board.
+        options: which template is used, and how.
+        manifest: the model's.
+        code: returns the model's C, its constants apart; not called where the board's memories are not known.
+    """
+    template = _template_of(board, options)
+    if template is None:
+        return Fit(board.name)
+    placed = board.placed_by(template.name)
+    found = estimate(code(), manifest, placed, template, template.read_options(options.template_options))
+    return _fit(placed, found.needs, found.refused)
 
 
 def _fit(board: Board, needs: tuple[Need, ...], refused: tuple[str, ...] = (), *, is_built: bool = False) -> Fit:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, flash, locks, manifest, session
+from mtool import boards, flash, locks, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.errors import FlashError, MtoolError
@@ -123,7 +123,7 @@ def flash_plan(
     chosen = flash.choose(target, runner, template=_template_of(target, options))
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(place.port, place.probe))
     model = compile(path, board=target, options=options)
-    described = Manifest.model_validate_json(model.project_tree()[manifest.FILE_NAME])
+    _, described = model.render_project()
     folder = place.folder or model.default_folder()
     job = _job(folder, described, chosen, device)
     before = []

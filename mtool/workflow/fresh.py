@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from mtool import __version__, boards, files, filetree, manifest, resources
+from mtool import boards, files, filetree, manifest, resources
 from mtool.boards import Board
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
-from mtool.workflow.stages import Model, Options
+from mtool.version import __version__
+from mtool.workflow.stages import Model, Options, default_folder
 
 _STAMP = "compiled.key"
 _DATA = ("boards.yaml", "crt", "project_templates")
@@ -41,7 +42,7 @@ def recall(path: Path, board: str | Board, options: Options, folder: Path | None
     """
     try:
         target = boards.get(board) if isinstance(board, str) else board
-        place = folder or Path("build") / f"{model_name(path.stem)}-{target.name}"
+        place = folder or default_folder(model_name(path.stem), target)
         stamp = _stamp(place)
         if not stamp.is_file() or filetree.interrupted(place):
             return None

@@ -13,6 +13,7 @@ from mtool.errors import MismatchError
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Manifest, Operand, Operator, Tensor
+from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
@@ -188,8 +189,9 @@ def compare_layers(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     tensors = model.manifest
-    allowed = tolerance or default_tolerance(model.path, model.options.rounding)
-    ties = Ties(model.path if allowed.ties and not is_tflite(model.path) else None, tensors.operators)
+    network = reference.network(model.path, model.options)
+    allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
+    ties = Ties(network if allowed.ties else None, tensors.operators)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     expected = reference.intermediates(model.path, inputs, [*wanted, *ties.tensors], options=model.options)
     found: dict[str, _Found] = {}
@@ -214,7 +216,7 @@ def compare_layers(
                 row.ties += tied
         for row in found.values():
             row.end_sample()
-    against = reference.name_of(model.path)
+    against = ort.NAME if network else reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
     rounds = ties.rounds or is_tflite(model.path)
     compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from mtool import locks
 from mtool.boards import Board
-from mtool.session.layers import Profile
+from mtool.session.profile import Profile
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
 from mtool.workflow.place import ANYWHERE, Place

@@ -11,7 +11,11 @@ import numpy as np
 import onnx
 
 from mtool.frontend import is_tflite
+from mtool.frontend.budget import Budget
+from mtool.frontend.problems import OWN, REFUSED
 from mtool.frontend.reading import reread, runnable
+from mtool.frontend.tflite.model import to_onnx
+from mtool.frontend.tflite.schema import read as tflite_file
 from mtool.oracles import litert, ort, process
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Options
@@ -50,21 +54,38 @@ def outputs(
     return _onnxruntime(runnable(model), model, samples, chosen, optimised=optimised)
 
 
+def network(model: Path, options: Options) -> onnx.ModelProto | None:
+    """Return the ONNX network whose operators a device's are compared with; None: LiteRT's reference kernels are.
+
+    A TFLite model that is rounded as ONNX does is compared with its translation to ONNX: LiteRT's own operators round
+    nearly so, and several that are fused differ by more steps than one.
+    """
+    if not is_tflite(model):
+        return reread(model)
+    if options.rounding == "tflite" or not ort.version():
+        return None
+    budget = Budget(options.limits)
+    proto = to_onnx(tflite_file(model, budget), model.name, options.rounding, budget)
+    for number, node in enumerate(proto.graph.node):  # those of one operator share its name
+        node.name = f"{node.name} {number}"
+    return None if {node.domain for node in proto.graph.node} & {OWN, REFUSED} else proto
+
+
 def intermediates(
     model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options | None = None
 ) -> list[Sample]:
-    """Run the model on each sample with its reference, without optimisations; the given tensors of it by name.
+    """Run the network of a model on each sample, without optimisations; the given tensors of it by name.
 
-    What is not a tensor of the model's own graph is left out.
+    What is not a tensor of the network's own graph is left out.
 
     Raises:
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or dies of it.
     """
     chosen = options or Options()
-    if is_tflite(model):
+    proto = network(model, chosen)
+    if proto is None:
         return _litert("intermediates", model, samples, chosen, tensors=list(tensors))
-    proto = reread(model)
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
     proto.graph.output.extend(

@@ -8,13 +8,14 @@ from typing import Any, Literal
 import jinja2
 import numpy as np
 
-from mtool import __version__, locks
+from mtool import locks
 from mtool.boards import Board
 from mtool.build import measure
 from mtool.errors import BuildError, ModelError
 from mtool.manifest import Manifest
-from mtool.session.layers import Profile
+from mtool.session.profile import Profile
 from mtool.text import one_line
+from mtool.version import __version__
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of

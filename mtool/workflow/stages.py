@@ -4,18 +4,16 @@ import logging
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtool import boards, filetree, locks, manifest, project, resources
 from mtool.boards import Board
-from mtool.codegen import Conventions
 from mtool.filetree import Edits, FileTree
-from mtool.frontend import Given
 from mtool.manifest import Manifest
-from mtool.plan import Choices
-from mtool.settings import Format, Io, Partial, Weights
+from mtool.request import Request
+from mtool.settings import Format, Weights
 from mtool.text import short_name
 from mtool.workflow import wording
 
@@ -27,28 +25,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Options(Given):
+class Options(Request):
     """How a model is compiled and its project made, besides what is said of the model itself.
 
-    io: "arena" puts the inputs and outputs into the arena, "external" leaves them to the caller.
-    partial: whether operators may be computed a few rows at a time for a smaller arena: "auto", "never", "always".
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
-    conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
-    weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
-    schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
     edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
         them, "keep" leaves them.
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     """
 
-    io: Io = "arena"
-    partial: Partial = "auto"
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
-    conventions: Conventions = field(default_factory=Conventions)
-    schedules: Choices = field(default_factory=dict)
-    weights: Weights = "auto"
     edits: Edits = "stop"
     trust_template: bool = False
 
@@ -63,8 +51,8 @@ class Model:
     files: FileTree
     manifest: Manifest
 
-    def project_tree(self) -> FileTree:
-        """Return the project folder's files."""
+    def render_project(self) -> tuple[FileTree, Manifest]:
+        """Return the project folder's files, and the manifest that is its `mtool.json`."""
         return project.render(
             self.files,
             self.manifest,
@@ -88,8 +76,13 @@ class Model:
         return project.package(self.sources(), self.manifest, form, model=self.path.read_bytes())
 
     def default_folder(self) -> Path:
-        """Return where the project goes unless told: build/<model>-<board> below the working folder."""
-        return Path("build") / f"{self.manifest.model}-{self.board.name}"
+        """Return where the project goes unless told."""
+        return default_folder(self.manifest.model, self.board)
+
+
+def default_folder(model: str, board: Board) -> Path:
+    """Return where the project of a model goes unless told: build/<model>-<board> below the working folder."""
+    return Path("build") / f"{model}-{board.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +109,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(
-        source,
-        target,
-        chosen,
-        io=chosen.io,
-        partial=chosen.partial,
-        conventions=chosen.conventions,
-        schedules=chosen.schedules,
-        weights=_weights(target, chosen),
-    )
+    compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen)))
     described = compiled.manifest
     inputs = ", ".join(map(wording.tensor, described.inputs))
     outputs = ", ".join(map(wording.tensor, described.outputs))
@@ -145,7 +129,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     return Model(source, target, chosen, compiled.files, described)
 
 
-def _weights(board: Board, options: Options) -> Weights:
+def weights_of(board: Board, options: Options) -> Weights:
     """Return how constants are written: as text where the project's builder compiles C and C++ alone, as Arduino's."""
     template = options.template or next(iter(board.templates), "")
     return "text" if template and project.load(template).builder == "arduino" else options.weights
@@ -158,7 +142,8 @@ def write_project(model: Model, folder: Path | None = None) -> Path:
         UsageError: the folder holds something else, or files of it were edited, or a template or an option is unknown.
     """
     target = folder or model.default_folder()
-    filetree.write(model.project_tree(), target, edits=model.options.edits)
+    tree, _ = model.render_project()
+    filetree.write(tree, target, edits=model.options.edits)
     return target
 
 
@@ -213,14 +198,13 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
     """
     from mtool import build as building
 
-    tree = model.project_tree()
-    project = Manifest.model_validate_json(tree[manifest.FILE_NAME]).project
-    assert project is not None
+    tree, described = model.render_project()
+    assert described.project is not None
     place = folder or model.default_folder()
     return [
         f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
         f"cd {shlex.quote(str(place))}",
-        *building.plan(project, kinds),
+        *building.plan(described.project, kinds),
     ]
 
 

@@ -8,12 +8,10 @@ the reference's integer and the device's are what the exact value may be rounded
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
 
-from mtool.frontend.reading import reread
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator
 from mtool.workflow.exact import Bounds, ExactValues, Unknown
@@ -24,10 +22,10 @@ _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul",
 
 
 class Ties:
-    """The ties of a model, operator by operator; of no model (None): none."""
+    """The ties of an ONNX network, operator by operator; of none (None): none."""
 
-    def __init__(self, model: Path | None, operators: Sequence[Operator] = ()) -> None:
-        proto = reread(model) if model else onnx.ModelProto()
+    def __init__(self, network: onnx.ModelProto | None, operators: Sequence[Operator] = ()) -> None:
+        proto = network or onnx.ModelProto()
         self._exact = ExactValues(proto)
         self._held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
         self.rounds = any(node.op_type in _ROUNDING for node in proto.graph.node)

@@ -12,8 +12,8 @@ from mtool import boards
 from mtool.compiler import compile_model
 from mtool.errors import FitError, ModelError, MtoolError, NeedsValues, UsageError
 from mtool.filetree import FileTree
-from mtool.frontend import Given
 from mtool.manifest import Manifest
+from mtool.request import Request
 
 REFUSALS = (UsageError, ModelError, FitError)
 HOST = boards.get("host")
@@ -40,7 +40,7 @@ def compiled(path: Path, rng: random.Random) -> Compiled | str:
         given["rounding"] = rng.choice(("onnx", "tflite"))
     for _ in range(4):
         try:
-            made = compile_model(path, HOST, Given(**given))
+            made = compile_model(path, HOST, Request(**given))
             return Compiled(made.files, made.manifest, given.get("rounding", "onnx"), given["constants"], given["dims"])
         except REFUSALS as refused:
             if not _answered(refused, given, rng):

@@ -119,3 +119,13 @@ def test_names_are_those_of_the_file() -> None:
     assert tensor.scale == (pytest.approx(0.5847029),) and tensor.zero_point == (83,)
     origins = [origin for operator in compiled.manifest.operators for origin in operator.origins]
     assert any(re.fullmatch(r"Identity \(SOFTMAX 12\)", origin) for origin in origins), origins
+
+
+@models.needed
+def test_verify_and_its_layers_agree_on_any_inputs(tmp_path: Path) -> None:
+    """LiteRT's kernels differ from each other by more than a step where a sum is added to one of another scale."""
+    path, place = tflite("ic", "int8"), workflow.Place(tmp_path / "project")
+    assert workflow.verify(path, board="host", place=place).ok
+    layers = workflow.verify_layers(path, board="host", place=place)
+    assert not layers.diverging and layers.reference == "onnxruntime"
+    assert all(layer.difference and not layer.difference.differing for layer in layers.layers)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, manifest, resources, workflow
+from mtool import boards, resources, workflow
 from mtool.build import arduino
 from mtool.codegen import weights
 from mtool.errors import BuildError, FitError, UsageError
@@ -202,14 +202,14 @@ def test_what_platformio_makes_gets_the_sketchs_name(tmp_path: Path, monkeypatch
 
 def _tree(board: boards.Board | None = None) -> FileTree:
     model = workflow.compile(DIGITS / "digits_int8.onnx", board=board or "arduino_uno")
-    return model.project_tree()
+    return model.render_project()[0]
 
 
 def _manifest(**options: str) -> Manifest:
     model = workflow.compile(
         DIGITS / "digits_int8.onnx", board="arduino_uno", options=Options(template_options=options)
     )
-    return Manifest.model_validate_json(model.project_tree()[manifest.FILE_NAME])
+    return model.render_project()[1]
 
 
 def _project(**options: str) -> Project:

@@ -24,7 +24,7 @@ def toy_sources(folder: Path) -> Path:
 
 def write(folder: Path, board: boards.Board = HOST, **changed: str) -> Path:
     files = FileTree({**MODEL.files, **{name.replace("_c", ".c"): text.encode() for name, text in changed.items()}})
-    filetree.write(project.render(files, MANIFEST, board), folder)
+    filetree.write(project.render(files, MANIFEST, board)[0], folder)
     return folder
 
 
@@ -158,8 +158,7 @@ def test_an_overflow_says_what_takes_the_space(tmp_path: Path) -> None:
 def test_an_arena_that_the_compiler_can_not_address_is_an_overflow_too() -> None:
     board = boards.get("arduino_uno")
     project_of = MANIFEST.model_copy(update={"arena_bytes": 34856, "constant_bytes": 4000, "parameters": 1000})
-    tree = project.render(MODEL, project_of, board)
-    read = manifest.Manifest.model_validate_json(tree["mtool.json"])
+    _, read = project.render(MODEL, project_of, board)
     error = overflow.explain(f"toy.c:20:18: error: size of array ‘{read.symbols['arena']}’ is too large", read)
     assert error is not None and error.what.endswith("does not fit arduino_uno")
     assert any(line.startswith("sram     needs 35 KB of 2,048 B") for line in error.details)

@@ -33,7 +33,7 @@ def make(board: boards.Board, folder: Path, *, kind: str, replace: dict[str, str
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     files, described = toy.compiled(board)
-    tree = project.render(files, described, board)
+    tree, _ = project.render(files, described, board)
     changed = {path: text.encode() for path, text in (replace or {}).items()}
     filetree.write(FileTree({**tree.files, **changed}), folder)
     return build.build(folder, kinds=[kind])

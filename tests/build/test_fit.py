@@ -26,7 +26,7 @@ SIZE = Size(
 
 def manifest_of(board: boards.Board, **options: str) -> Manifest:
     files, described = toy.compiled(board)
-    return Manifest.model_validate_json(project.render(files, described, board, options=options)["mtool.json"])
+    return project.render(files, described, board, options=options)[1]
 
 
 def grown(**memories: int) -> Size:
@@ -89,8 +89,7 @@ def test_an_array_that_the_compiler_does_not_take_is_told() -> None:
 def test_a_memory_region_of_a_devicetree_is_one_of_the_boards() -> None:
     board = boards.get("mps3_an547")
     files, described = toy.compiled(board)
-    tree = project.render(files, described, board, template="zephyr")
-    manifest = Manifest.model_validate_json(tree["mtool.json"])
+    _, manifest = project.render(files, described, board, template="zephyr")
     error = overflow.explain("ld.bfd: region `ISRAM' overflowed by 4096 bytes", manifest)
     assert error is not None
     assert next(line for line in error.details if "too many" in line).startswith("isram    needs ")

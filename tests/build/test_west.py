@@ -60,7 +60,7 @@ class World:
     def write(self, board: boards.Board = NUCLEO, *, folder: Path | None = None, text: str = "") -> Path:
         files = FileTree({**MODEL.files, "toy.c": MODEL["toy.c"] + text.encode()})
         place = folder or self.project
-        tree = project.render(files, MANIFEST, board, template="zephyr")
+        tree, _ = project.render(files, MANIFEST, board, template="zephyr")
         filetree.write(tree, place)
         return place
 

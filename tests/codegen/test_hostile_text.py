@@ -208,7 +208,7 @@ def test_projects_and_packages_mean_the_same_with_plain_names(text: str, board: 
     pair = twins(HOSTILE[text], tmp_path, states=False, io=io, target=target)  # type: ignore[arg-type]
     made = [codegen.generate(*each, HASH) for each in pair]
     for template in found.templates:
-        trees = [project.render(*each, found, template=template) for each in made]
+        trees = [project.render(*each, found, template=template)[0] for each in made]
         same(*trees)
         written = json.loads(trees[0]["mtool.json"])
         assert [tensor["name"] for tensor in written["inputs"]] == [tensor.name for tensor in made[0][1].inputs]

@@ -16,7 +16,7 @@ from onnx import helper
 
 from mtool import boards, codegen, filetree, passes, project, resources
 from mtool.filetree import FileTree
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
@@ -281,7 +281,7 @@ def test_the_templates_programs_build_with_every_tensor_name(tmp_path: Path) -> 
         ("mega", Target("avr5", frozenset()), "arduino_mega2560", "external"),
     ):
         files, manifest = codegen.generate(planned(io, target), "nasty.onnx", "0" * 64)  # type: ignore[arg-type]
-        tree = project.render(files, manifest, boards.get(board))
+        tree, _ = project.render(files, manifest, boards.get(board))
         filetree.write(tree, tmp_path / place)
         example = project.package(files, manifest, "arduino-lib" if place == "mega" else "platformio-lib")
         filetree.write(example, tmp_path / f"{place}_lib")

@@ -1,5 +1,6 @@
 """What the documentation names is there: files, links, commands and their options."""
 
+import pydoc
 import re
 from pathlib import Path
 
@@ -25,6 +26,13 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     for named in re.findall(r"`([\w./-]+)`", page.read_text()):
         if "/" in named and named.split("/")[0] in TOP - {"build"}:
             assert (ROOT / named).exists(), named
+
+
+@per_page
+def test_functions_and_modules_that_are_named_are_there(page: Path) -> None:
+    for named in re.findall(r"(?<![\w/])mtool(?:\.\w+)+", page.read_text()):
+        if named not in ("mtool.json", "mtool.toml"):
+            assert pydoc.locate(named) is not None, named
 
 
 @per_page

@@ -99,7 +99,7 @@ FOLDED = {
         [node("RoiAlign", ["a", "b", "i"], ["c"], sampling_ratio=100_000)], {"a": SMALL, "b": BOX, "i": size(0)}
     ),
 }
-GRAMS = {"max_gram_length": 2, "min_gram_length": 1, "max_skip_count": 2**31, "mode": "TF"}
+GRAMS = {"max_gram_length": 2, "min_gram_length": 1, "max_skip_count": 2**30, "mode": "TF"}
 POOL = {"ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 1, 2]}
 FOLDED["TfIdfVectorizer"] = of_all([node("TfIdfVectorizer", ["i"], ["c"], **GRAMS, **POOL)], {"i": size(1, 2, 1)})
 DOUBLED = [filled("c0", "s"), *(node("Concat", [f"c{n}"] * 2, [f"c{n + 1}"], axis=0) for n in range(40))]

@@ -10,7 +10,7 @@ from graphs import compiled, model, reference, run_c
 from onnx import TensorProto, helper
 
 from mtool.errors import ModelError
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 
 F, LONG = np.float32, np.int64
 

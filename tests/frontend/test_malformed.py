@@ -13,7 +13,9 @@ from mtool.errors import ModelError
 from mtool.frontend import from_proto
 from mtool.frontend.budget import Budget
 from mtool.frontend.canonical import CANONICAL
-from mtool.frontend.importer import Importer, import_graph
+from mtool.frontend.dispatch import import_node
+from mtool.frontend.importer import Importer
+from mtool.frontend.onnx_graph import import_graph
 
 F = np.float32
 X = (2, 3, 4, 4)
@@ -333,7 +335,7 @@ def test_a_sparse_tensor_with_places_outside() -> None:
             helper.make_tensor("", TensorProto.INT64, [1], places),
             [4],
         )
-        state = Importer(graph_of([node("Relu", ["x"], ["y"])], X), None, Budget())
+        state = Importer(graph_of([node("Relu", ["x"], ["y"])], X), import_node, None, Budget())
         state.run(node("Constant", [], ["c"], "it", sparse_value=sparse), {"": 21})
         ((_, name, reason),) = state.problems
         assert name == "it" and "sparse" in reason
@@ -348,3 +350,13 @@ def test_a_function_whose_attribute_is_of_another_type() -> None:
     with pytest.raises(ModelError) as refused:
         import_graph(proto, "m")
     assert "of type STRING; expected INT" in refused.value.details[0]
+
+
+@pytest.mark.parametrize("elements", [["a", "b"], []])
+def test_constants_of_text(elements: list[str]) -> None:
+    text = helper.make_tensor("t", TensorProto.STRING, [len(elements)], [one.encode() for one in elements])
+    proto = graph_of([node("RegexFullMatch", ["t"], ["y"], pattern="a")], (1,))
+    proto.graph.initializer.append(text)
+    with pytest.raises(ModelError, match="initialiser 't' can't be read") as refused:
+        import_graph(proto, "m")
+    assert list(refused.value.details) == ["its elements are of type STRING"]

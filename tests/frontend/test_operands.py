@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mtool import passes
 from mtool.errors import ModelError
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 
 F, INT = np.float32, np.int64
 

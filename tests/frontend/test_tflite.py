@@ -179,6 +179,17 @@ def test_a_shape_that_is_not_what_the_operator_makes(tmp_path: Path) -> None:
         frontend.load(save(tmp_path, model([T("x", [1, 4]), T("y", [1, 5])], [Op("RELU", ["x"], ["y"])], ["x"], ["y"])))
 
 
+def test_a_shape_is_held_against_the_file_behind_nodes_that_are_not_in_it(tmp_path: Path) -> None:
+    tensors = [T("x", [1, 4]), T("a", [1, 4]), T("y", [1, 5])]
+    ops = [
+        Op("ADD", ["x", "x"], ["a"], "AddOptions", {"FusedActivationFunction": 3}),
+        Op("RELU_N1_TO_1", ["a"], ["y"]),
+    ]
+    with pytest.raises(ModelError, match="contradicts itself") as refused:
+        frontend.load(save(tmp_path, model(tensors, ops, ["x"], ["y"])))
+    assert refused.value.details[0] == "tensor 'y': the file says float32[1, 5]"
+
+
 @pytest.mark.parametrize("scale", [float("nan"), float("inf"), -0.5])
 def test_scales_that_are_no_scales(scale: float, tmp_path: Path) -> None:
     tensors = [T("x", [4], np.int8, scale), T("y", [4], np.int8, 0.1)]

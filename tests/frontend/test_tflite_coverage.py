@@ -240,7 +240,7 @@ FLOAT = [
     *(
         of(
             kind,
-            [f("x", [1, 9, 8, 3]), random("w", [count, 3, 2, depth]), random("b", [3])],
+            [f("x", [1, 8, 8, 3]), random("w", [count, 3, 2, depth]), random("b", [3])],
             f("y", out),
             f"{options}Options",
             {**CONV, **steps, "DepthMultiplier": 1} if kind.startswith("DEPTH") else {**CONV, **steps},
@@ -251,9 +251,9 @@ FLOAT = [
             ("DEPTHWISE_CONV_2D", "DepthwiseConv2D", 1, 3),
         )
         for tag, out, steps in (
-            ("strides", [1, 5, 3, 3], {"StrideH": 2, "StrideW": 3}),
-            ("apart", [1, 9, 8, 3], {"DilationHFactor": 3, "DilationWFactor": 2}),
-            ("valid", [1, 4, 7, 3], {"Padding": 1, "StrideH": 2}),
+            ("strides", [1, 4, 3, 3], {"StrideH": 2, "StrideW": 3}),
+            ("apart", [1, 8, 8, 3], {"DilationHFactor": 3, "DilationWFactor": 2}),
+            ("valid", [1, 3, 7, 3], {"Padding": 1, "StrideH": 2}),
         )
     ),
 ]
@@ -342,6 +342,14 @@ MOVES = [
         whole("s", [7, 9]),
         options="ResizeNearestNeighborOptions",
         values={"HalfPixelCenters": True},
+    ),
+    of(
+        "RESIZE_NEAREST_NEIGHBOR",
+        [f("x", X), whole("s", [7, 11])],
+        f("y", [2, 7, 11, 3]),
+        "ResizeNearestNeighborOptions",
+        {"AlignCorners": True},
+        tag="_corners",
     ),
     of(
         "RESIZE_NEAREST_NEIGHBOR",

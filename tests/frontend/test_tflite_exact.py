@@ -111,3 +111,20 @@ def test_bytes_of_the_reference_kernels(
     found = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", features))
     differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
     assert differing == dict.fromkeys(outputs, 0)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, tmp_path: Path) -> None:
+    weights = R.integers(-127, 128, (5, 8))
+    tensors = [
+        T("x", [2, 3, 8], np.int8, 0.05, -4),
+        T("w", [5, 8], np.int8, 0.01, 0, 0, weights),
+        T("y", [2, 3, 5] if keep else [6, 5], np.int8, 0.21, 3),
+    ]
+    op = Op("FULLY_CONNECTED", ["x", "w", ""], ["y"], "FullyConnectedOptions", {"KeepNumDims": keep})
+    data, inputs, _ = one_model([Case("kept", op, tensors)])
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    (expected,) = litert(data, feeds, reference=True)
+    (found,) = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", FEATURES[0]))
+    assert found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)

@@ -152,6 +152,8 @@ CASES = [
     ("GATHER", [x([2, 4]), known("i", [[0], [1]]), y([2, 1])],
      "GatherOptions", {"Axis": 1, "BatchDims": 1}, "it gathers by batch"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
+    ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scales"),
+    ("EXP", [x([2]), T("y", [2], I8, [0.1, 0.2])], "", {}, "its output 'y' is int8 with 2 scales"),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import tflite
 from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
+from mtool.frontend import load
 from mtool.frontend.tflite.schema import Model, Tensor, read
 
 # Slots of the schema's tables, as its generated code has them.
@@ -77,6 +78,16 @@ def test_a_type_that_there_is_no_array_of(tmp_path: Path) -> None:
     data = changed(of(T("w", [4], np.float16)), field(TYPE), "<b", tflite.TensorType.COMPLEX64)
     tensor = second(data, tmp_path)
     assert tensor.problem == "elements of type COMPLEX64" and tensor.data is None
+
+
+def test_an_operator_of_such_a_type_is_refused(tmp_path: Path) -> None:
+    tensors = [T("x", [4]), T("w", [4], np.float16), T("y", [4])]
+    data = model(tensors, [Op("EXP", ["x"], ["w"]), Op("EXP", ["w"], ["y"])], ["x"], ["y"])
+    with pytest.raises(ModelError) as caught:
+        load(saved(changed(data, field(TYPE), "<b", tflite.TensorType.COMPLEX64), tmp_path))
+    told = "\n".join(caught.value.details)
+    assert "its output 'w' has elements of type COMPLEX64" in told
+    assert "its input 'w' has elements of type COMPLEX64" in told
 
 
 def test_bytes_that_are_not_the_shapes(tmp_path: Path) -> None:

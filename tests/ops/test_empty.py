@@ -16,7 +16,7 @@ from onnx import helper
 
 from mtool import codegen, resources
 from mtool.errors import ModelError
-from mtool.frontend.importer import import_graph
+from mtool.frontend.onnx_graph import import_graph
 
 F = np.float32
 LONG = np.int64

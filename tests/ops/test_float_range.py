@@ -212,3 +212,16 @@ def test_group_normalization_as_onnxruntime_has_it(tmp_path: Path) -> None:
     proto = model([*nodes, helper.make_node("Relu", ["n"], ["y"])], {"x": (F, x.shape)}, ["y"], constants, opset=21)
     (mine,) = run_c(compiled(proto), {"x": x}, tmp_path, level="-O0")
     np.testing.assert_allclose(mine, reference(proto, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_sample_is_interpolated_before_its_weight_is_applied(tmp_path: Path) -> None:
+    """Of DeformConv: twice the largest weight is no float, half of twice it is."""
+    node = helper.make_node("DeformConv", ["x", "w", "o"], ["y"], kernel_shape=[1, 1])
+    feeds = {"x": np.full((1, 1, 2, 2), 2, F), "o": np.full((1, 2, 2, 2), 0.25, F)}
+    feeds["x"][0, 0, 0] = 0
+    weights = {"w": np.full((1, 1, 1, 1), 2e38, F)}
+    inputs = {"x": (F, (1, 1, 2, 2)), "o": (F, (1, 2, 2, 2))}
+    proto = model([node], inputs, ["y"], weights, opset=19)
+    (found,), (expected,) = run_c(compiled(proto), feeds, tmp_path), reference(proto, feeds)
+    assert np.isfinite(expected).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

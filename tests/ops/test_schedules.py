@@ -24,6 +24,8 @@ from mtool import ops
 from mtool.kernels.target import Target
 from mtool.plan import Plan
 
+pytestmark = pytest.mark.long
+
 F = np.float32
 CASES = amount.of(24, 5)  # of each schedule
 SETTINGS = amount.of(3, 1)  # of each setting of a knob
@@ -430,36 +432,25 @@ TURNED = EMULATED[:-1]
 INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
 
 
-def together(names: str, cases: Sequence[tuple[Any, ...]], ids: list[str]) -> pytest.MarkDecorator:
-    """Parametrise a test; tests of the same schedules run in one process, where `cases_of` finds what it has made."""
-    return pytest.mark.parametrize(
-        names,
-        [
-            pytest.param(*case, id=name, marks=pytest.mark.xdist_group(f"{case[1]}-{case[0].cpu}"))
-            for case, name in zip(cases, ids, strict=True)
-        ],
-    )
-
-
-@together("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
+@pytest.mark.parametrize("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures(cases_of(target, prefix, CASES), tmp_path, None) == []
 
 
-@together("target, prefix, board", EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])
+@pytest.mark.parametrize("target, prefix, board", EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])
 def test_schedules_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
     assert failures(cases_of(target, prefix, CASES), tmp_path, board) == []
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
-@together("target, prefix", PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
+@pytest.mark.parametrize("target, prefix", PLAIN[:2], ids=[prefix for _, prefix in PLAIN[:2]])
 def test_the_plain_c_of_schedules_as_tflite_rounds(target: Target, prefix: str, turned: bool, tmp_path: Path) -> None:
     cases = cases_of(target, prefix, SETTINGS if turned else CASES, rescaled, turned=turned)
     assert failures(cases, tmp_path, None) == []
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["default", "turned"])
-@together("target, prefix, board", INT8, ids=[case[2] for case in INT8])
+@pytest.mark.parametrize("target, prefix, board", INT8, ids=[case[2] for case in INT8])
 def test_schedules_as_tflite_rounds_in_the_emulator(
     target: Target, prefix: str, board: str, turned: bool, tmp_path: Path
 ) -> None:
@@ -467,12 +458,12 @@ def test_schedules_as_tflite_rounds_in_the_emulator(
     assert failures(cases, tmp_path, board) == []
 
 
-@together("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
+@pytest.mark.parametrize("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 def test_every_setting_of_a_knob_in_plain_c(target: Target, prefix: str, tmp_path: Path) -> None:
     assert failures(cases_of(target, prefix, SETTINGS, turned=True), tmp_path, None) == []
 
 
-@together("target, prefix, board", TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
+@pytest.mark.parametrize("target, prefix, board", TURNED, ids=[f"{case[1]}-{case[2]}" for case in TURNED])
 def test_every_setting_of_a_knob_in_the_emulator(target: Target, prefix: str, board: str, tmp_path: Path) -> None:
     assert failures(cases_of(target, prefix, SETTINGS, turned=True), tmp_path, board) == []
 

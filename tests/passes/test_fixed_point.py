@@ -4,6 +4,7 @@ from stages import HOST, M3, assert_same, pairs
 from mtool.ir import Graph
 from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import FixedRequantise
+from mtool.ops.loop.node import Loop
 from mtool.passes.fixed_point import best_shift, use_fixed_point
 
 
@@ -22,7 +23,7 @@ def test_random_networks_are_within_one_step() -> None:
             assert_same(before, after, steps=2)  # one of each layer may come through
             for node in after.nodes:
                 if node.op == "loop":  # float scales are left behind
-                    assert node.attrs["expr"].operands() == {*range(len(node.inputs))}
+                    assert Loop.of(node).expr.operands() == {*range(len(node.inputs))}
     assert rewritten > 30
 
 

@@ -19,13 +19,15 @@ from onnx import helper
 
 from mtool import boards, frontend, passes
 from mtool.codegen import Conventions
-from mtool.compiler import compile_for, compile_model, partial_of
+from mtool.compiler import compile_for, compile_model
 from mtool.errors import UsageError
 from mtool.kernels.target import Target
+from mtool.lowerings.verification import verify
 from mtool.plan import Choice, Plan, make_plan
 from mtool.plan import partial as by_rows
 from mtool.plan.memory import live_bound, places, storages
 from mtool.plan.windows import in_windows
+from mtool.request import Request
 
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -146,7 +148,9 @@ class Network:
 
 
 def planned(proto: onnx.ModelProto, target: Target, partial: Any, name: str = "test", io: Any = "arena") -> Plan:
-    return make_plan(passes.run(frontend.from_proto(proto, name), target), target, io, partial)
+    plan = make_plan(passes.run(frontend.from_proto(proto, name), target), target, io, partial)
+    verify(plan.graph)
+    return plan
 
 
 def cases(target: Target, *, integer: bool, count: int = NETWORKS) -> list[Case]:
@@ -255,10 +259,10 @@ def test_no_step_writes_over_what_a_later_one_reads(io: Any) -> None:
 
 
 def test_operators_that_are_called_by_name_stay_whole() -> None:
-    assert partial_of("auto", Conventions(interface="packed")) == "never"
-    assert partial_of("auto", Conventions(interface="step")) == "auto"
+    assert Request(conventions=Conventions(interface="packed")).allowed_partial() == "never"
+    assert Request(conventions=Conventions(interface="step")).allowed_partial() == "auto"
     with pytest.raises(UsageError, match="--partial always"):
-        partial_of("always", Conventions(operators="packed", executor="graph"))
+        Request(partial="always", conventions=Conventions(operators="packed", executor="graph")).allowed_partial()
     assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.windows
 
 
@@ -270,7 +274,7 @@ def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
     board = uno.model_copy(update={"memories": {**uno.memories, name: small}})
     assert compile_model(DIGITS, uno).manifest.arena_bytes == 1600
     assert compile_model(DIGITS, board).manifest.arena_bytes <= 1500
-    assert compile_model(DIGITS, board, partial="never").manifest.arena_bytes == 1600
+    assert compile_model(DIGITS, board, Request(partial="never")).manifest.arena_bytes == 1600
     large, less = (made.manifest.arena_bytes for _, made in compile_for(DIGITS, [uno, board]))
     assert (large, less <= 1500) == (1600, True)
 

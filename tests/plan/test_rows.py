@@ -13,7 +13,11 @@ from onnx import helper
 from mtool.ir import DType, Expr, Graph, Node, TensorType
 from mtool.ir.expr import axis, call, const, identity, load
 from mtool.ir.graph import Rewriter
-from mtool.plan.rows import Reads, of_rows, reads_of
+from mtool.kernels.by_rows import Reads
+from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.loop.node import Loop
+from mtool.ops.pool2d.node import Pool2d
+from mtool.plan.rows import of_rows, reads_of
 
 F32 = np.float32
 
@@ -36,6 +40,10 @@ def image_node(seed: int) -> Graph:
         node = helper.make_node("Conv", ["x", "w"], ["y"], **attrs)
         constants = {"w": rng.uniform(0.5, 1.5, (2, channels, kernel, 1)).astype(F32)}
     return lowered(model([node], {"x": (F32, (1, channels, height, width))}, ["y"], constants))
+
+
+def window_of(node: Node) -> Conv2d | Pool2d:
+    return Conv2d.of(node) if node.op == "conv2d" else Pool2d.of(node)
 
 
 def read_rows(node: Node, graph: Graph, row: int) -> set[int]:
@@ -65,17 +73,17 @@ def test_a_window_reads_the_rows_that_it_depends_on(seed: int) -> None:
         return
     (only,) = reads
     size = graph.types[node.inputs[0]].shape[1]
-    dilation = node.attrs["dilations"][0]
+    dilation = window_of(node).dilations[0]
     lowest, highest = 0, size
     for row in range(height):
         first, last = only.rows(row, 1)
         inside = {at for at in range(first, last, dilation) if 0 <= at < size}
         assert read_rows(node, graph, row) == inside
         lowest, highest = min(lowest, first), max(highest, last)
-    assert only.pad == -lowest or only.pad == node.attrs["pads"][0]
+    assert only.pad == -lowest or only.pad == window_of(node).pads[0]
     assert only.after == highest - size
     padded = only.pad > 0 or only.after > 0
-    lowest_number = -math.inf if node.op == "pool2d" else node.attrs["pad_value"]
+    lowest_number = -math.inf if node.op == "pool2d" else Conv2d.of(node).pad_value
     assert only.fill == (lowest_number if padded else None)
 
 
@@ -100,7 +108,7 @@ SHAPES = {
 def loop(expr: Expr, *inputs: str, shape: tuple[int, ...] = (1, 6, 5, 3)) -> tuple[Node, Graph]:
     types = {name: TensorType(FLOAT, size) for name, size in SHAPES.items()} | {"y": TensorType(FLOAT, shape)}
     constants = {name: np.ones(SHAPES[name], F32) for name in ("channel", "c")}
-    node = Node("loop", "loop", inputs, ("y",), {"expr": expr})
+    node = Node("loop", "loop", inputs, ("y",), Loop(expr=expr))
     return node, Graph("test", ("x", "z", "row", "tall"), ("y",), (node,), types, constants)
 
 
@@ -157,12 +165,13 @@ def test_a_part_has_the_attributes_of_its_rows() -> None:
             continue
         height = graph.types[node.outputs[0]].shape[1]
         macs = 60 * height
-        node = replace(node, attrs={**node.attrs, "macs": macs})
-        attrs = of_rows(node, graph, 1, reads[0])
-        assert attrs["macs"] == macs // height and attrs["pads"][0] == attrs["pads"][2] == 0
-        assert attrs["pads"][1::2] == node.attrs["pads"][1::2]
-        assert of_rows(node, graph, height, reads[0])["macs"] == macs
-        assert of_rows(node, graph, 1, None)["pads"] == node.attrs["pads"]
+        own = replace(Conv2d.of(node), macs=macs)
+        part = of_rows(replace(node, attrs=own), graph, 1)
+        assert isinstance(part, Conv2d)
+        assert part.macs == macs // height and part.pads[0] == part.pads[2] == 0
+        assert part.pads[1::2] == own.pads[1::2]
+        whole = of_rows(replace(node, attrs=own), graph, height)
+        assert isinstance(whole, Conv2d) and whole.macs == macs
 
 
 def test_what_is_a_part_already_is_not_cut_again() -> None:
@@ -170,5 +179,4 @@ def test_what_is_a_part_already_is_not_cut_again() -> None:
     rewriter = Rewriter(graph)
     (node,) = (one for one in graph.nodes if one.op in ("conv2d", "pool2d"))
     assert reads_of(node, graph) is not None
-    whole = Node(node.op, node.name, node.inputs, node.outputs, {**node.attrs, "whole": "c"}, node.origins)
-    assert reads_of(whole, rewriter.finish()) is None
+    assert reads_of(replace(node, whole="c"), rewriter.finish()) is None

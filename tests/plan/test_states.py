@@ -15,6 +15,7 @@ from graphs import FLAGS, HOST, SANITIZE, Array, model, reference
 from onnx import helper
 
 from mtool import codegen, frontend, passes, resources
+from mtool.lowerings.verification import verify
 from mtool.ops.concat.node import Concat
 from mtool.plan import Plan, make_plan
 from mtool.settings import Io
@@ -25,7 +26,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def planned(proto: onnx.ModelProto, states: Pairs, io: Io = "arena") -> Plan:
-    return make_plan(passes.run(frontend.from_proto(proto, "test", frontend.Given(states=states)), HOST), HOST, io)
+    plan = make_plan(passes.run(frontend.from_proto(proto, "test", frontend.Given(states=states)), HOST), HOST, io)
+    verify(plan.graph)
+    return plan
 
 
 def in_c(plan: Plan, feeds: Sequence[Mapping[str, Array]], folder: Path, *, reset_at: int = -1) -> list[list[Array]]:

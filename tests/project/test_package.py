@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mtool import filetree, project, resources, settings, workflow
+from mtool import filetree, project, resources, workflow
 from mtool.codegen import Conventions, conventions
+from mtool.settings import Format
 from mtool.workflow import Options
 from tests.arduino import simavr
 
@@ -24,7 +25,7 @@ CONVENTIONS = [conventions(), conventions("packed", "packed"), conventions("step
 each_convention = pytest.mark.parametrize("chosen", CONVENTIONS, ids=["c", "packed", "step", "graph"])
 
 
-def write(form: settings.Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: object) -> Path:
+def write(form: Format, folder: Path, *, model: Path = DIGITS, board: str = "host", **options: object) -> Path:
     compiled = workflow.compile(model, board=board, options=Options(**options))  # type: ignore[arg-type]
     return workflow.write_sources(compiled, folder, form=form)
 
@@ -36,7 +37,7 @@ def need(*programs: str) -> None:
 
 
 @pytest.mark.parametrize("form", project.FORMATS)
-def test_a_package_is_the_same_each_time(form: settings.Format, tmp_path: Path) -> None:
+def test_a_package_is_the_same_each_time(form: Format, tmp_path: Path) -> None:
     folder = write(form, tmp_path / "a")
     first = filetree.from_folder(folder)
     assert first.files == filetree.from_folder(write(form, tmp_path / "b")).files

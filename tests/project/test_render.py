@@ -15,13 +15,14 @@ PAIRS = [(board, template) for board in boards.load_all().values() for template 
 
 @pytest.mark.parametrize(("board", "template"), PAIRS, ids=lambda value: getattr(value, "name", value))
 def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template: str) -> None:
-    first = project.render(MODEL, MANIFEST, board, template=template)
-    again = project.render(MODEL, MANIFEST, board, template=template)
+    first, described = project.render(MODEL, MANIFEST, board, template=template)
+    again, _ = project.render(MODEL, MANIFEST, board, template=template)
     assert first.files == again.files
     assert {"mtool.json", "README.md"} <= set(first)
     (build_header,) = [path for path in first if path.endswith("/mt_build.h")]
     assert {"toy.c", "toy.h", "mt_server.c", "mt_port.h"} <= {Path(path).name for path in first}
-    written = manifest.Manifest.model_validate_json(first["mtool.json"]).project
+    assert manifest.Manifest.model_validate_json(first["mtool.json"]) == described
+    written = described.project
     assert written is not None
     assert written.board == board.placed_by(template)
     assert written.template == template
@@ -33,7 +34,7 @@ def test_a_project_is_whole_and_the_same_each_time(board: boards.Board, template
 
 @pytest.mark.parametrize(("board", "template"), PAIRS, ids=lambda value: getattr(value, "name", value))
 def test_a_project_has_the_headers_of_the_runtime_that_it_includes(board: boards.Board, template: str) -> None:
-    tree = project.render(MODEL, MANIFEST, board, template=template)
+    tree, _ = project.render(MODEL, MANIFEST, board, template=template)
     own = {path.name for path in (resources.path("crt") / "include").iterdir()}
     present = {Path(path).name for path in tree} & own
     wanted = {name for path in tree for line in tree.text(path).splitlines() for name in own if is_included(name, line)}
@@ -49,13 +50,13 @@ def test_a_template_of_ones_own_gets_the_headers_that_it_includes(tmp_path: Path
     shutil.copytree(resources.path("project_templates") / "host", tmp_path / "mine")
     main = tmp_path / "mine/{{cookiecutter.folder}}/src/extra.cpp"
     main.write_text("# include <crt/include/mt_mve_int16.h>\n")
-    tree = project.render(MODEL, MANIFEST, boards.get("host"), template=str(tmp_path / "mine"))
+    tree, _ = project.render(MODEL, MANIFEST, boards.get("host"), template=str(tmp_path / "mine"))
     assert {path for path in tree if "/mt_mve" in path} == {"crt/include/mt_mve_int16.h", "crt/include/mt_mve.h"}
 
 
 def test_mains_and_ports_are_short() -> None:
     for board, template in PAIRS:
-        tree = project.render(MODEL, MANIFEST, board, template=template)
+        tree, _ = project.render(MODEL, MANIFEST, board, template=template)
         own = [path for path in tree if Path(path).stem in ("main", "port") and not path.startswith("standalone/")]
         assert len(own) == 2, own
         assert len("".join(tree.text(path) for path in own).splitlines()) <= 150, template
@@ -66,7 +67,7 @@ def test_what_a_board_adds_to_a_zephyr_project_is_short() -> None:
         own = "\n".join(str(board.port[key]) for key in ("overlay", "conf") if key in board.port)
         assert len(own.splitlines()) <= 20, board.name
         if template == "zephyr":
-            tree = project.render(MODEL, MANIFEST, board, template=template)
+            tree, _ = project.render(MODEL, MANIFEST, board, template=template)
             assert ("app.overlay" in tree) == ("overlay" in board.port), board.name
 
 
@@ -83,10 +84,9 @@ def test_the_build_hash_is_over_model_and_options() -> None:
     board = boards.get("host")
 
     def build_hash(files: FileTree, **options: str) -> str:
-        tree = project.render(files, MANIFEST, board, options=options)
-        written = manifest.Manifest.model_validate_json(tree["mtool.json"]).project
-        assert written is not None
-        return written.build_hash
+        _, described = project.render(files, MANIFEST, board, options=options)
+        assert described.project is not None
+        return described.project.build_hash
 
     other = FileTree({**MODEL.files, "toy.c": MODEL["toy.c"] + b"\n"})
     hashes = {build_hash(MODEL), build_hash(other), build_hash(MODEL, opt="-O3"), build_hash(MODEL, opt="-Os")}
@@ -95,12 +95,12 @@ def test_the_build_hash_is_over_model_and_options() -> None:
 
 
 def test_an_option_reaches_the_project_and_the_manifest() -> None:
-    tree = project.render(MODEL, MANIFEST, boards.get("mps2_an386"), options={"stack_bytes": "1024", "opt": "-O3"})
+    options = {"stack_bytes": "1024", "opt": "-O3"}
+    tree, described = project.render(MODEL, MANIFEST, boards.get("mps2_an386"), options=options)
     assert ". += 1024;" in tree.text("src/linker.ld")
     assert "-O3" in tree.text("CMakeLists.txt")
-    written = manifest.Manifest.model_validate_json(tree["mtool.json"]).project
-    assert written is not None
-    assert written.options == {"opt": "-O3", "stack_bytes": "1024", "rpc_buffer_bytes": "4096"}
+    assert described.project is not None
+    assert described.project.options == {"opt": "-O3", "stack_bytes": "1024", "rpc_buffer_bytes": "4096"}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_users_own_folder_is_a_template(tmp_path: Path) -> None:
     (folder / "template.yaml").write_text(entry)
     name = "{{cookiecutter.folder}}/{{cookiecutter.model}}_app.c"
     (folder / name).write_text('// {{ cookiecutter.sources.model | join(" ") }}\n{% include "shared/standalone.c" %}')
-    tree = project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
+    tree, _ = project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder))
     assert tree.text("toy_app.c").startswith("// model/toy.c model/toy_weights.c\n")
     assert "toy_run(&toy_arena_inputs" in tree.text("toy_app.c")
     (folder / "template.yaml").write_text(entry + "speed: fast\n")
@@ -168,6 +168,6 @@ def test_external_tensors_are_the_standalone_programs_own() -> None:
         "io": "external",
         "inputs": tuple(tensor.model_copy(update={"arena_offset": None}) for tensor in MANIFEST.inputs),
     }
-    tree = project.render(MODEL, MANIFEST.model_copy(update=outside), boards.get("host"))
+    tree, _ = project.render(MODEL, MANIFEST.model_copy(update=outside), boards.get("host"))
     assert "static uint32_t output_y[4];" in tree.text("src/standalone.c")
     assert "toy_run(&inputs, &outputs)" in tree.text("src/standalone.c")

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def render(folder: Path, *, trust: bool = False) -> FileTree:
-    return project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder), trust=trust)
+    return project.render(MODEL, MANIFEST, boards.get("host"), template=str(folder), trust=trust)[0]
 
 
 def refused(folder: Path) -> str:

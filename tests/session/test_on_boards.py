@@ -33,7 +33,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             pytest.skip(f"{program} is not installed")
     folder = tmp_path_factory.mktemp(board.name) / "project"
     template = "host" if "host" in board.templates else "baremetal"
-    filetree.write(project.render(MODEL, firmware.MANIFEST, board, template=template), folder)
+    filetree.write(project.render(MODEL, firmware.MANIFEST, board, template=template)[0], folder)
     build.build(folder)
     return board, folder
 

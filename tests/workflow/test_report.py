@@ -14,7 +14,7 @@ from onnx import helper, save
 import mtool
 from mtool import boards
 from mtool.cli import app
-from mtool.session.layers import OperatorTime, Profile
+from mtool.session.profile import OperatorTime, Profile
 from mtool.session.verify import Tolerance, compare
 from mtool.workflow.cost import Cost
 from mtool.workflow.layers import Layer, Layers

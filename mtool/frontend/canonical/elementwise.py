@@ -1,20 +1,16 @@
 """Canonical forms of what computes each element by itself: sums, comparisons, bounds, casts."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of
+from mtool.frontend.importer import Importer
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings import LOWERINGS
 from mtool.lowerings.elementwise import Cast, Elu
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-
-def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _binary(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Before opset 7 a second operand is broadcast only if told, and from `axis` on."""
     inputs = list(proto.input)
     left, right = (state.types[name] for name in inputs[:2])
@@ -29,7 +25,7 @@ def _binary(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit(proto.op_type, origin, inputs, list(proto.output), told)
 
 
-def _clip(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _clip(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
     inputs = [*proto.input, "", ""][:3]
     dtype = state.types[proto.input[0]].dtype.numpy
@@ -42,7 +38,7 @@ def _clip(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     state.emit("Clip", origin, inputs, [proto.output[0]])
 
 
-def _celu(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _celu(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Celu: with an alpha of 0 or NaN it is its definition, max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
     alpha = attrs.get("alpha", 1.0)
     if alpha and not np.isnan(alpha):
@@ -60,7 +56,7 @@ def _celu(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     made("Add", made("Max", zero, x), made("Min", zero, below), output=proto.output[0])
 
 
-def _cast_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _cast_like(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """CastLike: of a constant it is one too, whatever the value whose type it takes."""
     source, output = proto.input[0], proto.output[0]
     if source in state.constants:

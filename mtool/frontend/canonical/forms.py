@@ -2,22 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
 
+from mtool.frontend.importer import Importer
 from mtool.ir import Attributes
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 Attrs = Mapping[str, Any]
 Told = TypeVar("Told", bound=Attributes)
-Canonical = Callable[["Importer", onnx.NodeProto, str, Attrs, int], None]
+Canonical = Callable[[Importer, onnx.NodeProto, str, Attrs, int], None]
 
 
-def vector(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, key: str, place: int) -> tuple[int, ...] | None:
+def vector(state: Importer, proto: onnx.NodeProto, attrs: Attrs, key: str, place: int) -> tuple[int, ...] | None:
     """Return a list that is an attribute in old opsets and a constant input in new ones; None: not given."""
     if key in attrs:
         return tuple(attrs[key])
@@ -40,7 +38,7 @@ def attributes_of(kind: type[Told], attrs: Attrs, **fixed: Any) -> Told:
 def as_it_is(kind: type[Attributes]) -> Canonical:
     """Return the form of an operator that is told what the file tells it."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attributes_of(kind, attrs))
 
     return canonical
@@ -49,7 +47,7 @@ def as_it_is(kind: type[Attributes]) -> Canonical:
 def with_axis(kind: type[Attributes], default: int) -> Canonical:
     """Return the form of an operator whose `axis` is brought to 0 … rank - 1; `default`: where none is given."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         axis = attrs.get("axis", default) % max(len(state.types[proto.input[0]].shape), 1)
         told = attributes_of(kind, attrs, axis=axis)
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
@@ -60,7 +58,7 @@ def with_axis(kind: type[Attributes], default: int) -> Canonical:
 def first_input(op: str) -> Canonical:
     """Return the form of an operator whose further inputs only say its output's shape."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         state.emit(op, origin, [proto.input[0]], [proto.output[0]])
 
     return canonical
@@ -69,7 +67,7 @@ def first_input(op: str) -> Canonical:
 def computed(*roles: str) -> Canonical:
     """Return the form of an operator that is computed here, once all its inputs are known."""
 
-    def canonical(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+    def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         for name, role in zip(proto.input, roles, strict=False):
             state.value_of(name, role)
 

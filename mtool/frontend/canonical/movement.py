@@ -1,12 +1,13 @@
 """Canonical forms of what moves elements and computes none: views, slices, gathers, shapes."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, first_input, vector, with_axis
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.lowerings.creation import EyeLike, Fill, Trilu
 from mtool.lowerings.indexing import Blocks, GatherND, ReverseSequence, TensorScatter
@@ -15,11 +16,8 @@ from mtool.lowerings.movement import Pad, Permutation, Slice
 from mtool.lowerings.ordering import Compress, Unique
 from mtool.lowerings.scatter import ScatterElements, ScatterND
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-
-def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _view(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout at inference."""
     before, after = state.types[proto.input[0]], state.types[proto.output[0]]
     if before.count != after.count:  # inference does not look, and a declared shape may say anything
@@ -30,7 +28,7 @@ def _view(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
         state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
 
 
-def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     starts = vector(state, proto, attrs, "starts", 1) or ()
     axes = vector(state, proto, attrs, "axes", 3) or tuple(range(len(starts)))
@@ -45,7 +43,7 @@ def _slice(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
     state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], Slice(first=tuple(first), stride=tuple(stride)))
 
 
-def _split(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _split(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Split: a slice for each output."""
     shape = state.types[proto.input[0]].shape
     axis = attrs.get("axis", 0) % len(shape)
@@ -58,7 +56,7 @@ def _split(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, 
         start += state.types[output].shape[axis]
 
 
-def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _pad(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     mode = attrs.get("mode", "constant")
     kind = state.types[proto.input[0]]
     inputs = [proto.input[0]]
@@ -81,13 +79,13 @@ def _pad(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     state.emit("Pad", origin, inputs, [proto.output[0]], Pad(mode=mode, before=tuple(before), value=value))
 
 
-def _transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _transpose(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     perm = tuple(attrs.get("perm") or reversed(range(rank)))
     state.emit("Transpose", origin, [proto.input[0]], [proto.output[0]], Permutation(perm=perm))
 
 
-def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _concat(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.output[0]].shape)
     axis = attrs.get("axis", 1) % rank
     inputs = [name for name in proto.input if state.types[name].count]
@@ -96,39 +94,39 @@ def _concat(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit("Concat", origin, inputs, [proto.output[0]], AlongAxis(axis=axis))
 
 
-def _gather(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _gather(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     state.emit("Gather", origin, list(proto.input), [proto.output[0]], AlongAxis(axis=attrs.get("axis", 0) % rank))
 
 
-def _shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _shape(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     part = shape[slice(attrs.get("start", 0), attrs.get("end"))]
     state.add_constant(proto.output[0], np.asarray(part, np.int64))
 
 
-def _size(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _size(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     state.add_constant(proto.output[0], np.asarray(state.types[proto.input[0]].count, np.int64))
 
 
-def _constant_of_shape(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _constant_of_shape(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     value = numpy_helper.to_array(attrs["value"]).item() if "value" in attrs else 0
     state.emit("Fill", origin, [], [proto.output[0]], Fill(value=value))
 
 
-def _one_hot(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _one_hot(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.output[0]].shape)
     state.emit("OneHot", origin, list(proto.input), [proto.output[0]], AlongAxis(axis=attrs.get("axis", -1) % rank))
 
 
-def _eye_like(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _eye_like(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """EyeLike: a diagonal that lies outside is one as far outside as the matrix is large."""
     rows, columns = state.types[proto.input[0]].shape
     made = EyeLike(k=min(max(attrs.get("k", 0), -rows), columns))
     state.emit("EyeLike", origin, list(proto.input), list(proto.output), made)
 
 
-def _optional_axis(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _optional_axis(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Compress, Unique: without an axis the input is flat."""
     axis = attrs["axis"] % len(state.types[proto.input[0]].shape) if "axis" in attrs else None
     told = Compress(axis=axis)

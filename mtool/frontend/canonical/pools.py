@@ -7,20 +7,18 @@ windows it leaves out elements at both ends; ONNX's own shapes are others there.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.lowerings.movement import Slice
 from mtool.lowerings.scatter import MaxPoolIndices
 from mtool.lowerings.sliding_window import Pool
-
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Along:
         return cls(count - ((count - 1) * stride >= size + before), before, behind)
 
 
-def pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def pool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """MaxPool, AveragePool, LpPool and their global forms, with explicit padding."""
     kind = state.types[proto.input[0]]
     spatial = kind.shape[2:]
@@ -100,7 +98,7 @@ def pool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     state.emit("Pool", origin, [source], [proto.output[0]], told)
 
 
-def _cut(state: "Importer", value: str, origin: str, along: list[Along]) -> tuple[str, tuple[int, ...]]:
+def _cut(state: Importer, value: str, origin: str, along: list[Along]) -> tuple[str, tuple[int, ...]]:
     """Return a value without the elements that negative padding before it leaves out, and its spatial sizes."""
     kind = state.types[value]
     first = (0, 0, *(max(-each.before, 0) for each in along))

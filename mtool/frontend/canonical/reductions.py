@@ -1,11 +1,10 @@
 """Canonical forms of what looks along axes: reductions, running sums, normalisations."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of, vector, with_axis
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.lowerings.lowering import AlongAxis, Epsilon
@@ -14,11 +13,8 @@ from mtool.lowerings.ordering import Running, TopK
 from mtool.lowerings.reduce import ArgAxes, Axes
 from mtool.lowerings.standardise import GroupNormalization, LayerNormalization, MeanVariance
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-
-def _reduce(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _reduce(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     axes = vector(state, proto, attrs, "axes", 1)
     if not axes and attrs.get("noop_with_empty_axes"):
@@ -29,7 +25,7 @@ def _reduce(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], Axes(axes=chosen, keepdims=keep))
 
 
-def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _arg(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     if not rank:
         state.add_constant(proto.output[0], np.zeros((), np.int64))
@@ -39,7 +35,7 @@ def _arg(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
 
 
-def _running(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _running(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """CumSum, CumProd: the axis is an input."""
     axis, rank = int(state.value_of(proto.input[1], "axis").item()), len(state.types[proto.input[0]].shape)
     if not -rank <= axis < rank:
@@ -48,7 +44,7 @@ def _running(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], made)
 
 
-def _softmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _softmax(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Softmax, LogSoftmax: before opset 13 they flatten to two dimensions at `axis` (default 1)."""
     rank = len(state.types[proto.input[0]].shape)
     log = proto.op_type == "LogSoftmax"
@@ -60,7 +56,7 @@ def _softmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
     _flattened(state, proto, origin, "Softmax", axis + rank if axis < 0 else axis, Softmax(axis=1, log=log))
 
 
-def _hardmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _hardmax(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Hardmax: before opset 13 it flattens to two dimensions at `axis` (default 1)."""
     rank = len(state.types[proto.input[0]].shape)
     axis = attrs.get("axis", -1 if version >= 13 else 1) % rank
@@ -70,7 +66,7 @@ def _hardmax(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs
     _flattened(state, proto, origin, "Hardmax", axis, AlongAxis(axis=1))
 
 
-def _flattened(state: "Importer", proto: onnx.NodeProto, origin: str, op: str, axis: int, told: AlongAxis) -> None:
+def _flattened(state: Importer, proto: onnx.NodeProto, origin: str, op: str, axis: int, told: AlongAxis) -> None:
     """Emit `op` along the second of two dimensions, those before `axis` and those from it on."""
     kind = state.types[proto.input[0]]
     flat = (int(np.prod(kind.shape[:axis])), int(np.prod(kind.shape[axis:])))
@@ -82,7 +78,7 @@ def _flattened(state: "Importer", proto: onnx.NodeProto, origin: str, op: str, a
     state.emit("Reshape", origin, [after], [proto.output[0]])
 
 
-def _batch_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _batch_norm(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     if attrs.get("training_mode") or any(proto.output[1:]):
         state.fail("BatchNormalization", origin, "training mode is not supported")
         return
@@ -98,7 +94,7 @@ def _batch_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
     )
 
 
-def _group_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _group_norm(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """GroupNormalization: groups of channels, and scales and biases for all of them, or for all channels."""
     shape, groups = state.types[proto.input[0]].shape, attrs["num_groups"]
     if len(shape) < 2 or groups < 1 or shape[1] % groups:
@@ -110,7 +106,7 @@ def _group_norm(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
     state.emit("GroupNormalization", origin, list(proto.input), [proto.output[0]], made)
 
 
-def _mean_variance(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _mean_variance(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """MeanVarianceNormalization: what is added to the deviation is too little to be told from its place."""
     rank, given = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
     if not all(-rank <= place < rank for place in given):
@@ -119,7 +115,7 @@ def _mean_variance(state: "Importer", proto: onnx.NodeProto, origin: str, attrs:
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], MeanVariance(axes=axes, epsilon=1e-9))
 
 
-def _lrn(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _lrn(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """LRN: it looks at as many channels as there are at most, those further away count as 0."""
     shape, size = state.types[proto.input[0]].shape, attrs["size"]
     if len(shape) < 2 or size < 1:
@@ -132,7 +128,7 @@ def _lrn(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     state.emit("LRN", origin, list(proto.input), list(proto.output), made)
 
 
-def _lp_normalization(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _lp_normalization(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     kind, p = state.types[proto.input[0]], attrs.get("p", 2)
     if p not in (1, 2) or not kind.shape:
         raise Unsupported(f"a norm of p = {p} of its input {kind} is not supported")

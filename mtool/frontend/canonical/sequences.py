@@ -1,21 +1,17 @@
 """Canonical forms of what follows a sequence or a signal: recurrent layers, transforms, n-grams."""
 
-from typing import TYPE_CHECKING
-
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, attributes_of, computed
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.lowerings.fourier import DFT, STFT
 from mtool.lowerings.recurrent import Recurrent
 from mtool.lowerings.scatter import TfIdf
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-
-def recurrent(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def recurrent(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """RNN, GRU, LSTM: an activation is its name, alpha and beta."""
     gates = {"RNN": 1, "GRU": 2, "LSTM": 3}[proto.op_type]
     default = ("Tanh",) if gates == 1 else ("Sigmoid", "Tanh", "Tanh")[:gates]
@@ -46,7 +42,7 @@ ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 """Default alpha and beta of the activations that have them."""
 
 
-def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _dft(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape
     inverse, onesided = bool(attrs.get("inverse")), bool(attrs.get("onesided"))
     axis = attrs.get("axis", 1 if version < 20 else -2)
@@ -62,7 +58,7 @@ def _dft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     state.emit("DFT", origin, [proto.input[0]], [proto.output[0]], made)
 
 
-def _stft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _stft(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     signal, step, window, length = [*proto.input, "", ""][:4]
     size = int(state.value_of(length, "frame_length").item()) if length else state.types[window].shape[0]
     made = STFT(step=int(state.value_of(step, "frame_step").item()), length=size)
@@ -72,7 +68,7 @@ def _stft(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     state.emit("STFT", origin, [signal, window], [proto.output[0]], made)
 
 
-def _tf_idf(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _tf_idf(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     if "pool_strings" in attrs:
         raise Unsupported("strings are not supported")
     state.emit("TfIdfVectorizer", origin, list(proto.input), list(proto.output), attributes_of(TfIdf, attrs))

@@ -4,12 +4,12 @@ Padding is made explicit.
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import onnx
 
 from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is
 from mtool.frontend.canonical.pools import pool
+from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.lowerings.detection import NonMaxSuppression
 from mtool.lowerings.resize import Resize
@@ -17,11 +17,8 @@ from mtool.lowerings.sampling import DeformConv, GridSample, RoiAlign
 from mtool.lowerings.scatter import MaxUnpool
 from mtool.lowerings.window import Convolution, Window
 
-if TYPE_CHECKING:
-    from mtool.frontend.importer import Importer
 
-
-def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tuple[int, ...]) -> Window:
+def _window(state: Importer, proto: onnx.NodeProto, attrs: Attrs, kernel: tuple[int, ...]) -> Window:
     """Return explicit strides, dilations and pads of a convolution or pool, auto_pad and ceil_mode resolved."""
     spatial = state.types[proto.input[0]].shape[2:]
     result = state.types[proto.output[0]].shape[2:]
@@ -48,7 +45,7 @@ def _window(state: "Importer", proto: onnx.NodeProto, attrs: Attrs, kernel: tupl
     return Window(kernel=tuple(kernel), strides=tuple(strides), dilations=tuple(dilations), pads=(*begin, *end))
 
 
-def _conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _conv(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     x, w = (state.types[value].shape for value in proto.input[:2])
     group = attrs.get("group", 1)
     if len(x) < 3 or len(x) != len(w):
@@ -62,7 +59,7 @@ def _conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 
-def _conv_transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _conv_transpose(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """ConvTranspose: the padding that its output shape implies, split as the operator's text says."""
     spatial, result = state.types[proto.input[0]].shape[2:], state.types[proto.output[0]].shape[2:]
     kernel = state.types[proto.input[1]].shape[2:]
@@ -82,7 +79,7 @@ def _conv_transpose(state: "Importer", proto: onnx.NodeProto, origin: str, attrs
     state.emit("ConvTranspose", origin, list(proto.input), list(proto.output), told)
 
 
-def _col2im(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _col2im(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     kernel = tuple(int(size) for size in state.value_of(proto.input[2], "block_shape"))
     rank = len(kernel)
     window = Window(
@@ -100,7 +97,7 @@ def _col2im(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit("Col2Im", origin, [proto.input[0]], list(proto.output), window)
 
 
-def _max_unpool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _max_unpool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     shape = state.types[proto.input[0]].shape[2:]
     kernel, rank = attrs["kernel_shape"], len(shape)
     strides, pads = attrs.get("strides") or (1,) * rank, attrs.get("pads") or (0,) * 2 * rank
@@ -108,7 +105,7 @@ def _max_unpool(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: At
     state.emit("MaxUnpool", origin, list(proto.input[:2]), [proto.output[0]], MaxUnpool(inner=inner))
 
 
-def _deform_conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _deform_conv(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     window = _window(state, proto, attrs, state.types[proto.input[1]].shape[2:])
     if len(window.kernel) != 2:
         raise Unsupported(f"{window.rank} spatial dimensions; 2 are supported")
@@ -119,7 +116,7 @@ def _deform_conv(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: A
     state.emit("DeformConv", origin, list(proto.input), [proto.output[0]], told)
 
 
-def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _resize(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     """Resize, Upsample: a scale and a region of interest for every axis."""
     x, result = state.types[proto.input[0]].shape, state.types[proto.output[0]].shape
     rank = len(x)
@@ -158,7 +155,7 @@ def _resize(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs,
     state.emit("Resize", origin, [proto.input[0]], [proto.output[0]], made)
 
 
-def _roi_align(state: "Importer", proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
+def _roi_align(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     if not attrs.get("sampling_ratio"):
         raise Unsupported("a sampling_ratio of 0, as many samples as the box is large, is not supported")
     half = attrs.get("coordinate_transformation_mode", "half_pixel" if version >= 16 else "output_half_pixel")

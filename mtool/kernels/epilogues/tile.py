@@ -6,6 +6,7 @@ from mtool.ir.scalar import Text
 from mtool.ir.types import Array
 from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
+from mtool.kernels.weighted_sum import WeightedSum
 
 
 class TileEpilogue:
@@ -52,13 +53,14 @@ def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType) -> bool:
     """
     shape = graph.types[node.outputs[0]].shape
     channel = Expr("axis", DType.INT32, value=1)
+    is_dense = isinstance(node.attrs, WeightedSum) and len(shape) == 2
     for part in rest.walk():
         if part.op == "reduce" or (part.op == "acc" and part.dtype is not acc):
             return False
         if part.op == "load":
             kind = graph.types[node.inputs[part.value]]
             bare = any(index.op == "axis" for index in part.args)
-            if node.op == "dense" and all(index in (channel, const(0, DType.INT32)) for index in part.args):
+            if is_dense and all(index in (channel, const(0, DType.INT32)) for index in part.args):
                 continue
             if bare and not is_identity(part, shape, kind.shape):
                 return False

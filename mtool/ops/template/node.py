@@ -1,11 +1,14 @@
 """The nodes that are one C template each: `template`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from mtool.ir import Attributes
 from mtool.kernels.specification import Specification
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What a template is told beside `types`, the types of its inputs and outputs; each template has a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,20 +16,22 @@ class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
     template: the name of its file, without its ending.
-    values: what the template is told.
+    values: what the template is told: its fields are the template's variables.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.
     scratch: bytes of working memory.
+    scratch_type: the C type of its elements.
     math: whether the C calls the mathematical library.
     macs: its multiply-accumulates.
     overwrites: pairs of an input and the output that may be written over it, by their numbers.
     """
 
     template: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Values
     names: tuple[str, ...]
     label: str
     scratch: int = 0
+    scratch_type: str = ""
     math: bool = False
     macs: int = 0
     overwrites: tuple[tuple[int, int], ...] = ()

@@ -1,5 +1,7 @@
 """The schedule of kernels that are one C template."""
 
+from dataclasses import fields
+
 from mtool.ir import Graph, Node
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
@@ -34,7 +36,8 @@ class Template(BaseSchedule):
         names = attrs.names
         inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
         types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
-        body = template(f"ops/template/c99/{attrs.template}.c.j2", types=types, **attrs.values)
+        values = {one.name: getattr(attrs.values, one.name) for one in fields(attrs.values)}
+        body = template(f"ops/template/c99/{attrs.template}.c.j2", types=types, **values)
         arguments, constants = [], {}
         for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
             constant = value in graph.constants
@@ -44,5 +47,5 @@ class Template(BaseSchedule):
         for number, name in enumerate(outputs):
             arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
         if attrs.scratch:
-            arguments.append(Argument("scratch", attrs.values["scratch_type"], "scratch"))
+            arguments.append(Argument("scratch", attrs.scratch_type, "scratch"))
         return Kernel(tuple(arguments), body, constants, attrs.math)

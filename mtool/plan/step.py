@@ -1,0 +1,34 @@
+"""One step of a plan: an operator, and the schedule that computes it."""
+
+from dataclasses import dataclass
+
+from mtool import ops
+from mtool.ir import Graph, Node
+from mtool.kernels.schedule import KernelOp, Schedule
+from mtool.kernels.target import Target
+from mtool.plan.choice import Choice, chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator: its node, its kind, the schedule that computes it, and how much scratch that needs."""
+
+    node: Node
+    op: KernelOp
+    schedule: Schedule
+    scratch_bytes: int
+
+
+def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
+    """Return the schedule that is asked for, or the cheapest that supports the node.
+
+    Raises:
+        UsageError: the one that is asked for is not there, or can't compute the node.
+    """
+    op = ops.KERNELS[node.op]
+    if choice is not None:
+        schedule = chosen(choice, op, node, graph, target)
+    else:
+        fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
+        schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+    return Step(node, op, schedule, schedule.scratch_bytes(node, graph))

@@ -1,0 +1,50 @@
+"""What is asked of the compile half, as one record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mtool.codegen.conventions import Conventions
+from mtool.errors import UsageError
+from mtool.frontend.given import Given
+from mtool.plan.choice import Choice
+from mtool.settings import Io, Partial, Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Given):
+    """How a model is compiled, besides what is said of the model itself.
+
+    io: "arena" puts the inputs and outputs into the arena, where the planner may overlap them with what is not live;
+        "external" leaves them to the caller.
+    partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
+        "always", or "auto", which becomes "always" where the board's memory is too small else.
+    conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
+    schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
+    weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
+    """
+
+    io: Io = "arena"
+    partial: Partial = "auto"
+    conventions: Conventions = field(default_factory=Conventions)
+    schedules: Mapping[str, Choice] = field(default_factory=dict)
+    weights: Weights = "auto"
+
+    def allowed_partial(self) -> Partial:
+        """Return `partial`, or "never" where operators are called by name, each as a whole.
+
+        Raises:
+            UsageError: it is "always", and the conventions need whole operators.
+        """
+        if self.conventions.operators == "typed" and not self.conventions.has_functions:
+            return self.partial
+        if self.partial == "always":
+            raise UsageError(
+                "--partial always computes operators a few rows at a time, packed functions and graph executors each "
+                "as a whole",
+                hint="leave --partial out, or choose --interface-api c or step, --operators-api typed and --executor "
+                "aot",
+            )
+        return "never"
+
+
+DEFAULTS = Request()

@@ -1,0 +1,3 @@
+"""mtool's version."""
+
+__version__ = "0.1.0"
