@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mtool.errors import ModelError, UsageError
-from mtool.frontend.given import Pairs
+from mtool.frontend.options import Pairs
 from mtool.ir import Graph, State
 from mtool.ir.types import Array
 from mtool.text import argument

@@ -13,7 +13,7 @@ from stages import DSP
 
 from mtool import passes
 from mtool.frontend import from_proto
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.ir.source import Source
 from mtool.kernels.target import Target
@@ -196,8 +196,8 @@ def stateful(seed: int) -> Graph:
         nodes.append(helper.make_node(chance.choice(["Tanh", "Identity", "Neg"]), [source], [f"o{n}"]))
     inputs = {value: (F32, (1, 4)) for value in values if not value.startswith("v")}
     proto = model(nodes, inputs, ["y", *(f"o{n}" for n in range(kept))], constants)
-    given = Given(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
-    return passes.run(from_proto(proto, "test", given), HOST)
+    options = ModelOptions(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
+    return passes.run(from_proto(proto, "test", options), HOST)
 
 
 @pytest.mark.parametrize("io", ["arena", "external"])
@@ -234,8 +234,8 @@ def window(seed: int) -> Graph:
         nodes.append(helper.make_node("ReduceMax", ["cache" if rng.random() < 0.5 else joined], ["z"]))
         outputs.insert(1, "z")
     inputs = {"x": (F32, (1, 3, new, *unit)), "cache": (F32, (1, 3, kept, *unit))}
-    given = Given(states=(("next", "cache"),))
-    return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", given), HOST)
+    options = ModelOptions(states=(("next", "cache"),))
+    return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", options), HOST)
 
 
 def test_windows_of_streams() -> None:
