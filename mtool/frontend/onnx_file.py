@@ -8,10 +8,10 @@ import onnx
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, reading, tensors
+from mtool.frontend.bind_states import bind_states
 from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.options import DEFAULTS, ModelOptions
-from mtool.frontend.states import bind_states
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array

@@ -81,11 +81,11 @@ def test_images_a_few_rows_at_a_time() -> None:
         for partial in ("auto", "always"):
             plan = held(graph, make_plan(graph, HOST, partial=partial))
             assert plan.arena_bytes <= whole.arena_bytes
-            if partial == "auto" and plan.graph.windows:
+            if partial == "auto" and plan.graph.line_buffers:
                 assert whole.arena_bytes - plan.arena_bytes >= max(0.1 * whole.arena_bytes, 2048)
                 assert plan.cost <= 1.05 * whole.cost
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
-            assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
+            assert bool(plan.graph.line_buffers) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10
 
 
@@ -154,7 +154,7 @@ def wide(size: int, channels: int) -> Graph:
 def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io: Io) -> None:
     for size, channels in ((9, 3), (12, 2)):
         plan = make_plan(wide(size, channels), HOST, io, partial)
-        assert bool(plan.graph.windows) == (partial == "always")
+        assert bool(plan.graph.line_buffers) == (partial == "always")
         pieces, owners, _ = storages(plan.graph, plan.steps, io)
         types = plan.graph.types
         assert sum(types[value].dtype.size == 8 for value in owners) >= 4

@@ -10,7 +10,7 @@ from mtool import frontend
 from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.passes.lower import lower
-from mtool.passes.states import put_time_outermost
+from mtool.passes.state_layout import put_time_outermost
 
 F32 = np.float32
 

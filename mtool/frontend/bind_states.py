@@ -1,4 +1,4 @@
-"""States: outputs that feed inputs of the next call, taken out of a model's interface."""
+"""Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
 
 import difflib
 from collections.abc import Mapping
