@@ -1,7 +1,7 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.codegen import linkage
-from mtool.codegen.calls import Interface
+from mtool.codegen.arena import Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.states import declared
 from mtool.ir import DType

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mtool.codegen.calls import Interface
+from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
 from mtool.ir import State
@@ -82,7 +82,7 @@ def starts_as_zeros(plan: Plan) -> bool:
     return all(_is_zero(state) for state in plan.graph.states)
 
 
-def reset_function(plan: Plan, interface: Interface) -> list[str]:
+def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     """Return the definition of `<model>_reset`, if there are states, and of what begins the first run."""
     if not interface.states:
         return []
@@ -90,10 +90,10 @@ def reset_function(plan: Plan, interface: Interface) -> list[str]:
     lines = [] if starts_as_zeros(plan) else ["static uint8_t is_started; /* the states have their first values */", ""]
     lines += [f"void {model}_reset(void)", "{"]
     for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
-        place = f"{model}_arena + {tensor.arena_offset}" if tensor.arena_offset else f"{model}_arena"
-        fill = _fill(state)
-        if not tensor.bytes:
+        fill, spot = _fill(state), arena.states[number]
+        if not tensor.bytes or spot is None:
             continue  # and there may be no arena
+        place = arena.bytes_at(spot)
         if fill is None:
             lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, {tensor.bytes});")
         else:

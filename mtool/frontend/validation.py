@@ -25,7 +25,10 @@ _OTHER_AXIS = ("QuantizeLinear", "DequantizeLinear", "ConcatFromSequence", "DFT"
 _MOST_SIZES = 1024  # elements of an input that says what shape the output has
 
 _MOST = 2**31 - 1  # of a size or a distance: offsets in generated C are int32_t
-_WIDE = ("start", "end", "k", "ignore_index", "pool_int64s", "seed", "left_window_size", "right_window_size")
+_WIDE = (
+    "start", "end", "starts", "ends", "k", "ignore_index", "pool_int64s", "seed",
+    "left_window_size", "right_window_size",
+)  # fmt: skip
 """Attributes that may be larger: elements of 64 bits, or what is clamped to a dimension."""
 
 _COUNTS = ("sampling_ratio", "output_height", "output_width", "max_skip_count", "max_gram_length", "min_gram_length")

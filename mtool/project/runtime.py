@@ -7,7 +7,7 @@ from pathlib import Path
 from mtool.filetree import FileTree
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+["<](?:[^">\n]*/)?(\w+)\.h[">]', re.MULTILINE)
-_C = (".c", ".h", ".S", ".cpp", ".hpp", ".cc", ".ino")
+_C = (".c", ".h", ".S", ".s", ".cpp", ".hpp", ".cc", ".hh", ".cxx", ".hxx", ".inc", ".inl", ".ipp", ".ino")
 
 
 def runtime_sources(files: FileTree, runtime: FileTree) -> list[str]:

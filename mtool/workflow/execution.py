@@ -17,7 +17,7 @@ from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Options, Prepared, build_model, build_project, compile
+from mtool.workflow.stages import Options, Prepared, build_project, compile, write_project
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +74,10 @@ def run(
         drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
+    folder = known[1] if known else write_project(model, deployment.folder)
+    prepared = build_project(model.board, folder, kinds=ALL_KINDS)
     if known is None:
-        prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
-        fresh.remember(model, prepared.folder)
-    else:
-        prepared = build_project(model.board, known[1], kinds=ALL_KINDS)
+        fresh.remember(model, folder)
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)

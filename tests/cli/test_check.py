@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mtool import boards, workflow
+from mtool import boards, filetree, workflow
 from mtool.cli import app
-from mtool.codegen import generation
+from mtool.codegen import binary, generation
+from mtool.workflow import fitting, stages
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 
@@ -47,6 +48,20 @@ def test_it_writes_no_c_that_nothing_looks_at(tmp_path: Path, monkeypatch: pytes
     assert found.manifest.macs and found.fits[0].fits and not found.fits[0].needs
     with pytest.raises(AssertionError, match="C is written"):
         workflow.check(DIGITS, [boards.get("mps2_an386")])
+
+
+def test_a_build_is_compared_with_the_files_that_it_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large constants lie in a file of bytes for one builder, in C for the other."""
+    monkeypatch.setattr(binary, "LARGE_BYTES", 0)
+    compared = []
+    monkeypatch.setattr(fitting, "firmware_of", lambda folder, tree: compared.append(tree))
+    for name in ("mps2_an386", "arduino_due"):
+        written = filetree.from_folder(stages.write_project(workflow.compile(DIGITS, board=name), tmp_path / name))
+        workflow.check(DIGITS, [boards.get(name)], folder=tmp_path / name)
+        assert compared.pop().files.items() <= written.files.items()
+        assert any(path.endswith(".bin") for path in written) == (name == "mps2_an386")
 
 
 def test_a_board_that_was_named_is_told_of_in_full(capsys: Captured) -> None:

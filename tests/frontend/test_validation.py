@@ -148,3 +148,11 @@ def test_a_view_has_as_many_elements_as_its_input() -> None:
     proto = model([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": (F, (2, 3)), "s": (LONG, (1,))}, ["y"])
     with pytest.raises(ModelError, match="as many elements"):
         import_graph(declared(proto, (7,)), "test")
+
+
+def test_the_ends_of_a_slice_that_are_attributes_may_lie_beyond_everything() -> None:
+    """Exporters write "to the end" as the largest integer, as they do for ends that are inputs."""
+    far = 2**63 - 1
+    attrs = {"starts": [-2, 1], "ends": [far, far], "axes": [0, 1]}
+    proto = model([helper.make_node("Slice", ["x"], ["y"], **attrs)], {"x": (F, (2, 3))}, ["y"], opset=9)
+    assert import_graph(proto, "test").types["y"].shape == (2, 2)
