@@ -154,7 +154,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
 
 def _whole(plan: Plan, value: str) -> TensorType:
     """Return the type of the tensor of which a value has some rows."""
-    graph, lies = plan.graph, places(plan.graph)
+    graph, lies = plan.graph, aliases(plan.graph)
     root = lies.get(value, (value, 0))[0]
     if root in graph.types:
         return graph.types[root]
