@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.plan.choice import Choice
 from mtool.settings import Io, Partial, Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Given):
+class Request(ModelOptions):
     """How a model is compiled, besides what is said of the model itself.
 
     io: "arena" puts the inputs and outputs into the arena, where the planner may overlap them with what is not live;

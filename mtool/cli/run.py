@@ -49,7 +49,7 @@ def run(
         board=board,
         inputs=input,
         options=options,
-        place=workflow.Place(output_dir, port, probe),
+        deployment=workflow.Deployment(output_dir, port, probe),
         seed=seed,
     )
     if output is not None:

@@ -73,7 +73,7 @@ def verify(
         samples=samples,
         seed=seed,
         options=options,
-        place=workflow.Place(output_dir, port, probe),
+        deployment=workflow.Deployment(output_dir, port, probe),
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)

@@ -7,7 +7,7 @@ from mtool.ir import Node
 from mtool.manifest import StateTensor, Tensor
 from mtool.ops.loop.node import Loop
 from mtool.plan import Plan
-from mtool.plan.memory import places
+from mtool.plan.memory import aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _written(plan: Plan) -> Iterator[tuple[str, str, int]]:
 
     What moves rows or pads them comes last: a window is called after what computes the rows.
     """
-    lies = places(plan.graph)
+    lies = aliases(plan.graph)
     computing = [step.node for step in plan.steps if not moves_rows(step.node)]
     moving = [step.node for step in plan.steps if moves_rows(step.node)]
     for node in (*computing, *moving):

@@ -11,7 +11,7 @@ from mtool.codegen.rounds import Rounds, rounds_of
 from mtool.codegen.tensor_types import type_name
 from mtool.ir import Node
 from mtool.plan import Plan
-from mtool.plan.memory import places
+from mtool.plan.memory import aliases
 from mtool.text import comment
 
 
@@ -107,7 +107,7 @@ class _Pointers:
 
     def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
         self.plan, self.arena = plan, arena
-        self.lies = places(plan.graph)
+        self.lies = aliases(plan.graph)
         self.outside = {"inputs": interface.inputs, "outputs": interface.outputs}
         self.declarations: dict[tuple[str, str], str] = {}
         self.names: dict[str, str] = {}  # the type that each pointer's name stands for

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mtool.plan import Plan
-from mtool.plan.memory import places
+from mtool.plan.memory import aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ def place_of(plan: Plan, value: str) -> Place:
     if value in plan.offsets:
         return Place("arena", 0, plan.offsets[value])
     graph = plan.graph
-    lies = places(graph)
+    lies = aliases(graph)
     root, offset = lies.get(value, (value, 0))
     if root in graph.inputs:
         return Place("inputs", graph.inputs.index(root), offset)

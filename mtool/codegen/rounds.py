@@ -41,7 +41,7 @@ class _Call:
 
 def rounds_of(plan: Plan, functions: Functions) -> tuple[Rounds, ...]:
     """Return all steps as rounds, in order; without operators that are computed by rows each is by itself."""
-    if not plan.graph.windows:
+    if not plan.graph.line_buffers:
         return tuple(Rounds(number) for number in range(len(plan.steps)))
     calls = [_call(plan, functions, number) for number in range(len(plan.steps))]
     found: list[Rounds] = []

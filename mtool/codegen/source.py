@@ -16,7 +16,7 @@ from mtool.kernels.operands import has_small_floats
 from mtool.kernels.schedule import described
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
-from mtool.plan.memory import places
+from mtool.plan.memory import aliases
 from mtool.text import comment, short_name
 
 
@@ -89,7 +89,7 @@ def _arena_map(plan: Plan) -> str:
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
     """Return the operators that write into each value or window."""
-    lies = places(plan.graph)
+    lies = aliases(plan.graph)
     found: dict[str, list[str]] = {}
     for step in plan.steps:
         for value in step.node.outputs:
@@ -154,7 +154,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
 
 def _whole(plan: Plan, value: str) -> TensorType:
     """Return the type of the tensor of which a value has some rows."""
-    graph, lies = plan.graph, places(plan.graph)
+    graph, lies = plan.graph, aliases(plan.graph)
     root = lies.get(value, (value, 0))[0]
     if root in graph.types:
         return graph.types[root]

@@ -8,22 +8,22 @@ import onnx
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, reading, tensors
+from mtool.frontend.bind_states import bind_states
 from mtool.frontend.budget import Budget
-from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_graph import import_graph
-from mtool.frontend.states import bind_states
+from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
 from mtool.text import argument
 
 
-def load(path: Path, given: Given = NOTHING) -> Graph:
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     """Read an ONNX model (of any opset) and return its graph.
 
     Args:
         path: the model file.
-        given: what is said of the model beside it.
+        options: what is said of the model beside it.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
@@ -31,11 +31,11 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    budget = Budget(given.limits)
-    return graph_of(reading.read(path, budget), path.name, path.stem, given, budget)
+    budget = Budget(options.limits)
+    return graph_of(reading.read(path, budget), path.name, path.stem, options, budget)
 
 
-def from_proto(model: onnx.ModelProto, name: str, given: Given = NOTHING) -> Graph:
+def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS) -> Graph:
     """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -47,20 +47,20 @@ def from_proto(model: onnx.ModelProto, name: str, given: Given = NOTHING) -> Gra
             hint="read it with onnx.load, or compile its file",
         )
     reading.check(copy, name)
-    return graph_of(copy, name, name, given, Budget(given.limits))
+    return graph_of(copy, name, name, options, Budget(options.limits))
 
 
-def graph_of(model: onnx.ModelProto, title: str, stem: str, given: Given, budget: Budget) -> Graph:
+def graph_of(model: onnx.ModelProto, title: str, stem: str, options: ModelOptions, budget: Budget) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
     Raises:
         UsageError: what is given names nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
-    _fix_inputs(model, given.constants, title)
-    initial = _initial_values(model, {value for _, value in given.states}, budget)
-    _bind_dims(model, given.dims, title)
-    return bind_states(import_graph(model, model_name(stem), given.maxima, budget), given.states, initial, title)
+    _fix_inputs(model, options.constants, title)
+    initial = _initial_values(model, {value for _, value in options.states}, budget)
+    _bind_dims(model, options.dims, title)
+    return bind_states(import_graph(model, model_name(stem), options.maxima, budget), options.states, initial, title)
 
 
 def _initial_values(model: onnx.ModelProto, inputs: Collection[str], budget: Budget) -> dict[str, Array]:
@@ -88,16 +88,16 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
 
 
-def read_bound(path: Path, given: Given) -> onnx.ModelProto:
+def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:
     """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the file is not a model, is malformed or has an unbound dimension.
     """
-    model = reading.read(path, Budget(given.limits))
-    _fix_inputs(model, given.constants, path.name)
-    _bind_dims(model, given.dims, path.name)
+    model = reading.read(path, Budget(options.limits))
+    _fix_inputs(model, options.constants, path.name)
+    _bind_dims(model, options.dims, path.name)
     return model
 
 

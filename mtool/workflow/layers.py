@@ -20,7 +20,7 @@ from mtool.session.verify import Difference, Tolerance, compare
 from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
-from mtool.workflow.place import ANYWHERE, Place
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.ties import Ties
@@ -147,7 +147,7 @@ def verify_layers(
     samples: int = 4,
     seed: int = 0,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Layers:
     """Compile, build and run a model operator by operator, and compare each result with the model's own tensor.
 
@@ -162,7 +162,7 @@ def verify_layers(
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: where the project lies, and which device runs it.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
@@ -175,7 +175,7 @@ def verify_layers(
         inputs, _ = sampling.golden_of(golden, tensors.inputs, tensors.outputs)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
-    with place.open(build_model(model, place.folder).folder) as device:
+    with deployment.open(build_model(model, deployment.folder).folder) as device:
         return compare_layers(device, model, inputs, tolerance)
 
 

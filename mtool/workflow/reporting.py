@@ -19,9 +19,9 @@ from mtool.version import __version__
 from mtool.workflow import samples as sampling
 from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Options, build_model, compile
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -133,7 +133,7 @@ def report(
     seed: int = 0,
     repeat: int = 3,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Report:
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
@@ -144,17 +144,17 @@ def report(
         seed: of these.
         repeat: inferences, over which each time's median is taken.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: where the project lies, and which device runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     chosen = options or Options()
     model = compile(path, board=board, options=chosen)
-    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
+    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
     manifest = prepared.manifest
     layers, missing = None, ""
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
         cost = cost_of(prepared, device, inputs, repeat=repeat)
         profile = device.profile(inputs, repeat=repeat)

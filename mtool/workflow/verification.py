@@ -14,9 +14,9 @@ from mtool.session.verify import Report, Tolerance, compare
 from mtool.settings import Rounding
 from mtool.workflow import counted, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.tolerance import default_tolerance
@@ -42,7 +42,7 @@ def verify(
     samples: int = 4,
     seed: int = 0,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -60,7 +60,7 @@ def verify(
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: where the project lies, and which device runs it.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -77,11 +77,11 @@ def verify(
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(model.path, inputs, options=model.options)
-    prepared = build_model(model, place.folder)
-    found = run_samples(prepared, inputs, place)
+    prepared = build_model(model, deployment.folder)
+    found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance) -> Layers:
-        with place.open(prepared.folder) as device:
+        with deployment.open(prepared.folder) as device:
             return compare_layers(device, model, inputs, allowed)
 
     return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)

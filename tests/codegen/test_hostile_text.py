@@ -13,13 +13,13 @@ import onnx
 import pytest
 import yaml
 from graphs import HOST, NO_FPU, compiled, model, run_c
-from hypothesis import given, settings
+from hypothesis import options, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from mtool import boards, codegen, frontend, passes, project
 from mtool.filetree import FileTree
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.plan import Plan, make_plan
@@ -79,9 +79,9 @@ def hostile(text: str) -> Names:
 
 def like(manifest: Manifest) -> Names:
     """Plain names, of which the same C names are made."""
-    given = ["x1", "x2", "h"] if not manifest.states else ["x1", "x2"]
+    options = ["x1", "x2", "h"] if not manifest.states else ["x1", "x2"]
     returned = ["y1", "y2", "h_next"] if not manifest.states else ["y1", "y2"]
-    pairs = [*zip(given, manifest.inputs, strict=True), *zip(returned, manifest.outputs, strict=True)]
+    pairs = [*zip(options, manifest.inputs, strict=True), *zip(returned, manifest.outputs, strict=True)]
     pairs += [("h", state) for state in manifest.states]  # type: ignore[misc]
     return Names({place: tensor.c_name for place, tensor in pairs}, manifest.model)
 
@@ -122,8 +122,8 @@ def network(n: Names) -> onnx.ModelProto:
 def planned(n: Names, folder: Path, *, states: bool, io: Io = "arena", target: Target = HOST) -> Plan:
     path = folder / f"{n.file}.onnx"
     path.write_bytes(network(n).SerializeToString())
-    given = Given(dims={n("dim"): 2}, states=((n("h_next"), n("h")),) if states else ())
-    return make_plan(passes.run(frontend.load(path, given), target), target, io)
+    options = ModelOptions(dims={n("dim"): 2}, states=((n("h_next"), n("h")),) if states else ())
+    return make_plan(passes.run(frontend.load(path, options), target), target, io)
 
 
 def twins(text: str, folder: Path, *, states: bool, io: Io = "arena", target: Target = HOST) -> list[tuple[Plan, str]]:
@@ -268,7 +268,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
+@options(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
 def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert c_tokens(f"{comment(*lines)} int after;") == ["int", "after", ";"]
     assert c_tokens(comment(*lines, apart=True) + "\nint after;") == ["\n", "int", "after", ";"]
@@ -278,7 +278,7 @@ def test_a_comment_is_one_comment(lines: list[str]) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text() | st.sampled_from([*HOSTILE.values()]))
+@options(st.text() | st.sampled_from([*HOSTILE.values()]))
 def test_a_string_is_one_string(text: str) -> None:
     literal = c_string(text)
     assert literal.isascii() and c_tokens(f"{literal};") == ['""', ";"]
@@ -287,7 +287,7 @@ def test_a_string_is_one_string(text: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
+@options(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
 def test_shown_text_is_printable_and_short(text: str) -> None:
     assert visible(text).isprintable() and one_line(text, 100).isprintable() and len(one_line(text, 100)) <= 100
     assert not set(plain(text)) & set("\"'`$\\<>[]{}|#;&*%!?~^\n\r\t") and len(plain(text)) <= 80

@@ -8,14 +8,14 @@ from typing import Any
 import models
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, options, settings
 from hypothesis import strategies as st
 from tflite_cases import compute
 from tflite_models import Array, Op, T, litert, model
 
 from mtool import codegen, frontend, passes
 from mtool.errors import ModelError, UsageError
-from mtool.frontend import Given
+from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.plan import make_plan
 
@@ -74,7 +74,7 @@ def test_the_format_is_told_by_the_bytes_too(tmp_path: Path) -> None:
 
 def test_quantisation_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None:
     for rounding in ("onnx", "tflite"):
-        quant = frontend.load(save(tmp_path, SMALL), Given(rounding=rounding)).quant
+        quant = frontend.load(save(tmp_path, SMALL), ModelOptions(rounding=rounding)).quant
         assert (quant["x"].scale[0], quant["x"].zero_point) == (pytest.approx(0.05), (3,))
         assert (quant["y"].scale[0], quant["y"].zero_point) == (1 / 256, (-128,))
 
@@ -124,11 +124,11 @@ def test_an_input_made_a_constant(tmp_path: Path) -> None:
         [T("a", [2]), T("b", [2]), T("y", [2])], [Op("ADD", ["a", "b"], ["y"], "AddOptions")], ["a", "b"], ["y"]
     )
     path = save(tmp_path, data)
-    assert frontend.load(path, Given(constants={"b": np.asarray([1.0, 2.0])})).inputs == ("a",)
+    assert frontend.load(path, ModelOptions(constants={"b": np.asarray([1.0, 2.0])})).inputs == ("a",)
     with pytest.raises(UsageError, match="no input named c"):
-        frontend.load(path, Given(constants={"c": np.asarray([1.0])}))
+        frontend.load(path, ModelOptions(constants={"c": np.asarray([1.0])}))
     with pytest.raises(UsageError, match="no symbolic dimension named batch"):
-        frontend.load(path, Given(dims={"batch": 2}))
+        frontend.load(path, ModelOptions(dims={"batch": 2}))
 
 
 def test_everything_that_is_not_supported_is_listed_at_once(tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ def test_rounding_tflite_refuses_what_it_would_not_do_exactly(tmp_path: Path) ->
     path = save(tmp_path, model(tensors, [Op("HARD_SWISH", ["x"], ["y"], "HardSwishOptions")], ["x"], ["y"]))
     frontend.load(path)
     with pytest.raises(ModelError) as refused:
-        frontend.load(path, Given(rounding="tflite"))
+        frontend.load(path, ModelOptions(rounding="tflite"))
     assert "HARD_SWISH" in refused.value.details[0] and "--rounding tflite" in refused.value.details[0]
 
 
 def test_rounding_tflite_is_for_tflite_models(tmp_path: Path) -> None:
     path = save(tmp_path, b"", "model.onnx")
     with pytest.raises(UsageError, match=r"model\.onnx is not a TFLite model"):
-        frontend.load(path, Given(rounding="tflite"))
+        frontend.load(path, ModelOptions(rounding="tflite"))
 
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def attempt(path: Path) -> None:
 
 
 @settings(max_examples=300, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+@options(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
     data = bytearray(SMALL)
     for place, value in edits:
@@ -215,7 +215,7 @@ def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
 
 
 @settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, len(SMALL) - 1))
+@options(st.integers(0, len(SMALL) - 1))
 def test_cut_short(tmp_path: Path, size: int) -> None:
     path = save(tmp_path, SMALL[:size])
     try:
@@ -225,7 +225,7 @@ def test_cut_short(tmp_path: Path, size: int) -> None:
 
 
 @settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=400))
+@options(st.binary(max_size=400))
 def test_random_bytes(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ModelError):
         frontend.load(save(tmp_path, b"\x1c\0\0\0TFL3" + data))

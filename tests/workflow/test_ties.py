@@ -160,9 +160,9 @@ def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: Path) -> None:
-    place = mtool.Place(tmp_path / "project")
-    whole = mtool.verify(sixteen, board="host", place=place)
-    layers = mtool.verify_layers(sixteen, board="host", place=place)
+    deployment = mtool.Deployment(tmp_path / "project")
+    whole = mtool.verify(sixteen, board="host", deployment=deployment)
+    layers = mtool.verify_layers(sixteen, board="host", deployment=deployment)
     whole.check()
     layers.check()
     (output,) = whole.outputs
@@ -177,10 +177,10 @@ def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
     kernels = replace(convolution, schedules=(*convolution.schedules, Off(sound)))
     monkeypatch.setitem(ops.KERNELS, "conv2d", kernels)
-    place = mtool.Place(tmp_path / "project")
+    deployment = mtool.Deployment(tmp_path / "project")
     for compare in (mtool.verify, mtool.verify_layers):
         with pytest.raises(MismatchError):
-            compare(sixteen, board="host", place=place).check()
+            compare(sixteen, board="host", deployment=deployment).check()
 
 
 def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
@@ -195,17 +195,17 @@ def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
     assert app.invoke([*command, "--json", "--layers"]) == 0
     assert json.loads(capsys.readouterr().out)["ties"] == counted > 0
     strict = Tolerance(ties=False, grid_steps=0)
-    assert not mtool.verify(sixteen, board="host", tolerance=strict, place=mtool.Place(Path("project"))).ok
+    assert not mtool.verify(sixteen, board="host", tolerance=strict, deployment=mtool.Deployment(Path("project"))).ok
 
 
 def test_8_bits_behind_a_concat_have_hardly_a_tie(tmp_path: Path) -> None:
     path = tmp_path / "eight.onnx"
     onnx.save(branches(np.int8), path)
-    place = mtool.Place(tmp_path / "project")
-    layers = mtool.verify_layers(path, board="host", place=place)
+    deployment = mtool.Deployment(tmp_path / "project")
+    layers = mtool.verify_layers(path, board="host", deployment=deployment)
     layers.check()
     assert layers.ties < 10
-    assert mtool.verify(path, board="host", place=place).ok
+    assert mtool.verify(path, board="host", deployment=deployment).ok
 
 
 def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
@@ -223,11 +223,11 @@ def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
     }  # fmt: skip
     path = tmp_path / "alike.onnx"
     onnx.save(graphs.model(nodes, {"x": (np.int8, (40, 1))}, ["y"], constants), path)
-    place = mtool.Place(tmp_path / "project")
-    assert mtool.verify(path, board="host", place=place).ok == (
-        not mtool.verify_layers(path, board="host", place=place).diverging
+    deployment = mtool.Deployment(tmp_path / "project")
+    assert mtool.verify(path, board="host", deployment=deployment).ok == (
+        not mtool.verify_layers(path, board="host", deployment=deployment).diverging
     )
-    mtool.verify_layers(path, board="host", place=place).check()
+    mtool.verify_layers(path, board="host", deployment=deployment).check()
 
 
 def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Path) -> None:
@@ -249,9 +249,9 @@ def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Pat
         last = f"h{i}"
     path = tmp_path / "dynamic.onnx"
     onnx.save(graphs.model(nodes, {"x": (F, (40, 256))}, [last], constants), path)
-    place = mtool.Place(tmp_path / "project")
-    mtool.verify_layers(path, board="host", place=place).check()
-    whole = mtool.verify(path, board="host", place=place)
+    deployment = mtool.Deployment(tmp_path / "project")
+    mtool.verify_layers(path, board="host", deployment=deployment).check()
+    whole = mtool.verify(path, board="host", deployment=deployment)
     whole.check()
     (output,) = whole.outputs
     assert output.differing == 0 or (output.max_abs is not None and output.max_abs < 0.1)

@@ -9,7 +9,7 @@ Fill = int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class RowReads:
     """The rows of one input that output rows are computed from: row r reads `reach` rows from r * stride - pad on.
 
     input: its place among the node's inputs.
@@ -25,7 +25,7 @@ class Reads:
     fill: Fill = None
 
     @classmethod
-    def of_window(cls, node: Node, graph: Graph, reach: int, stride: int, pad: int, fill: Fill) -> "Reads":
+    def of_window(cls, node: Node, graph: Graph, reach: int, stride: int, pad: int, fill: Fill) -> "RowReads":
         """Return those of a window over the first input, of `reach` rows, with `pad` rows of `fill` above."""
         before, after = graph.types[node.inputs[0]].shape[1], graph.types[node.outputs[0]].shape[1]
         below = max((after - 1) * stride - pad + reach - before, 0)
@@ -42,7 +42,7 @@ def _same(node: Node, graph: Graph, count: int) -> Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class ByRows:
+class RowWise:
     """How an operator is computed a few rows at a time; tensors are [1, H, W, C].
 
     reads: the rows of the inputs that it reads beside those that its expression does; None: it has to be computed as
@@ -50,5 +50,5 @@ class ByRows:
     attributes: those of a node that computes `count` rows, where padding rows lie in its input already.
     """
 
-    reads: Callable[[Node, Graph], tuple[Reads, ...] | None]
+    reads: Callable[[Node, Graph], tuple[RowReads, ...] | None]
     attributes: Callable[[Node, Graph, int], Attributes] = _same

@@ -1,4 +1,4 @@
-"""Give each kernel an activation that is a variable: what is known before may be a constant."""
+"""Copy constants that kernels read as their activations: a kernel reads an activation from the arena."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
 
-def own_inputs(graph: Graph) -> Graph:
+def copy_constant_inputs(graph: Graph) -> Graph:
     """Copy the constants that kernels read as their activations, such as a tensor without elements that is padded."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:

@@ -1,11 +1,12 @@
-"""States in the arena: each has one storage for the life of the firmware, which an inference reads and writes.
+"""Storage of states: each has one for the life of the firmware, which an inference reads and writes.
 
 The operator that writes a state's output writes it there, if nothing reads the old value after it, or if it may write
 over what it reads. Where that can't be, the output has a storage of its own and is copied at the end.
 
-Windows of a stream are a special case, in two forms. `concat(state, new)` takes the state's storage, made larger, and
-the state's output is the move of its end to its beginning. Or the state is moved first, and the new is appended to
-that: `concat(slice(state), new)`. In both, only what is new is copied, and the rest moved in place.
+Stream buffers (the last inputs of a causal convolution) are a special case, in two forms. `concat(state, new)` takes
+the state's storage, made larger, and the state's output is the move of its end to its beginning. Or the state is moved
+first, and the new is appended to that: `concat(slice(state), new)`. In both, only what is new is copied, and the rest
+moved in place.
 """
 
 import heapq
@@ -50,7 +51,7 @@ class _Uses:
         return self.reads[value][-1] if value in self.reads else -1
 
 
-def homes(graph: Graph, steps: Sequence[Step]) -> dict[str, str]:
+def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, str]:
     """Return the values that are written into the storage of a state: value -> the state's input."""
     if not graph.states:
         return {}
@@ -58,11 +59,11 @@ def homes(graph: Graph, steps: Sequence[Step]) -> dict[str, str]:
     found: dict[str, str] = {}
     for _, value, output in graph.kept:
         output = uses.root.get(output, output)
-        window, moved = _window(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
+        buffer, moved = _stream_buffer(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
         if moved:
             found |= {moved: value, output: value}
             continue
-        for before in ([value, window], [value]) if window else ([value],):
+        for before in ([value, buffer], [value]) if buffer else ([value],):
             if all(_may_overwrite(graph, steps, uses, output, old) for old in before):
                 found |= dict.fromkeys([output, *before[1:]], value)
                 break
@@ -85,7 +86,7 @@ def _appends(node: Node, graph: Graph) -> bool:
     return math.prod(graph.types[node.outputs[0]].shape[: Concat.of(node).axis]) == 1
 
 
-def _window(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str) -> str:
+def _stream_buffer(graph: Graph, steps: Sequence[Step], uses: _Uses, value: str) -> str:
     """Return what the last reader of a state makes of it by appending to it, or ""."""
     number = uses.last_read(value)
     node = steps[number].node if number >= 0 else None
@@ -113,11 +114,11 @@ def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str
     return allowed >= {*read}
 
 
-def _same_home(home: Mapping[str, str], first: str, step: Step) -> bool:
-    return home.get(step.node.outputs[0]) == home.get(first, first)
+def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:
+    return storage.get(step.node.outputs[0]) == storage.get(first, first)
 
 
-def in_turn(graph: Graph) -> tuple[Node, ...]:
+def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
     """Return the nodes with those that write a state after those that read it, where that is possible."""
     behind: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come after it
     makers = graph.producers()
@@ -131,8 +132,8 @@ def in_turn(graph: Graph) -> tuple[Node, ...]:
         while isinstance(writer.attrs, View):
             writer = makers[writer.inputs[0]]
         reading = _all_readers(value, readers)
-        windows = [node.outputs[0] for node in reading if isinstance(node.attrs, Concat)]
-        both = [*reading, *(node for window in windows for node in _all_readers(window, readers))]
+        buffers = [node.outputs[0] for node in reading if isinstance(node.attrs, Concat)]
+        both = [*reading, *(node for buffer in buffers for node in _all_readers(buffer, readers))]
         later = _reached(writer.name, behind)
         for nodes in (both, reading):
             before = {node.name for node in nodes} - {writer.name}
@@ -182,29 +183,29 @@ def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node
     return tuple(ordered)
 
 
-def settled(
+def copy_states(
     graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step]
 ) -> tuple[Graph, tuple[Step, ...]]:
-    """Let windows append to what is there, and copy each state whose output can't be written into its storage.
+    """Let stream buffers append in place, and copy each state whose output can't be written into its storage.
 
     Args:
         graph: with its nodes in their order.
         steps: of all nodes but views.
         choose: gives the step of a new node.
     """
-    home, uses = homes(graph, steps), _Uses.of(graph, steps)
+    storage, uses = values_in_state_storage(graph, steps), _Uses.of(graph, steps)
     appending = {
         step.node.name: replace(step.node, attrs=replace(step.node.attrs, appends=True))
         for step in steps
         if isinstance(step.node.attrs, Concat)
-        and _same_home(home, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
+        and _same_storage(storage, uses.root.get(step.node.inputs[0], step.node.inputs[0]), step)
     }
     made = [replace(step, node=appending.get(step.node.name, step.node)) for step in steps]
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
     types, sources = dict(graph.types), dict(graph.sources)
     graph = replace(graph, nodes=tuple(nodes))
     for number, (_, value, output) in enumerate(graph.kept, len(graph.returned)):
-        if uses.root.get(output, output) in home:
+        if uses.root.get(output, output) in storage:
             continue
         kind = types[value]
         copy = f"{output}.kept"

@@ -1,4 +1,4 @@
-"""Which layout rule is to be tried at which node: all at all nodes first, then where something has changed."""
+"""The worklist of the layout rules: all rules at all nodes first, then those around each change."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ from mtool.ir.node import Transpose, View
 from mtool.passes.layout.rule import Change, Rule
 
 
-class Agenda:
-    """The nodes that each rule is still to be tried at.
+class Worklist:
+    """The nodes that each rule has yet to be tried at.
 
     The first rule that fits is applied, at the first node where it does. A rule looks no further than two nodes up
     and down from its own, so that after a change only those around it are tried again.
@@ -18,7 +18,7 @@ class Agenda:
 
     def __init__(self, graph: Editor, rules: Sequence[Rule]) -> None:
         self._graph = graph
-        entries = [(graph.place(node), node.name) for node in graph.in_order()]
+        entries = [(graph.position(node), node.name) for node in graph.in_order()]
         self._open = [(rule, [*entries], {*entries}) for rule in rules]
 
     def next(self) -> tuple[Node, Change] | None:
@@ -28,7 +28,7 @@ class Agenda:
                 entry = heapq.heappop(heap)
                 queued.discard(entry)
                 node = self._graph.named(entry[1])
-                if node is None or self._graph.place(node) != entry[0]:
+                if node is None or self._graph.position(node) != entry[0]:
                     continue
                 change = rule(self._graph, node)
                 if change is not None:
@@ -37,7 +37,7 @@ class Agenda:
 
     def note_change(self) -> None:
         """Try all rules again around the last change."""
-        for entry in {(self._graph.place(node), node.name) for node in self._near()}:
+        for entry in {(self._graph.position(node), node.name) for node in self._near()}:
             for _, heap, queued in self._open:
                 if entry not in queued:
                     queued.add(entry)

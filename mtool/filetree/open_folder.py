@@ -36,7 +36,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpenFolder:
     """A folder that is open, by its handle; `path` is for messages."""
 
     path: Path
@@ -150,7 +150,7 @@ class Place:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Place]:
+def open_folder(path: Path) -> Iterator[OpenFolder]:
     """Open a folder while the block runs.
 
     Raises:
@@ -158,6 +158,6 @@ def opened(path: Path) -> Iterator[Place]:
     """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield Place(path, handle)
+        yield OpenFolder(path, handle)
     finally:
         os.close(handle)

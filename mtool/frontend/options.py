@@ -11,7 +11,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ModelOptions:
     """What is said of a model beside its file.
 
     dims: values of symbolic dimensions, by name; a TFLite model has none.
@@ -33,4 +33,4 @@ class Given:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-NOTHING = Given()
+DEFAULTS = ModelOptions()

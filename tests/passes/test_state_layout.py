@@ -7,10 +7,10 @@ from onnx import helper
 from stages import assert_same
 
 from mtool import frontend
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.passes.lower import lower
-from mtool.passes.states import put_time_outermost
+from mtool.passes.state_layout import put_time_outermost
 
 F32 = np.float32
 
@@ -61,7 +61,7 @@ def stream(seed: int) -> Graph:
             names[:] = ["next" if name == after else name for name in names]
     inputs = {"x": (F32, (1, 3, new, *unit)), "cache": (F32, shape)}
     return frontend.from_proto(
-        model(nodes, inputs, ["y", "next"], constants), "test", Given(states=(("next", "cache"),))
+        model(nodes, inputs, ["y", "next"], constants), "test", ModelOptions(states=(("next", "cache"),))
     )
 
 
@@ -102,7 +102,7 @@ def test_hundreds_of_roundings_before_a_state_need_no_recursion() -> None:
     constants = {"first": np.array([-2]), "end": np.array([99]), "time": np.array([2]), "s": F32(0.5), "z": np.int8(1)}
     inputs = {"x": (F32, (1, 3, 1)), "cache": (F32, (1, 3, 2))}
     proto = model(nodes, inputs, ["y", "v1200"], constants)
-    turned = put_time_outermost(frontend.from_proto(proto, "test", Given(states=(("v1200", "cache"),))))
+    turned = put_time_outermost(frontend.from_proto(proto, "test", ModelOptions(states=(("v1200", "cache"),))))
     assert [turned.types[value].shape for _, value, _ in turned.kept] == [(1, 1, 2, 3)]
 
 
@@ -121,7 +121,7 @@ def test_a_state_with_a_scale_for_each_channel_is_kept_as_integers(begins: bool)
         constants["cache"] = (steps * scales[:, None]).astype(F32)
     inputs = {"x": (F32, (1, 3, 4)), "cache": (F32, (1, 3, 4))}
     graph = frontend.from_proto(
-        model(nodes, inputs, ["y", "next"], constants), "test", Given(states=(("next", "cache"),))
+        model(nodes, inputs, ["y", "next"], constants), "test", ModelOptions(states=(("next", "cache"),))
     )
     held = lower(graph)
     assert [held.types[value].dtype.label for _, value, _ in held.kept] == ["int8"]

@@ -14,7 +14,7 @@ _THUMB = 1  # bit 0 of an Arm function's address
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """An address in a function: so many bytes from its start; the file's name and the line, if they are known."""
 
     function: str
@@ -26,7 +26,7 @@ class Place:
         return f"{self.function}+{self.offset:#x}" + (f"  {self.file}:{self.line}" if self.file else "")
 
 
-class Places:
+class Symboliser:
     """The addresses of a firmware; use it in a `with` statement.
 
     Args:
@@ -45,13 +45,13 @@ class Places:
             self._file.close()
             raise
 
-    def of(self, address: int) -> Place | None:
+    def of(self, address: int) -> SourceLocation | None:
         """Return what stands at `address`, or None if it lies in no function that has a size."""
         is_arm = self._elf.get_machine_arch() == "ARM"
         for symbol in self._symbols("STT_FUNC"):
             start = symbol["st_value"] & ~_THUMB if is_arm else symbol["st_value"]
             if start <= address < start + symbol["st_size"]:
-                return Place(symbol.name, address - start, *self._line(address))
+                return SourceLocation(symbol.name, address - start, *self._line(address))
         return None
 
     def address(self, name: str) -> int | None:

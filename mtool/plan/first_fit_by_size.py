@@ -1,4 +1,4 @@
-"""Offsets for thousands of storages that are live together: one first fit by size, of which none has to be searched."""
+"""Offsets for thousands of storages that are live together: one first fit, the largest first, without a search."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from mtool.ir.types import Array
 
 
-def lay_out_crowd(
+def first_fit_by_size(
     sizes: Sequence[int], firsts: Sequence[int], lasts: Sequence[int], alignments: Sequence[int], unit: int
 ) -> tuple[dict[int, int], int]:
     """Return an offset for each storage, in bytes, and the size of all, a multiple of `unit`.

@@ -1,4 +1,4 @@
-"""Give each output of the model an operator that writes it."""
+"""Copy outputs that no operator writes, so that each output of the model has an operator that writes it."""
 
 from mtool.ir import Graph
 from mtool.ir.expr import const, identity, load
@@ -7,7 +7,7 @@ from mtool.ir.node import View
 from mtool.ops.loop.node import Loop
 
 
-def own_outputs(graph: Graph) -> Graph:
+def copy_outputs(graph: Graph) -> Graph:
     """Copy outputs that are an input, a constant, or the same bytes as another output."""
     rewriter = Rewriter(graph)
     for node in graph.nodes:

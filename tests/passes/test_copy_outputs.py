@@ -5,8 +5,8 @@ from onnx import helper
 from stages import assert_same, pairs
 
 from mtool.ir import Graph
+from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.lower import lower
-from mtool.passes.own_outputs import own_outputs
 
 
 def writers(graph: Graph) -> list[str]:
@@ -21,7 +21,7 @@ def writers(graph: Graph) -> list[str]:
 
 def test_random_networks_stay_the_same() -> None:
     for kind, count in (("float", 40), ("int8", 15)):
-        for before, after in pairs("own_outputs", kind, count):
+        for before, after in pairs("copy_outputs", kind, count):
             assert len({*writers(after)}) == len(after.outputs)
             assert_same(before, after)
 
@@ -36,7 +36,7 @@ def test_inputs_constants_and_one_value_twice_are_copied() -> None:
     constants = {"shape": np.array([4]), "c": np.float32([1, 2])}
     proto = model(nodes, {"x": (np.float32, (2, 2))}, ["r", "flat", "same", "constant"], constants)
     graph = lower(networks.imported(proto))
-    owned = own_outputs(graph)
+    owned = copy_outputs(graph)
     assert len({*writers(owned)}) == 4
     copies = [node for node in owned.nodes if getattr(node.attrs, "label", "") == "copy"]
     assert len(copies) == 3

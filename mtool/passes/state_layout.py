@@ -1,4 +1,4 @@
-"""States lie in memory as suits their operators, for nobody else sees them: quantised, and with time outermost."""
+"""Layout of states in memory: quantised, and with time outermost, as their operators want them."""
 
 import math
 from collections.abc import Mapping
@@ -63,10 +63,10 @@ def _integers(state: State, dtype: DType, found: Dequantised, graph: Graph, valu
 
 
 def put_time_outermost(graph: Graph) -> Graph:
-    """Store windows of a stream with the channels last, as the kernels want them.
+    """Store stream buffers with the channels last, as the kernels want them.
 
     A concat along time, of a state or of its end and what is new, then appends to what lies there, and a slice is a
-    move: each one copy (mtool.plan.states).
+    move: each one copy (mtool.plan.state_storage).
     """
     producers, consumers = graph.producers(), graph.consumers()
     for number in range(len(graph.states)):
@@ -83,8 +83,8 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
         return graph
     if _maker(last.inputs[0], producers) != first:
         return graph
-    window, cut = (first, last) if first.op == "Concat" else (last, first)
-    shape, time = graph.types[value].shape, AlongAxis.of(window).axis
+    joined, cut = (first, last) if first.op == "Concat" else (last, first)
+    shape, time = graph.types[value].shape, AlongAxis.of(joined).axis
     if len(shape) not in (3, 4) or shape[0] != 1 or math.prod(shape[:time]) == 1:
         return graph
     whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
@@ -97,7 +97,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
     _channels_first(rewriter, value, given, first)
     for node in graph.nodes:
         node = replace(node, inputs=tuple(given if one == value else one for one in node.inputs))
-        if node.name not in (window.name, cut.name):
+        if node.name not in (joined.name, cut.name):
             rewriter.keep(node)
             continue
         inputs = [_channels_last(rewriter, one, node) for one in node.inputs]

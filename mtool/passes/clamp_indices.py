@@ -1,4 +1,4 @@
-"""An index that data decide is clamped into its tensor: whatever the data, no load reads outside.
+"""Clamp indices that depend on data: whatever the data, no load reads outside its tensor.
 
 It is the one place that does so for expressions, and so for every loop and epilogue. An index of loop axes and
 constants alone is right by construction. One that reads an element is left as it is where its range is proven: by
@@ -20,7 +20,7 @@ from mtool.ops.loop.node import Loop
 Facts = tuple[tuple[Expr, Range], ...]
 
 
-def keep_indices_inside(graph: Graph) -> Graph:
+def clamp_indices(graph: Graph) -> Graph:
     """Clamp every index of a load that depends on data and may lie outside."""
     rewriter = Rewriter(graph)
     proven: dict[str, Range] = {

@@ -1,11 +1,11 @@
-"""States: outputs that feed inputs of the next call, taken out of a model's interface."""
+"""Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 
 from mtool.errors import ModelError, UsageError
-from mtool.frontend.given import Pairs
+from mtool.frontend.options import Pairs
 from mtool.ir import Graph, State
 from mtool.ir.types import Array
 from mtool.text import argument

@@ -8,7 +8,7 @@ from mtool.session import Device
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Deployment:
     """Where a model's project lies, and which device runs it.
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
@@ -25,4 +25,4 @@ class Place:
         return session.open(folder, port=self.port, probe=self.probe)
 
 
-ANYWHERE = Place()
+DEFAULT = Deployment()

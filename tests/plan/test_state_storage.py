@@ -26,7 +26,9 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def planned(proto: onnx.ModelProto, states: Pairs, io: Io = "arena") -> Plan:
-    plan = make_plan(passes.run(frontend.from_proto(proto, "test", frontend.Given(states=states)), HOST), HOST, io)
+    plan = make_plan(
+        passes.run(frontend.from_proto(proto, "test", frontend.ModelOptions(states=states)), HOST), HOST, io
+    )
     verify(plan.graph)
     return plan
 
