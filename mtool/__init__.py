@@ -18,8 +18,8 @@ from mtool.version import __version__
 if TYPE_CHECKING:
     from mtool.workflow import (
         Choice,
+        Deployment,
         Options,
-        Place,
         bench,
         bench_layers,
         check,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choice",
+    "Deployment",
     "Options",
-    "Place",
     "__version__",
     "bench",
     "bench_layers",

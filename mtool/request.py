@@ -1,18 +1,18 @@
-"""What is asked of the compile half, as one record."""
+"""A request to the compile half: all its options in one record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.plan.choice import Choice
 from mtool.settings import Io, Partial, Weights
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Given):
-    """How a model is compiled, besides what is said of the model itself.
+class Request(ModelOptions):
+    """The options of one compilation: those of the model, and how it is compiled.
 
     io: "arena" puts the inputs and outputs into the arena, where the planner may overlap them with what is not live;
         "external" leaves them to the caller.

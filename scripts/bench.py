@@ -66,7 +66,9 @@ def emulated() -> list[Board]:
 def measure(path: Path, board: Board) -> dict[str, Any]:
     """Return one row: what a model costs on a board."""
     with tempfile.TemporaryDirectory(prefix="mtool-bench-") as folder:
-        cost = workflow.bench(path, board=board, number=1, repeat=1, place=workflow.Place(Path(folder) / "project"))
+        cost = workflow.bench(
+            path, board=board, number=1, repeat=1, deployment=workflow.Deployment(Path(folder) / "project")
+        )
     row = {key: value for key, value in cost.as_json().items() if key in COLUMNS}
     return {"model": path.stem, "board": board.name, "macs": cost.macs, **row}
 

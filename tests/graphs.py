@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import sanitized
 from onnx import helper, numpy_helper
 
 from mtool import codegen, passes, resources
@@ -78,6 +79,7 @@ def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path, level: str = "-O
         ["gcc", *FLAGS, *SANITIZE, level, "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
         check=True,
     )
+    sanitized.check_by_clang([folder / f"{name}.c"], [*FLAGS, f"-I{include}"])
     code = ctypes.CDLL(str(library))
     arena = (ctypes.c_uint8 * manifest.arena_bytes).in_dll(code, f"{name}_arena")
     for tensor in manifest.inputs:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 CACHE = ("ccache",) if shutil.which("ccache") else ()
 COMPILER = "clang" if shutil.which("clang") else "gcc"
+# Comparisons that are always true or false: of a value with itself, with a number outside of its type, with its ends.
+TAUTOLOGIES = ("-Wtautological-compare", "-Wtautological-constant-in-range-compare")
 FLAGS = (
     "-O0",
     "-g1",
@@ -21,9 +23,16 @@ FLAGS = (
 )
 
 
+def check_by_clang(sources: Sequence[str | Path], flags: Sequence[str]) -> None:
+    """Compile C without code by clang, if it is installed; `flags` make warnings errors."""
+    if shutil.which("clang"):
+        subprocess.run(["clang", "-fsyntax-only", *flags, *TAUTOLOGIES, *sources], check=True)
+
+
 def build(sources: Sequence[str | Path], program: Path, flags: Sequence[str]) -> Path:
     """Build a program, with no warning of either compiler where `flags` make them errors."""
     subprocess.run(["gcc", "-fsyntax-only", *flags, *sources], check=True)
+    flags = [*flags, *(TAUTOLOGIES if COMPILER == "clang" else ())]
     with tempfile.TemporaryDirectory() as folder:
         objects = [f"{folder}/{number}.o" for number in range(len(sources))]
         for source, made in zip(sources, objects, strict=True):  # apart, as ccache takes them

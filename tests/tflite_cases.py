@@ -8,7 +8,7 @@ import numpy as np
 from tflite_models import Array, Op, T, model
 
 from mtool import codegen, frontend, passes
-from mtool.frontend import Given
+from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import CModel, build
 from mtool.plan import make_plan
@@ -68,7 +68,7 @@ def drawn(tensor: T) -> Array:
 def compute(data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target) -> list[Array]:
     path = folder / "model.tflite"
     path.write_bytes(data)
-    plan = make_plan(passes.run(frontend.load(path, Given(rounding=rounding)), target), target)
+    plan = make_plan(passes.run(frontend.load(path, ModelOptions(rounding=rounding)), target), target)
     files, manifest = codegen.generate(plan, path.name, "0" * 64)
     with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
         return batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs])

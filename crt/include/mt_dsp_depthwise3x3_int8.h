@@ -103,8 +103,9 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
                      : "s0", "s1", "cc", "memory")
 #define MT_DSP_SLIDE_INPUTS                                                                                       \
     [u0] "r"(taps->u0), [u1] "r"(taps->u1), [u2] "r"(taps->u2), [v0] "r"(taps->v0), [v1] "r"(taps->v1),           \
-        [v2] "r"(taps->v2), [bias] "t"(bias), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch), [row2] "i"(4 * pitch), \
-        [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low), [most] "i"(high)
+        [v2] "r"(taps->v2), [bias] "t"(bias_register), MT_DSP_SLIDE_SCALING, [row1] "i"(2 * pitch),               \
+        [row2] "i"(4 * pitch), [step] "i"(step), [step2] "i"(2 * step), [zero] "i"(zero_point), [least] "i"(low), \
+        [most] "i"(high)
 /* The whole row: pairs, and an odd output. */
 #define MT_DSP_SLIDE(two, one, narrow)                       \
     do {                                                     \
@@ -117,14 +118,16 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     } while (0)
 #define MT_DSP_SLIDE_FIXED(scale, narrow) MT_DSP_SLIDE(MT_DSP_FIXED2(scale), MT_DSP_FIXED1(scale), narrow)
 
-/* One row of outputs of a 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); `bias` has the bits
- * of an int32; outputs stand `step` bytes apart. All from `pitch` on are constants. */
-MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, float bias,
+/* One row of outputs of a 3x3 depthwise channel. `plane` has int16, `pitch` of them a row (even); outputs stand `step`
+ * bytes apart. All from `pitch` on are constants. A register of the FPU holds the bias, as all others are taken. */
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
                                 float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
                                 int32_t zero_point, int32_t low, int32_t high)
 {
     const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
     int32_t a, b, p, q;
+    float bias_register;
+    memcpy(&bias_register, &bias, 4);
 #define MT_DSP_SLIDE_SCALING [scale] "t"(scale)
     if (zero_point == -128 && low == -128 && high == 127)
         MT_DSP_SLIDE(MT_DSP_FLOAT2, MT_DSP_FLOAT1, MT_DSP_PLAIN);
@@ -143,8 +146,8 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
     const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
     const int plain = zero_point == -128 && low == -128 && high == 127, full = low == -128 && high == 127;
     int32_t a, b, p, q;
-    float bias, multiplier, places;
-    memcpy(&bias, &fixed->bias, 4);
+    float bias_register, multiplier, places;
+    memcpy(&bias_register, &fixed->bias, 4);
     memcpy(&multiplier, &fixed->multiplier, 4);
     memcpy(&places, &fixed->places, 4);
 #define MT_DSP_SLIDE_SCALING [multiplier] "t"(multiplier), [places] "t"(places)
@@ -169,13 +172,12 @@ struct mt_dsp_taps {
     int8_t w[3][3];
 };
 
-MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, float bias,
+MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
                                 float scale, int32_t pitch, int32_t stride, int32_t count, int32_t step,
                                 int32_t zero_point, int32_t low, int32_t high)
 {
     for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
-        int32_t sum;
-        memcpy(&sum, &bias, 4);
+        int32_t sum = bias;
         for (int32_t ky = 0; ky < 3; ++ky)
             for (int32_t kx = 0; kx < 3; ++kx)
                 sum += plane[ky * pitch + kx] * taps->w[ky][kx];

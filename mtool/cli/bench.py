@@ -53,9 +53,9 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    place = workflow.Place(output_dir, port, probe)
+    deployment = workflow.Deployment(output_dir, port, probe)
     if layers:
-        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, place=place)
+        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, deployment=deployment)
         _print_layers(out, profile, board)
         return
     clocks = workflow.clocks(clock or (), boards.get(board))
@@ -66,7 +66,7 @@ def bench(
         repeat=repeat,
         min_repeat_ms=min_repeat_ms,
         options=options,
-        place=place,
+        deployment=deployment,
         cycles=cycles,
     )
     if cost.cycles is None:

@@ -102,7 +102,7 @@ def _read(example: Path, board: str, below: Path) -> Read:
         example / "digits_int8.onnx",
         board=board,
         inputs=example / "test_data.npz",
-        place=workflow.Place(below / f"digits-{board}"),
+        deployment=workflow.Deployment(below / f"digits-{board}"),
     )
     scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
     return Read(ran.cost, scores.argmax(axis=1))

@@ -31,14 +31,14 @@ def flash(
     Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
     outputs differ from onnxruntime's.
     """
-    place = workflow.Place(output_dir, port, probe)
+    deployment = workflow.Deployment(output_dir, port, probe)
     if dry_run:
-        lines = workflow.flash_plan(model, board=board, runner=runner, options=options, place=place)
+        lines = workflow.flash_plan(model, board=board, runner=runner, options=options, deployment=deployment)
         out.result({"commands": lines})
         for line in lines:
             out.text(line)
         return
-    ready = workflow.flash_model(model, board=board, runner=runner, options=options, place=place)
+    ready = workflow.flash_model(model, board=board, runner=runner, options=options, deployment=deployment)
     described = ready.prepared.manifest
     assert described.project is not None
     out.result(

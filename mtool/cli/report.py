@@ -48,7 +48,7 @@ def report(
         seed=seed,
         repeat=repeat,
         options=options,
-        place=workflow.Place(output_dir, port, probe),
+        deployment=workflow.Deployment(output_dir, port, probe),
     )
     files.write(page, found.as_html().encode(), follow=True)
     out.result({"page": str(page), **found.as_json()})

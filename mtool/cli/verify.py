@@ -10,8 +10,8 @@ from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.text import short_name
-from mtool.workflow.wording import count, share
-from mtool.workflow.wording import samples as samples_of
+from mtool.workflow.formatting import count, share
+from mtool.workflow.formatting import samples as samples_of
 
 if TYPE_CHECKING:
     from mtool.session.verify import Difference, Report
@@ -73,7 +73,7 @@ def verify(
         samples=samples,
         seed=seed,
         options=options,
-        place=workflow.Place(output_dir, port, probe),
+        deployment=workflow.Deployment(output_dir, port, probe),
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)

@@ -1,33 +1,25 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mtool.codegen.addresses import address_of
+from mtool.codegen.arena import Arena, Interface, Spot
+from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
-from mtool.codegen.places import place_of
-from mtool.codegen.rounds import Rounds, rounds_of
 from mtool.codegen.tensor_types import type_name
-from mtool.ir import DType, Node
-from mtool.manifest import StateTensor, Tensor
+from mtool.ir import Node
 from mtool.plan import Plan
+from mtool.plan.memory import aliases
 from mtool.text import comment
 
 
 @dataclass(frozen=True, slots=True)
-class Interface:
-    """The model's inputs and outputs, and what it keeps from call to call."""
-
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    states: tuple[StateTensor, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Repeated:
-    """The lines that call each step of a round; in more than one round, they count them in `n`."""
+    """The lines that call each step of a loop's body; with more than one iteration, `n` counts them."""
 
-    rounds: Rounds
+    loop: CallLoop
     steps: tuple[tuple[str, ...], ...]
 
 
@@ -53,28 +45,26 @@ class Calls:
         lines = []
         for repeated in self.operators:
             called = [line for step in repeated.steps for line in step]
-            if repeated.rounds.times > 1:
-                head = f"for (int32_t n = 0; n < {repeated.rounds.times}; ++n) {{"
+            if repeated.loop.times > 1:
+                head = f"for (int32_t n = 0; n < {repeated.loop.times}; ++n) {{"
                 called = [head, *(f"    {line}" for line in called), "}"]
             lines += called
         return lines
 
     def one(self, number: str, after: str) -> list[str]:
         """Return the lines that call the operator whose number is the C expression `number`; `after` ends each case."""
-        loops = [repeated.rounds for repeated in self.operators if repeated.rounds.times > 1]
+        loops = [repeated.loop for repeated in self.operators if repeated.loop.times > 1]
         lines: list[str] = []
         if loops and not number.isidentifier():
             lines.append(f"uint16_t number = (uint16_t)({number});")
             number = "number"
         if loops:
             lines.append("int32_t n = 0; /* rounds that have been made */")
-        for rounds in loops:
-            first, length = rounds.first, rounds.length
+        for loop in loops:
+            first, length = loop.first, loop.length
             since = f"({number} - {first})" if first else number
             lines += [
-                f"if ({number} >= {first} && {number} < {rounds.end}) {{"
-                if first
-                else f"if ({number} < {rounds.end}) {{",
+                f"if ({number} >= {first} && {number} < {loop.end}) {{" if first else f"if ({number} < {loop.end}) {{",
                 f"    n = {since} / {length};",
                 f"    {number} = (uint16_t)({number} - {length} * n);",
                 "}",
@@ -83,63 +73,71 @@ class Calls:
         for repeated in self.operators:
             for position, step in enumerate(repeated.steps):
                 lines += [
-                    f"case {repeated.rounds.first + position}:",
+                    f"case {repeated.loop.first + position}:",
                     *(f"    {line}" for line in step),
                     f"    {after}",
                 ]
         return [*lines, "default:", "    return -1;", "}"]
 
 
-def calls_of(plan: Plan, functions: Functions, interface: Interface, conventions: Conventions) -> Calls:
+def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions) -> Calls:
     """Return the calls of all steps."""
-    pointers, made = _pointers(plan, interface)
+    pointers = _Pointers(plan, interface, arena)
     operators = []
-    passed: set[str] = set()  # some operands are not
+    memories: set[str] = set()
     typed = conventions.operators == "typed"
-    for rounds in rounds_of(plan, functions):
+    for loop in call_loops(plan, functions):
         steps: list[tuple[str, ...]] = []
-        for number in range(rounds.first, rounds.first + rounds.length):
-            moves = rounds.moves[number - rounds.first] if rounds.times > 1 else ()
-            passed |= _passed(plan, number, functions.calls[number], typed)
+        for number in range(loop.first, loop.first + loop.length):
+            moves = loop.moves[number - loop.first] if loop.times > 1 else ()
+            call = functions.calls[number]
+            memories |= {address_of(plan, value).memory for value in _passed(plan, number, call, typed)}
             if typed:
-                steps.append((_typed(plan, number, functions.calls[number], pointers, moves),))
+                steps.append((_typed(plan, number, call, pointers, moves),))
             else:
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
-        operators.append(Repeated(rounds, tuple(steps)))
-    used = {pointers[value] for value in passed}
-    declarations = [f"{c_type} *const {name} = {place};" for name, c_type, place in made if name in used]
-    return Calls(tuple(declarations), tuple(operators), frozenset(place_of(plan, value).memory for value in passed))
+        operators.append(Repeated(loop, tuple(steps)))
+    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories))
 
 
-def _pointers(plan: Plan, interface: Interface) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
-    """Return the C of each value's pointer, and the name, type and value of those that have to be declared."""
-    graph, model = plan.graph, plan.graph.name
-    pointers: dict[str, str] = {}
-    declared: dict[tuple[str, int], str] = {}
-    made: list[tuple[str, str, str]] = []
-    outside = {"inputs": interface.inputs, "outputs": interface.outputs}
-    values = [v for s in plan.steps for v in (*s.node.inputs, *s.node.outputs) if v not in graph.constants]
-    names = _PointerNames(plan, interface)
-    for value in dict.fromkeys(values):
-        dtype = graph.types[value].dtype
-        where = place_of(plan, value)
-        if where.memory != "arena":
-            first = where.offset // dtype.size
-            name = f"{where.memory}->{outside[where.memory][where.index].c_name}"
-            pointers[value] = f"{name} + {first}" if first else name
-            continue
-        place = (dtype.c, where.offset)
-        if place not in declared:
-            declared[place] = names(value)
-            made.append((declared[place], dtype.c, cast(model, dtype, place[1])))
-        pointers[value] = declared[place]
-    return pointers, made
+class _Pointers:
+    """The C of pointers to values and scratch; notes the declarations of those that are asked for."""
+
+    def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
+        self.plan, self.arena = plan, arena
+        self.lies = aliases(plan.graph)
+        self.outside = {"inputs": interface.inputs, "outputs": interface.outputs}
+        self.declarations: dict[tuple[str, str], str] = {}
+        self.names: dict[str, str] = {}  # the type that each pointer's name stands for
+
+    def value(self, value: str) -> str:
+        """Return the pointer to a value: its tensor's or window's, and how many elements on it begins."""
+        dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
+        if address.memory != "arena":
+            name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
+            return _further(name, address.offset, dtype.size)
+        own = self.arena.values.get(value)
+        spot = own or self.arena.values[self.lies.get(value, (value, 0))[0]]
+        return _further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
+
+    def scratch(self, number: int, c_type: str) -> str:
+        """Return the pointer to a step's scratch."""
+        spot = self.arena.scratch.get(number)
+        return self._declared(c_type, spot) if spot else self.arena.no_scratch(c_type)
+
+    def _declared(self, c_type: str, spot: Spot) -> str:
+        name = spot.name
+        if self.names.setdefault(name, c_type) != c_type:
+            name = f"{name}_as_{c_type}"
+        address = self.arena.pointer(c_type, spot)
+        self.declarations[name, c_type] = f"{c_type} *const {name} = {address};"
+        return name
 
 
-def cast(model: str, dtype: DType, offset: int) -> str:
-    """Return a C expression for a place in the arena, as a pointer to `dtype`."""
-    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
-    return place if dtype.c == "uint8_t" else f"({dtype.c} *)(void *)({place})"
+def _further(pointer: str, offset: int, size: int) -> str:
+    """Return a pointer so many bytes on, which are whole elements."""
+    assert offset % size == 0, f"{pointer}: {offset} bytes are no number of elements of {size}"
+    return f"{pointer} {'-' if offset < 0 else '+'} {abs(offset) // size}" if offset else pointer
 
 
 def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -149,55 +147,38 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
     return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
 
 
-class _PointerNames:
-    """Names of the arena pointers: the tensor's own for inputs and outputs, act0, act1, … for what is between."""
-
-    def __init__(self, plan: Plan, interface: Interface) -> None:
-        graph = plan.graph
-        self.own = {
-            **{value: f"in_{t.c_name}" for value, t in zip(graph.given, interface.inputs, strict=True)},
-            **{value: f"out_{t.c_name}" for value, t in zip(graph.returned, interface.outputs, strict=True)},
-            **{kept[1]: f"state_{t.c_name}" for kept, t in zip(graph.kept, interface.states, strict=True)},
-        }
-        self.count = 0
-
-    def __call__(self, value: str) -> str:
-        if value in self.own:
-            return self.own[value]
-        self.count += 1
-        return f"act{self.count - 1}"
-
-
-def _typed(plan: Plan, number: int, call: Call, pointers: Mapping[str, str], moves: Sequence[int]) -> str:
-    arguments = arguments_of(plan, number, call, pointers)
-    for place, step in enumerate(moves):
+def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int]) -> str:
+    arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
+    for position, step in enumerate(moves):
         if step:
-            arguments[place] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
+            arguments[position] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
     text = f"{call.function.name}({', '.join(arguments)});"
     title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
     return text if title == first else f"{text} {comment(title)}"
 
 
-def arguments_of(plan: Plan, number: int, call: Call, pointers: Mapping[str, str]) -> list[str]:
-    """Return the arguments of a step's function, in C, where `pointers` has the expression of each value."""
+def arguments_of(
+    plan: Plan, number: int, call: Call, pointer: Callable[[str], str], scratch: Callable[[int, str], str]
+) -> list[str]:
+    """Return the arguments of a step's function, in C.
+
+    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type.
+    """
     node = plan.steps[number].node
-    model = plan.graph.name
     arguments = []
     for argument in call.function.kernel.arguments:
         source = argument.source
         if source == "output":
-            arguments.append(pointers[node.outputs[0]])
+            arguments.append(pointer(node.outputs[0]))
         elif source == "scratch":
-            offset = plan.scratch[number] or 0  # none is needed for an empty tensor
-            place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
-            arguments.append(place if argument.c_type == "uint8_t" else f"({argument.c_type} *)(void *)({place})")
+            arguments.append(scratch(number, argument.c_type))
         else:
             assert not isinstance(source, str)
             kind, which = source
             if kind == "output":
-                arguments.append(pointers[node.outputs[int(which)]])
+                arguments.append(pointer(node.outputs[int(which)]))
                 continue
-            arguments.append(call.constants[str(which)] if kind == "constant" else pointers[node.inputs[int(which)]])
+            arguments.append(call.constants[str(which)] if kind == "constant" else pointer(node.inputs[int(which)]))
     return arguments
 
 
@@ -216,23 +197,23 @@ def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
     return found
 
 
-def _wrapped(plan: Plan, number: int, form: str, pointers: Mapping[str, str]) -> tuple[str, ...]:
+def _wrapped(plan: Plan, number: int, form: str, pointers: _Pointers) -> tuple[str, ...]:
     """Return a block that lays the operator's tensors out as its wrapper wants them, and calls that."""
     model, node = plan.graph.name, plan.steps[number].node
     function = f"{model}_{node.name}_{form}"
     values = [value for operands in operands_of(plan, node) for value in operands]
     count = len(values)
     if form == "pointers":
-        places = ", ".join(f"(void *){pointers[v]}" if "->" in pointers[v] else pointers[v] for v in values)
-        return ("{", f"    void *const arguments[] = {{{places}}};", f"    {function}(arguments);", "}")
+        listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
+        return ("{", f"    void *const arguments[] = {{{listed}}};", f"    {function}(arguments);", "}")
     if form == "values":
-        places = ", ".join(f"mt_pointer_value({pointers[value]})" for value in values)
+        listed = ", ".join(f"mt_pointer_value({pointers.value(value)})" for value in values)
         codes = ", ".join(["MT_ARG_HANDLE"] * count)
-        declared = [f"union mt_value values[] = {{{places}}};", f"int32_t codes[] = {{{codes}}};"]
+        declared = [f"union mt_value values[] = {{{listed}}};", f"int32_t codes[] = {{{codes}}};"]
         call = f"{function}(values, codes, {count}, 0, 0, 0)"
     else:
         types = [type_name(model, plan.graph.types[value]) for value in values]
-        tensors = [f"mt_tensor_of({pointers[value]}, &{name})" for value, name in zip(values, types, strict=True)]
+        tensors = [f"mt_tensor_of({pointers.value(value)}, &{name})" for value, name in zip(values, types, strict=True)]
         declared = [
             "DLTensor tensors[] = {",
             *(f"    {tensor}," for tensor in tensors),
@@ -243,3 +224,10 @@ def _wrapped(plan: Plan, number: int, form: str, pointers: Mapping[str, str]) ->
         call = f"mt_packed_call({function}, tensors, values, codes, {count})"
     lines = [*declared, f"const int32_t status = {call};", "if (status != 0)", "    return status;"]
     return ("{", *(f"    {line}" for line in lines), "}")
+
+
+def _unqualified(pointer: str) -> str:
+    """Return a pointer without the const that an input of the caller's has."""
+    if "->" not in pointer:
+        return pointer
+    return f"(void *)({pointer})" if " " in pointer else f"(void *){pointer}"

@@ -26,6 +26,11 @@ class Conventions:
     executor: Executor = "aot"
 
     @property
+    def name(self) -> str:
+        """A C name that conventions have in common if models and their callers can be linked together."""
+        return f"{self.interface}_{self.operators}"
+
+    @property
     def has_functions(self) -> bool:
         """Whether the model has packed functions that can be called by name."""
         return self.interface == "packed" or self.operators == "packed"

@@ -2,24 +2,30 @@
 
 from collections.abc import Collection, Sequence
 
-from mtool.codegen.calls import Calls, Interface
+from mtool.codegen.arena import Arena, Interface, Spot
+from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_entry_point
-from mtool.codegen.states import start_call
+from mtool.codegen.state_reset import start_call
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-def entry_point(plan: Plan, calls: Calls, interface: Interface, conventions: Conventions) -> str:
+def entry_point(plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions) -> str:
     """Return the C of the entry point that calls the operators."""
     if conventions.interface == "step":
-        return _in_steps(plan, calls, interface)
+        return _in_steps(plan, calls, interface, arena)
     work = [f"    {line}" for line in (*calls.pointers, "", *calls.straight(), "")]
-    return whole(plan, interface, conventions, work, calls.memories)
+    return whole(plan, interface, arena, conventions, work, calls.memories)
 
 
 def whole(
-    plan: Plan, interface: Interface, conventions: Conventions, work: Sequence[str], memories: Collection[str]
+    plan: Plan,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    work: Sequence[str],
+    memories: Collection[str],
 ) -> str:
     """Return an entry point that does it all: copies the inputs in, does `work`, copies the outputs out.
 
@@ -30,7 +36,7 @@ def whole(
     name = "static int32_t run" if is_packed else f"int32_t {model}_run"
     lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
     start = [f"    {call}" for call in start_call(plan)]
-    before, after = _copies_in(plan, interface), _copies_out(plan, interface)
+    before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
     lines += [*start, *before, *work, *after]
     copied = {"inputs": before, "outputs": after}
     unused = [kind for kind, copies in copied.items() if not copies and kind not in memories]
@@ -41,7 +47,7 @@ def whole(
     return "\n".join(lines).replace("\n    \n", "\n\n")
 
 
-def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
+def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> str:
     """Return begin, step and done, and what they keep from one call to the next."""
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
     lines = [
@@ -55,7 +61,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         "{",
         *(f"    {call}" for call in start_call(plan)),
-        *_copies_in(plan, interface),
+        *_copies_in(plan, interface, arena),
         "    inference.inputs = inputs;",
         "    inference.outputs = outputs;",
         f"    inference.left = {steps};",
@@ -65,7 +71,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
         f"int32_t {model}_step(void)",
         "{",
     ]
-    copies = _copies_out(plan, interface)
+    copies = _copies_out(plan, interface, arena)
     for kind in ("inputs", "outputs"):
         if calls.uses(kind) or (kind == "outputs" and copies):
             lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
@@ -78,26 +84,26 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface) -> str:
     return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
 
 
-def _copies_in(plan: Plan, interface: Interface) -> list[str]:
+def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
     pairs = [(f"inputs->{tensor.c_name}", tensor) for tensor in interface.inputs]
-    return [line for pointer, tensor in pairs for line in _copied(plan, pointer, tensor, into_arena=True)]
+    copied = zip(pairs, arena.inputs, strict=True)
+    return [line for pair, spot in copied for line in _copied(arena, *pair, spot, into_arena=True)]
 
 
-def _copies_out(plan: Plan, interface: Interface) -> list[str]:
+def _copies_out(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
     pairs = [(f"outputs->{tensor.c_name}", tensor) for tensor in interface.outputs]
-    return [line for pointer, tensor in pairs for line in _copied(plan, pointer, tensor, into_arena=False)]
+    copied = zip(pairs, arena.outputs, strict=True)
+    return [line for pair, spot in copied for line in _copied(arena, *pair, spot, into_arena=False)]
 
 
-def _copied(plan: Plan, pointer: str, tensor: Tensor, *, into_arena: bool) -> list[str]:
-    if not tensor.bytes:
+def _copied(arena: Arena, pointer: str, tensor: Tensor, spot: Spot | None, *, into_arena: bool) -> list[str]:
+    if not tensor.bytes or spot is None:
         return []  # its pointer may be null, which memcpy does not take
-    model = plan.graph.name
-    offset = tensor.arena_offset or 0
-    place = f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    place = arena.bytes_at(spot)
     pair = (place, pointer) if into_arena else (pointer, place)
     return [
         f"    if ((const void *){pointer} != (const void *)({place}))",

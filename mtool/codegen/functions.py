@@ -36,11 +36,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """All functions, the call of each step, and the constants by symbol."""
+    """All functions, the call of each step, the constants by symbol, and what stands where in them."""
 
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
     constants: dict[str, Array]
+    layouts: Mapping[str, str]
 
 
 def emit_functions(plan: Plan) -> Functions:
@@ -49,6 +50,7 @@ def emit_functions(plan: Plan) -> Functions:
     shared: dict[tuple[tuple[Argument, ...], str], Function] = {}
     symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
     constants: dict[str, Array] = {}
+    layouts: dict[str, str] = {}
     calls: list[Call] = []
     alike: dict[Hashable, Call] = {}
     for number, step in enumerate(plan.steps):
@@ -67,10 +69,11 @@ def emit_functions(plan: Plan) -> Functions:
             if key not in symbols:
                 symbols[key] = f"{model}_{step.node.name}_{name}"
                 constants[symbols[key]] = data
+                layouts[symbols[key]] = kernel.layouts.get(name, "")
             used[name] = symbols[key]
         calls.append(Call(function, used))
         alike[likeness] = calls[-1]
-    return Functions(tuple(shared.values()), tuple(calls), constants)
+    return Functions(tuple(shared.values()), tuple(calls), constants, layouts)
 
 
 def _digest(data: Array) -> bytes:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mtool.codegen import weights
+from mtool.codegen.addresses import address_of
+from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
-from mtool.codegen.calls import Interface, calls_of, operands_of
+from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -14,10 +16,9 @@ from mtool.codegen.graph_json import graph_json
 from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
-from mtool.codegen.places import place_of
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
-from mtool.codegen.states import check_conventions, initial_constants, states_of
+from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.kernels.schedule import described
@@ -61,24 +62,25 @@ class Emitted:
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip
         model = plan.graph.name
-        calls = calls_of(plan, functions, interface, chosen)
+        arena = arena_of(plan, interface)
+        calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
             f"{model}.h": header(plan, interface, chosen, banner),
-            f"{model}.c": source(plan, functions, calls, interface, chosen, banner),
-            f"{model}_operators.h": operators_header(plan, banner, functions),
+            f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
+            f"{model}_operators.h": operators_header(plan, banner, functions, arena),
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
             ),
-            f"{model}_rpc.c": descriptor(plan, calls, interface, chosen, banner, self.model_hash),
+            f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
         }
         if chosen.forms:
             files[f"{model}_packed.h"] = packed_header(plan, chosen, banner)
-            files[f"{model}_packed.c"] = packed_source(plan, functions, interface, chosen, banner)
+            files[f"{model}_packed.c"] = packed_source(plan, functions, interface, arena, chosen, banner)
         if chosen.has_functions:
             files[f"{model}.json"] = graph_json(plan)
         if chosen.executor == "graph":
             files[f"{model}_graph.h"] = graph_header(plan, banner)
-            files[f"{model}_graph.c"] = graph_source(plan, interface, chosen, banner, files[f"{model}.json"])
+            files[f"{model}_graph.c"] = graph_source(plan, interface, arena, chosen, banner, files[f"{model}.json"])
         return FileTree({name: self._encoded(text) for name, text in files.items()})
 
     def files(self, weights_as: Weights = "auto") -> FileTree:
@@ -89,7 +91,7 @@ class Emitted:
         """
         model, constants = self.plan.graph.name, self.functions.constants
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
-        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary))
+        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
         large = {binary.name: binary.data} if binary.places else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
 
@@ -228,15 +230,15 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     graph = plan.graph
     found = []
     for value in values:
-        kind, place, source = graph.types[value], place_of(plan, value), graph.sources.get(value)
+        kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
         operand = Operand(
             value=value,
             dtype=kind.dtype.label,
             shape=kind.shape,
             bytes=kind.bytes,
-            memory=place.memory,
-            index=place.index,
-            offset=place.offset,
+            memory=address.memory,
+            index=address.index,
+            offset=address.offset,
             source=Source(tensor=source.tensor, moves=source.moves) if source else None,
         )
         found.append(operand)

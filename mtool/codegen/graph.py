@@ -1,7 +1,7 @@
 """`<model>_graph.c`: the entry point that leaves the operators to the graph executor of the runtime."""
 
 from mtool.codegen import linkage
-from mtool.codegen.calls import Interface
+from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import whole
 from mtool.codegen.graph_json import counts
@@ -26,7 +26,9 @@ def graph_header(plan: Plan, banner: str) -> str:
     return wrapped("\n".join([*lines, "", *linkage.END, "#endif", ""]))
 
 
-def graph_source(plan: Plan, interface: Interface, conventions: Conventions, banner: str, text: str) -> str:
+def graph_source(
+    plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str, text: str
+) -> str:
     """Return the graph's JSON as C text, the executor's room for it, and the entry point."""
     model = plan.graph.name
     lines = [
@@ -35,14 +37,14 @@ def graph_source(plan: Plan, interface: Interface, conventions: Conventions, ban
         "",
         "#include <string.h>",
         "",
-        *(f'#include "{name}"' for name in ["mt_graph.h", "mt_status.h", f"{model}_packed.h"]),
+        *(f'#include "{name}"' for name in ["mt_graph.h", "mt_status.h", f"{model}_operators.h", f"{model}_packed.h"]),
         "",
         "static const char graph_json[] =",
         *(f"    {c_string(line.strip())}" for line in text.splitlines()),
         "    ;",
         "",
         *_room(plan),
-        *_tensors(plan, interface),
+        *_tensors(plan, interface, arena),
         "static const struct mt_graph_config config = {",
         *(f"    .{name} = {value}," for name, value in _config(plan, interface).items()),
         "};",
@@ -63,7 +65,7 @@ def graph_source(plan: Plan, interface: Interface, conventions: Conventions, ban
         "    if (status != MT_OK)",
         "        return status;",
     ]
-    return wrapped("\n".join([*lines, whole(plan, interface, conventions, work, ("inputs", "outputs"))]))
+    return wrapped("\n".join([*lines, whole(plan, interface, arena, conventions, work, ("inputs", "outputs"))]))
 
 
 def _room(plan: Plan) -> list[str]:
@@ -80,13 +82,14 @@ def _room(plan: Plan) -> list[str]:
     return [*(f"static {text.format(**room)};" for text in types.values()), ""]
 
 
-def _tensors(plan: Plan, interface: Interface) -> list[str]:
+def _tensors(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     lines = []
     const = "" if plan.io == "external" else "const "
-    for kind, tensors in (("input", interface.inputs), ("output", interface.outputs)):
+    both = (("input", interface.inputs, arena.inputs), ("output", interface.outputs, arena.outputs))
+    for kind, tensors, spots in both:
         lines.append(f"static {const}struct mt_tensor {kind}_tensors[] = {{")
-        for tensor in tensors:
-            place = "0" if tensor.arena_offset is None else f"{plan.graph.name}_arena + {tensor.arena_offset}"
+        for tensor, spot in zip(tensors, spots, strict=True):
+            place = arena.bytes_at(spot) if spot else "0"
             lines.append(f"    {{{place}, {tensor.bytes}}},")
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
     return [*lines, ""]

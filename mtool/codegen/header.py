@@ -1,9 +1,9 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.codegen import linkage
-from mtool.codegen.calls import Interface
+from mtool.codegen.arena import Interface
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.states import declared
+from mtool.codegen.state_reset import declared
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor
@@ -16,7 +16,9 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
     model = plan.graph.name
     upper = model.upper()
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
-    lines += [f'#include "{model}_packed.h"', ""] if conventions.interface == "packed" else []
+    lines += ['#include "mt_convention.h"']
+    lines += [f'#include "{model}_packed.h"'] if conventions.interface == "packed" else []
+    lines += ["", f"MT_CONVENTION({conventions.name}); /* objects of other conventions do not link */", ""]
     lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]

@@ -1,7 +1,8 @@
 """`<model>_packed.c` and `.h`: the operators and the model behind the calling conventions of packed functions."""
 
 from mtool.codegen import linkage, tensor_types
-from mtool.codegen.calls import Interface, arguments_of, operands_of
+from mtool.codegen.arena import Arena, Interface
+from mtool.codegen.calls import arguments_of, operands_of
 from mtool.codegen.conventions import Conventions, Form
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -60,7 +61,9 @@ def packed_header(plan: Plan, conventions: Conventions, banner: str) -> str:
     return wrapped("\n".join(lines))
 
 
-def packed_source(plan: Plan, functions: Functions, interface: Interface, conventions: Conventions, banner: str) -> str:
+def packed_source(
+    plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions, banner: str
+) -> str:
     """Return the wrappers: they check what they are given, and add the operator's constants and scratch."""
     model = plan.graph.name
     lines = [banner, f'#include "{model}_packed.h"', "", '#include "mt_status.h"']
@@ -69,7 +72,7 @@ def packed_source(plan: Plan, functions: Functions, interface: Interface, conven
         lines += tensor_types.definitions(model, _kinds(plan))
     for form in conventions.forms:
         for number in range(len(plan.steps)):
-            lines += _wrapper(plan, functions, number, form)
+            lines += _wrapper(plan, functions, arena, number, form)
     if conventions.has_functions:
         if conventions.interface != "packed":
             lines += packed_entry_point(plan, interface, conventions)
@@ -158,7 +161,7 @@ def _prototype(plan: Plan, number: int, form: Form) -> str:
     return f"void {name}(void *const *arguments)" if form == "pointers" else f"int32_t {name}({PARAMETERS})"
 
 
-def _wrapper(plan: Plan, functions: Functions, number: int, form: Form) -> list[str]:
+def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form) -> list[str]:
     model, node = plan.graph.name, plan.steps[number].node
     reads, writes = operands_of(plan, node)
     values = (*reads, *writes)
@@ -169,7 +172,12 @@ def _wrapper(plan: Plan, functions: Functions, number: int, form: Form) -> list[
     }[form]
     pointers = {value: place.format(position) for position, value in enumerate(values)}
     call = functions.calls[number]
-    called = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers))});"
+
+    def scratch(number: int, c_type: str) -> str:
+        spot = arena.scratch.get(number)
+        return arena.pointer(c_type, spot) if spot else arena.no_scratch(c_type)
+
+    called = f"{call.function.name}({', '.join(arguments_of(plan, number, call, pointers.__getitem__, scratch))});"
     head = [_prototype(plan, number, form), "{"]
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]

@@ -1,9 +1,10 @@
 """`<model>_rpc.c`: the model as the runtime's RPC server sees it."""
 
-from mtool.codegen.calls import Calls, Interface, operands_of
+from mtool.codegen.arena import Arena, Interface
+from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_call
-from mtool.codegen.states import start_call
+from mtool.codegen.state_reset import start_call
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor
@@ -12,7 +13,13 @@ from mtool.text import c_string
 
 
 def descriptor(
-    plan: Plan, calls: Calls, interface: Interface, conventions: Conventions, banner: str, model_hash: str
+    plan: Plan,
+    calls: Calls,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    banner: str,
+    model_hash: str,
 ) -> str:
     """Return the definition of `mt_model`; with `--io external` it also has buffers for the tensors."""
     model = plan.graph.name
@@ -46,10 +53,13 @@ def descriptor(
         *(_graph_step(plan) if is_graph else _step(plan, calls)),
         "",
     ]
-    for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+    tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
+    for kind, tensors, spots in tables:
         lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
-        lines += [f"    {{{_place(plan, kind, tensor)}, {tensor.bytes}}}," for tensor in tensors] or ["    {0, 0},"]
-        lines += ["};"]
+        for tensor, spot in zip(tensors, spots, strict=True):
+            place = arena.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
+            lines.append(f"    {{{place}, {tensor.bytes}}},")
+        lines += ["    {0, 0},"] * (not tensors) + ["};"]
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
     lines += [
@@ -137,12 +147,6 @@ def _step(plan: Plan, calls: Calls) -> list[str]:
     for start in start_call(plan):
         lines += ["    if (number == 0)", f"        {start}"]
     return [*lines, *(f"    {line}" for line in calls.one("number", "return 0;")), "}"]
-
-
-def _place(plan: Plan, kind: str, tensor: Tensor) -> str:
-    if tensor.arena_offset is None:
-        return _buffer(plan, kind, tensor)
-    return f"{plan.graph.name}_arena + {tensor.arena_offset}"
 
 
 def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:

@@ -1,24 +1,33 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
-from mtool.codegen.calls import Calls, Interface, cast
+from dataclasses import replace
+
+from mtool.codegen.arena import Arena, Interface, moves_rows
+from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
 from mtool.codegen.functions import Function, Functions
-from mtool.codegen.states import reset_function
+from mtool.codegen.state_reset import reset_function
+from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
-from mtool.ir import DType
+from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.operands import has_small_floats
 from mtool.kernels.schedule import described
-from mtool.ops.loop.node import Loop
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
-from mtool.plan.memory import places
+from mtool.plan.memory import aliases
 from mtool.text import comment, short_name
 
 
 def source(
-    plan: Plan, functions: Functions, calls: Calls, interface: Interface, conventions: Conventions, banner: str
+    plan: Plan,
+    functions: Functions,
+    calls: Calls,
+    interface: Interface,
+    arena: Arena,
+    conventions: Conventions,
+    banner: str,
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
@@ -41,9 +50,9 @@ def source(
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface), *reset_function(plan, interface)]
+    lines += [*body, *_places(plan, interface, arena), *reset_function(plan, interface, arena)]
     if conventions.executor != "graph":
-        lines.append(entry_point(plan, calls, interface, conventions))
+        lines.append(entry_point(plan, calls, interface, arena, conventions))
     return wrapped("\n".join(lines))
 
 
@@ -80,14 +89,12 @@ def _arena_map(plan: Plan) -> str:
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
     """Return the operators that write into each value or window."""
-    lies = places(plan.graph)
+    lies = aliases(plan.graph)
     found: dict[str, list[str]] = {}
     for step in plan.steps:
         for value in step.node.outputs:
             titles = found.setdefault(lies.get(value, (value, 0))[0], [])
-            attrs = step.node.attrs
-            moves = isinstance(attrs, Loop) and attrs.label in ("keep rows", "pad rows")
-            if step.node.title not in titles and not moves:
+            if step.node.title not in titles and not moves_rows(step.node):
                 titles.append(step.node.title)
     return found
 
@@ -125,17 +132,36 @@ def _comment(plan: Plan, number: int) -> list[str]:
     facts = [f"schedule {described(step.schedule)}"]
     macs = step.op.macs(node, graph)
     if macs:
-        facts.append(f"{macs:,} MACs")
+        facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")
     label = step.op.label(node, graph)
     named = node.attrs.label if isinstance(node.attrs, WithEpilogue | TemplateKernel) else ""
     fused = [word for word in named.split("+") if word]
     whence = " ".join(f'"{_short(origin)}"' for origin in origins)
     shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
+    what = " + ".join([label, *fused])
+    by_rows, rows = node.parts > 1 and not moves_rows(node), []
+    if by_rows:
+        whole = [str(_whole(plan, value)) for value in node.inputs if value not in graph.constants]
+        rows = [f"by rows: a call computes {shapes}"]
+        shapes = f"{', '.join(dict.fromkeys(whole))} -> {_whole(plan, node.outputs[0])}"
     return [
-        f"{node.name}: {' + '.join([label, *fused])}, {shapes}",
+        f"{node.title if by_rows else node.name}: {what}, {shapes}",
+        *rows,
         *([whence] if whence else []),
         ", ".join(facts),
     ]
+
+
+def _whole(plan: Plan, value: str) -> TensorType:
+    """Return the type of the tensor of which a value has some rows."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    root = lies.get(value, (value, 0))[0]
+    if root in graph.types:
+        return graph.types[root]
+    nodes = [step.node for step in plan.steps if not moves_rows(step.node)]
+    rows = sum(graph.types[v].shape[1] for node in nodes for v in node.outputs if lies.get(v, (v, 0))[0] == root)
+    kind = graph.types[value]
+    return replace(kind, shape=(kind.shape[0], rows, *kind.shape[2:]))
 
 
 def _function(plan: Plan, function: Function) -> str:
@@ -145,7 +171,8 @@ def _function(plan: Plan, function: Function) -> str:
         titles = dict.fromkeys(plan.steps[number].node.title for number in others)
         also = [title for title in titles if title != plan.steps[first].node.title]
         lines += ["also " + ", ".join(also)] * bool(also)
-    return f"{comment(*lines)}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{function.kernel.body.rstrip()}\n}}\n"
+    body = tidied(function.kernel.body.rstrip())
+    return f"{comment(*lines)}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{body}\n}}\n"
 
 
 def _wrapped(signature: str) -> str:
@@ -162,13 +189,16 @@ def _wrapped(signature: str) -> str:
     return "\n".join([*lines, line.rstrip(", ") + ")"])
 
 
-def _places(plan: Plan, interface: Interface) -> list[str]:
+def _places(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
     model = plan.graph.name
     lines = []
-    for kind, tensors in (("inputs", interface.inputs), ("outputs", interface.outputs)):
+    both = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
+    for kind, tensors, spots in both:
         lines.append(f"const struct {model}_{kind} {model}_arena_{kind} = {{")
-        lines += [f"    {cast(model, DType.of(t.dtype), t.arena_offset or 0)}, {comment(t.c_name)}" for t in tensors]
+        for tensor, spot in zip(tensors, spots, strict=True):
+            place = arena.pointer(DType.of(tensor.dtype).c, spot) if spot else "0"
+            lines.append(f"    {place}, {comment(tensor.c_name)}")
         lines += ["    0,"] * (not tensors) + ["};", ""]
     return lines

@@ -1,5 +1,6 @@
 """The model's constants as C arrays."""
 
+import textwrap
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,8 +21,17 @@ def declaration(symbol: str, data: Array) -> str:
     return f"const MT_FLASH {DType.of(data.dtype).c} {symbol}[{max(data.size, 1)}]"
 
 
-def weights_source(banner: str, model: str, constants: Mapping[str, Array], binary: Binary = NO_BINARY) -> str:
-    """Return `<model>_weights.c`; what lies in the file of large constants is taken from there."""
+def weights_source(
+    banner: str,
+    model: str,
+    constants: Mapping[str, Array],
+    binary: Binary = NO_BINARY,
+    layouts: Mapping[str, str] | None = None,
+) -> str:
+    """Return `<model>_weights.c`; what lies in the file of large constants is taken from there.
+
+    `layouts` say what stands where in a constant, by its symbol.
+    """
     texts = [data for symbol, data in constants.items() if symbol not in binary.places]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
@@ -29,12 +39,12 @@ def weights_source(banner: str, model: str, constants: Mapping[str, Array], bina
     if binary.places:
         parts.append(binary.macro())
     for symbol, data in constants.items():
-        shape = "x".join(map(str, data.shape))
+        layout = (layouts or {}).get(symbol, "")
         if symbol in binary.places:
             definition = binary.definition(symbol, data)
         else:
-            definition = f"{declaration(symbol, data)} = {{\n{_rows(data)}\n}};"
-        parts.append(f"{comment(f'{data.dtype.name} {shape}')}\n{definition}\n")
+            definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(data, layout))}\n}};"
+        parts.append(f"{comment(*_described(data, layout))}\n{definition}\n")
     return "\n".join(parts)
 
 
@@ -50,18 +60,36 @@ def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, f
     return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}\n#endif\n"
 
 
-def _rows(data: Array) -> str:
+def _is_packed(data: Array, layout: str) -> bool:
+    """Whether a table's words are several numbers each."""
+    return bool(layout) and data.dtype == np.uint32
+
+
+def _described(data: Array, layout: str) -> list[str]:
+    """Return the lines of the comment above a table: its type and shape, what stands where."""
+    shape = "x".join(map(str, data.shape))
+    text = f"{data.dtype.name} {shape}{': ' if layout else ''}{layout}"
+    text += ". In hexadecimal, as a word is several numbers." * _is_packed(data, layout)
+    return textwrap.wrap(text, WIDTH - 4, break_long_words=False)
+
+
+def _rows(data: Array, *, is_packed: bool = False) -> str:
     dtype = DType.of(data.dtype)
     flat = data.reshape(-1)
     if dtype.is_half:
         dtype = DType.UINT16 if dtype.size == 2 else DType.UINT8
         flat = flat.view(dtype.numpy)
-    texts = _texts(flat, dtype) or ["0"]  # C has no empty arrays
+    texts = [f"0x{word:08X}u" for word in flat.tolist()] if is_packed else _texts(flat, dtype)
+    texts = texts or ["0"]  # C has no empty arrays
     width = max(map(len, texts)) + 2
     columns = max(1, (WIDTH - 4) // width)
     if columns > 8:
         columns -= columns % 8
-    rows = [texts[start : start + columns] for start in range(0, len(texts), columns)]
+    # a row of packed words begins a line, so that its parts can be told
+    row = data.shape[-1] if is_packed and data.ndim > 1 else len(texts)
+    starts = [start for first in range(0, len(texts), row) for start in range(first, first + row, columns)]
+    ends = [min(start + columns, (start // row + 1) * row) for start in starts]
+    rows = [texts[start:end] for start, end in zip(starts, ends, strict=True)]
     return "\n".join("    " + " ".join(f"{text},".rjust(width - 1) for text in row) for row in rows)
 
 

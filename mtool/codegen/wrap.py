@@ -1,7 +1,8 @@
-"""Wrap long lines of generated C at commas and operators."""
+"""Wrap long lines of generated C at commas and operators, the outermost first."""
 
 WIDTH = 118
 _BREAKS = (", ", " + ", " - ", " ? ", " : ", " = ")
+_LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
 
 
 def wrapped(code: str) -> str:
@@ -14,14 +15,29 @@ def _wrapped_line(line: str) -> str:
     margin = " " * (indent + 8)
     if len(line) <= WIDTH or line.lstrip().startswith(("/*", "*", "#")) or '"' in line:
         return line
-    pieces, rest = [], line
+    pieces, rest, depth = [], line, 0
     while len(rest) > WIDTH:
-        places = [(rest.rfind(mark, indent + 12, WIDTH - 1), mark) for mark in _BREAKS]
-        commas, others = places[0], max(places[1:])
-        place, mark = commas if commas[0] > WIDTH // 2 else max(commas, others)
-        if place <= indent + 12:
+        cut, depth = _break(rest, indent + 12, depth)
+        if not cut:
             break
-        cut = place + len(mark)
         pieces.append(rest[:cut].rstrip())
         rest = margin + rest[cut:]
     return "\n".join([*pieces, rest])
+
+
+def _break(line: str, first: int, depth: int) -> tuple[int, int]:
+    """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
+
+    It is the last one within the fewest brackets. 0: there is none.
+    """
+    best, found = (True, 0, 0), (0, depth)
+    for place in range(WIDTH - 1):
+        depth += (line[place] in "([{") - (line[place] in ")]}")
+        if place <= first:
+            continue
+        mark = next((mark for mark in _BREAKS if line.startswith(mark, place)), "")
+        cut = place + len(mark)
+        rank = (cut < _LEAST, depth, -place)
+        if mark and cut <= WIDTH and (not found[0] or rank < best):
+            best, found = rank, (cut, depth)
+    return found

@@ -1,7 +1,7 @@
 """Write a tree into a folder in which a person works too: what is theirs is never touched.
 
 What mtool wrote is in the folder's record (record.py). A file that is there and is not as mtool wrote it is the
-person's: it is overwritten or removed only on their word. All files are first written aside, below `.mtool/new`, and
+person's: it is overwritten or removed only on their word. All files are first written below `.mtool/new`, and
 then moved into place, so that a disk that is full, or a file that may not be written, leaves the folder as it was.
 """
 
@@ -17,7 +17,7 @@ from typing import Literal
 from mtool import locks
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import record
-from mtool.filetree.place import Found, Place, opened
+from mtool.filetree.open_folder import Found, OpenFolder, open_folder
 from mtool.filetree.record import FILE, FOLDER, Record
 from mtool.filetree.tree import FileTree
 
@@ -49,18 +49,18 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
         UsageError: files that are not mtool's are in the way (all are named), another process does not let go of the
             folder, or the operating system refuses; the folder is as it was, or the message says that it is not.
     """
-    with locks.folder(folder), _os_errors(folder), _created(folder), opened(folder) as place:
+    with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
         known = record.load(folder)
-        if known is None and edits == "stop" and not {*place.names()} <= {FOLDER}:
+        if known is None and edits == "stop" and not {*opened.names()} <= {FOLDER}:
             raise UsageError(
                 f"{folder} is not empty and was not made by mtool",
                 details=[f"it has no {_LIST}"],
                 hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
             )
-        plan = _planned(tree, place, known or Record(), edits)
+        plan = _plan(tree, opened, known or Record(), edits)
         if not plan.write and not plan.remove and plan.after == known:
             return False
-        _carry_out(plan, tree, place, known)
+        _replace_files(plan, tree, opened, known)
         return True
 
 
@@ -74,14 +74,14 @@ class _Plan:
     after: Record
 
 
-def _planned(tree: FileTree, place: Place, known: Record, edits: Edits) -> _Plan:
+def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _Plan:
     """Compare what is there with what mtool wrote and with what it would write.
 
     Raises:
         UsageError: a person's files are in the way, and `edits` does not say what to do about them.
     """
     made = {path: hashlib.sha256(tree[path]).hexdigest() for path in tree}
-    found = {path: place.look(path) for path in {*made, *known.files, *known.writing}}
+    found = {path: opened.look(path) for path in {*made, *known.files, *known.writing}}
     theirs = {
         path: _whose(path, there, known, is_made=path in made)
         for path, there in sorted(found.items())
@@ -89,20 +89,20 @@ def _planned(tree: FileTree, place: Place, known: Record, edits: Edits) -> _Plan
     }
     if edits == "stop" and theirs:
         raise UsageError(
-            f"{place.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
+            f"{opened.path} has {_counted(len(theirs))} that mtool did not write, or that you edited since",
             details=[f"{path}   {why}" for path, why in theirs.items()],
             hint="--keep leaves what is listed as it is, --force overwrites or removes it",
         )
     blocked = [path for path in theirs if found[path].other and (found[path].other != _LINK or path not in made)]
     if edits == "force" and blocked:
         raise UsageError(
-            f"{place.path} has {_counted(len(blocked))} that can't be overwritten",
+            f"{opened.path} has {_counted(len(blocked))} that can't be overwritten",
             details=[f"{path}   {theirs[path]}" for path in blocked],
             hint="move away what is listed",
         )
     left = {*theirs} if edits == "keep" else set()
     for path in sorted(left):
-        log.warning("%s is left as it is: %s", place.path / path, theirs[path])
+        log.warning("%s is left as it is: %s", opened.path / path, theirs[path])
     write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
     gone = [path for path in sorted(found) if path not in made and path not in left]
     edited = {path: known.files[path] for path in left if path in made and path in known.files}
@@ -128,42 +128,42 @@ def _counted(number: int) -> str:
     return "a file" if number == 1 else f"{number} files"
 
 
-def _carry_out(plan: _Plan, tree: FileTree, place: Place, known: Record | None) -> None:
-    """Write everything aside, then move it into place: the deepest first, `mtool.json` at the top among the last."""
+def _replace_files(plan: _Plan, tree: FileTree, opened: OpenFolder, known: Record | None) -> None:
+    """Write everything to new files, then move them to their paths: the deepest first, `mtool.json` among the last."""
     order = sorted(plan.write, key=lambda path: (-path.count("/"), path))
     try:
-        _sweep(place)
+        _remove_new_files(opened)
         if known is None:
-            _save(place, Record())  # the folder is mtool's from here on, whatever happens
+            _save(opened, Record())  # the folder is mtool's from here on, whatever happens
         for number, path in enumerate(order):
-            with _as_of(place.path / path):
-                place.create(f"{_NEW}/{number}", tree[path])
-        _save(place, plan.until)
+            with _blaming(opened.path / path):
+                opened.create(f"{_NEW}/{number}", tree[path])
+        _save(opened, plan.until)
     except BaseException:
         with contextlib.suppress(OSError):
-            _sweep(place)
+            _remove_new_files(opened)
             if known is None:
-                place.remove(_LIST)
+                opened.remove(_LIST)
         raise
     try:
         for path in plan.remove:
-            place.remove(path)
+            opened.remove(path)
         for number, path in enumerate(order):
-            place.move(f"{_NEW}/{number}", path)
-        _save(place, plan.after)
+            opened.move(f"{_NEW}/{number}", path)
+        _save(opened, plan.after)
     except OSError as failed:
-        error = of_os_error(failed, f"{place.path} is half-written")
+        error = of_os_error(failed, f"{opened.path} is half-written")
         raise UsageError(
             error.what,
             details=[f"{failed.filename}: {failed.strerror}"],
             hint="once that is mended, the same command completes it",
         ) from None
     with contextlib.suppress(OSError):
-        _sweep(place)
+        _remove_new_files(opened)
 
 
 @contextmanager
-def _as_of(path: Path) -> Iterator[None]:
+def _blaming(path: Path) -> Iterator[None]:
     """Tell an error as that of the file which is meant, not of where it is written first."""
     try:
         yield
@@ -171,16 +171,16 @@ def _as_of(path: Path) -> Iterator[None]:
         raise OSError(failed.errno, failed.strerror, str(path)) from None
 
 
-def _save(place: Place, what: Record) -> None:
-    place.create(f"{_NEW}/list", what.to_json())
-    place.move(f"{_NEW}/list", _LIST)
+def _save(opened: OpenFolder, what: Record) -> None:
+    opened.create(f"{_NEW}/list", what.to_json())
+    opened.move(f"{_NEW}/list", _LIST)
 
 
-def _sweep(place: Place) -> None:
-    """Remove what was written aside: by this process, or by one that was killed."""
-    for name in place.names(_NEW):
-        place.remove(f"{_NEW}/{name}")
-    place.prune(f"{_NEW}/name")
+def _remove_new_files(opened: OpenFolder) -> None:
+    """Remove new files that were not moved to their paths: of this process, or of one that was killed."""
+    for name in opened.names(_NEW):
+        opened.remove(f"{_NEW}/{name}")
+    opened.prune(f"{_NEW}/name")
 
 
 @contextmanager

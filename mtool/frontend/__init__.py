@@ -6,14 +6,14 @@ The importer is loaded when a model is: who names what is given beside a model, 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from mtool.frontend.given import Given, Pairs
+from mtool.frontend.options import ModelOptions, Pairs
 
 if TYPE_CHECKING:
     from mtool.frontend.files import load
     from mtool.frontend.onnx_file import from_proto
     from mtool.frontend.reading import is_tflite
 
-__all__ = ["Given", "Pairs", "from_proto", "is_tflite", "load"]
+__all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load"]
 
 _MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files"}
 

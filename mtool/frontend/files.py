@@ -4,16 +4,16 @@ from pathlib import Path
 
 from mtool.errors import UsageError
 from mtool.frontend import onnx_file, reading
-from mtool.frontend.given import NOTHING, Given
+from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.ir import Graph
 
 
-def load(path: Path, given: Given = NOTHING) -> Graph:
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     """Read an ONNX model (of any opset) or a TFLite model and return its graph.
 
     Args:
         path: the model file.
-        given: what is said of the model beside it.
+        options: what is said of the model beside it.
 
     Raises:
         UsageError: the file is missing, what is given names nothing of the model, or the rounding is TFLite's and the
@@ -25,10 +25,10 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
     if reading.is_tflite(path):
         from mtool.frontend import tflite  # loaded for a TFLite model alone: its schema is two hundred modules
 
-        return tflite.load(path, given)
-    if given.rounding != "onnx":
+        return tflite.load(path, options)
+    if options.rounding != "onnx":
         raise UsageError(
-            f"{path.name} is not a TFLite model, which --rounding {given.rounding} is for",
+            f"{path.name} is not a TFLite model, which --rounding {options.rounding} is for",
             hint="leave the option out, or give the .tflite file that the model was made from",
         )
-    return onnx_file.load(path, given)
+    return onnx_file.load(path, options)

@@ -8,23 +8,23 @@ import onnx
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, reading, tensors
+from mtool.frontend.bind_states import bind_states
 from mtool.frontend.budget import Budget
-from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_graph import import_graph
+from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.separate import Separated, initialiser
-from mtool.frontend.states import bind_states
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
 from mtool.text import argument
 
 
-def load(path: Path, given: Given = NOTHING) -> Graph:
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     """Read an ONNX model (of any opset) and return its graph.
 
     Args:
         path: the model file.
-        given: what is said of the model beside it.
+        options: what is said of the model beside it.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
@@ -32,12 +32,12 @@ def load(path: Path, given: Given = NOTHING) -> Graph:
         ModelError: the file is not a model, is malformed, has an unbound dimension, or holds
             operators that can't be compiled (all of them are listed).
     """
-    budget = Budget(given.limits)
+    budget = Budget(options.limits)
     model, separated = reading.read_separated(path, budget)
-    return graph_of(model, path.name, path.stem, given, budget, separated)
+    return graph_of(model, path.name, path.stem, options, budget, separated)
 
 
-def from_proto(model: onnx.ModelProto, name: str, given: Given = NOTHING) -> Graph:
+def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS) -> Graph:
     """Return the graph of a model in memory (its data inside, none external); as `load` otherwise."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -49,11 +49,16 @@ def from_proto(model: onnx.ModelProto, name: str, given: Given = NOTHING) -> Gra
             hint="read it with onnx.load, or compile its file",
         )
     reading.check(copy, name)
-    return graph_of(copy, name, name, given, Budget(given.limits))
+    return graph_of(copy, name, name, options, Budget(options.limits))
 
 
 def graph_of(
-    model: onnx.ModelProto, title: str, stem: str, given: Given, budget: Budget, separated: Separated | None = None
+    model: onnx.ModelProto,
+    title: str,
+    stem: str,
+    options: ModelOptions,
+    budget: Budget,
+    separated: Separated | None = None,
 ) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
@@ -63,12 +68,12 @@ def graph_of(
         UsageError: what is given names nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
-    _fix_inputs(model, given.constants, title)
+    _fix_inputs(model, options.constants, title)
     separated = separated or {}
-    initial = _initial_values(model, {value for _, value in given.states}, budget, separated)
-    _bind_dims(model, given.dims, title)
-    graph = import_graph(model, model_name(stem), given.maxima, budget, separated)
-    return bind_states(graph, given.states, initial, title)
+    initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
+    _bind_dims(model, options.dims, title)
+    graph = import_graph(model, model_name(stem), options.maxima, budget, separated)
+    return bind_states(graph, options.states, initial, title)
 
 
 def _initial_values(
@@ -98,16 +103,16 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
 
 
-def read_bound(path: Path, given: Given) -> onnx.ModelProto:
+def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:
     """Read an ONNX model whose symbolic dimensions have their values and whose given inputs are initialisers.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the file is not a model, is malformed or has an unbound dimension.
     """
-    model = reading.read(path, Budget(given.limits))
-    _fix_inputs(model, given.constants, path.name)
-    _bind_dims(model, given.dims, path.name)
+    model = reading.read(path, Budget(options.limits))
+    _fix_inputs(model, options.constants, path.name)
+    _bind_dims(model, options.dims, path.name)
     return model
 
 

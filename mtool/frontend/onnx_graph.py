@@ -10,7 +10,7 @@ from mtool.errors import ModelError, NeedsValues, UsageError
 from mtool.frontend import tensors
 from mtool.frontend.budget import Budget
 from mtool.frontend.dispatch import import_node
-from mtool.frontend.empty import without_empty_inputs
+from mtool.frontend.empty_tensors import without_empty_inputs
 from mtool.frontend.importer import Importer
 from mtool.frontend.inference import check_size, element_name
 from mtool.frontend.problems import TooLarge, Unsupported

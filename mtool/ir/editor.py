@@ -9,8 +9,8 @@ from mtool.ir.node import Node
 from mtool.ir.types import DType
 
 MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
-Place = tuple[int, ...]
-"""Where a node stands in the order: places are compared as tuples are."""
+Position = tuple[int, ...]
+"""Where a node stands in the order: positions are compared as tuples are."""
 
 
 class Editor(Rewriter):
@@ -27,7 +27,7 @@ class Editor(Rewriter):
         self.removed: list[Node] = []
         self.added: list[Node] = []
         self._by_name: dict[str, Node] = {}
-        self._places: dict[str, Place] = {}
+        self._positions: dict[str, Position] = {}
         self._readers: dict[str, dict[str, dict[str, Node]]] = {}  # value -> operator -> name
         self._results = set(graph.outputs)
         self._made: list[str] = []
@@ -72,13 +72,13 @@ class Editor(Rewriter):
         """Return the node of a name, if there is one."""
         return self._by_name.get(name)
 
-    def place(self, node: Node) -> Place:
+    def position(self, node: Node) -> Position:
         """Return where a node stands."""
-        return self._places[node.name]
+        return self._positions[node.name]
 
     def in_order(self) -> list[Node]:
         """Return the nodes in their order."""
-        return sorted(self._by_name.values(), key=self.place)
+        return sorted(self._by_name.values(), key=self.position)
 
     def value(self, stem: str, dtype: DType, shape: Iterable[int]) -> str:
         """Add a value and return its name; if the change leaves it unread, it goes."""
@@ -128,19 +128,19 @@ class Editor(Rewriter):
         self.removed, self.added = [], []
         if without is not None:
             self._take_out(without)
-        place = self._take_out(old)
+        position = self._take_out(old)
         for number, node in enumerate(new):
-            self._insert(node, place if len(new) == 1 else (*place, number))
+            self._insert(node, position if len(new) == 1 else (*position, number))
 
-    def _insert(self, node: Node, place: Place) -> None:
+    def _insert(self, node: Node, position: Position) -> None:
         self.added.append(node)
         self._by_name[node.name] = node
-        self._places[node.name] = place
+        self._positions[node.name] = position
         self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
         for value in filter(None, node.inputs):
             self._readers.setdefault(value, {}).setdefault(node.op, {})[node.name] = node
 
-    def _take_out(self, node: Node) -> Place:
+    def _take_out(self, node: Node) -> Position:
         self.removed.append(node)
         del self._by_name[node.name]
         self._unused.release(node.name)
@@ -153,13 +153,13 @@ class Editor(Rewriter):
                 del by_op[node.op]
             if not by_op:
                 del self._readers[value]
-        return self._places.pop(node.name)
+        return self._positions.pop(node.name)
 
     def _redirect(self, old: str, new: str) -> None:
         """Let the readers of a value, and the graph's outputs, have another one."""
         for node in self.readers(old):
-            place = self._take_out(node)
-            self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), place)
+            position = self._take_out(node)
+            self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), position)
         if old in self._results:
             self.outputs = tuple(new if value == old else value for value in self.outputs)
             self._results = set(self.outputs)

@@ -37,9 +37,8 @@ class Graph:
     tensor of the model a value is, so that what a device computes can be compared with it; `counts` has, by
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
     along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
-    of `outputs`, in their order; `windows` says of values that share memory with others where they lie: in which
-    piece, at which byte (mtool.plan.partial); `memo` is where those who ask a graph for the same thing at every node
-    keep the answer.
+    of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
+    name, and at which byte (mtool.plan.line_buffers); `memo` caches answers to what is asked at every node.
     """
 
     name: str
@@ -53,7 +52,7 @@ class Graph:
     sources: Mapping[str, Source] = field(default_factory=dict)
     counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     states: tuple[State, ...] = ()
-    windows: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    line_buffers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -73,7 +73,7 @@ class WithEpilogue(Computation):
 class View(Attributes):
     """The same bytes under another shape, or those from element `first` on.
 
-    Of several inputs, which lie one behind the other (mtool.plan.windows), it is all of them together.
+    Of several inputs, which lie one behind the other (mtool.plan.line_buffers), it is all of them together.
     """
 
     first: int = 0
@@ -90,7 +90,7 @@ class Transpose(Attributes):
 class Node:
     """One operator. `name` is unique in its graph; `origins` are the ONNX nodes that it came from.
 
-    whole: the name of the operator of which it computes some rows (mtool.plan.windows); "": it computes all of its own.
+    whole: the name of the operator of which it computes some rows (mtool.plan.line_buffers); "": it computes all.
     parts: how many nodes compute that operator.
     """
 

@@ -40,6 +40,11 @@ class Scaling(ABC):
     def kind(self) -> str:
         """What the names of the runtime's functions have behind the schedule's."""
 
+    @property
+    @abstractmethod
+    def meaning(self) -> str:
+        """What the words of a channel are, for the comment on a table that has them."""
+
     @abstractmethod
     def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Return biases and numbers with which channels without weights give the same by small sums.
@@ -101,6 +106,11 @@ class FloatScaling(Scaling):
         return ""
 
     @property
+    def meaning(self) -> str:
+        """A scale."""
+        return "scale (the bits of a float)"
+
+    @property
     def scale(self) -> Array:
         """The scales, float32 [N]."""
         return np.ascontiguousarray(self.words[:, 0]).view(np.float32)
@@ -136,6 +146,11 @@ class FixedScaling(Scaling):
     def kind(self) -> str:
         """The rounding."""
         return "_twice" if self.twice else "_once"
+
+    @property
+    def meaning(self) -> str:
+        """A multiplier and a shift."""
+        return "multiplier and shift"
 
     @property
     def multiplier(self) -> Array:

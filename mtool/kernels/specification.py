@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from mtool.ir import Attributes, DType, Graph, Node
 from mtool.ir.node import Computation
-from mtool.kernels.by_rows import ByRows
+from mtool.kernels.row_wise import RowWise
 
 
 class Channels(Enum):
@@ -55,7 +55,7 @@ class Specification:
     takes_more: it has any number of further operands, though no expression.
     layout: that of the (first) output.
     channels: what its output channels, the last dimension, depend on.
-    by_rows: how it is computed a few rows at a time; None: it can't be.
+    row_wise: how it is computed a few rows at a time; None: it can't be.
     """
 
     attributes: type[Attributes]
@@ -63,7 +63,7 @@ class Specification:
     takes_more: bool = False
     layout: str = ""
     channels: Callable[[Node, Graph], Channels] = _mixed
-    by_rows: ByRows | None = None
+    row_wise: RowWise | None = None
 
     def own(self, node: Node) -> tuple[Operand, ...]:
         """Return the operands that a node has before those that its expression reads."""

@@ -60,7 +60,7 @@ def to_c(
         NeedsValues: values of inputs have to be known; give them as `constants`.
         ModelError: the model can't be compiled.
     """
-    graph = frontend.from_proto(model, name, frontend.Given(dims or {}, constants or {}, maxima=maxima or {}))
+    graph = frontend.from_proto(model, name, frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}))
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})

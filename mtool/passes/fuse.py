@@ -47,7 +47,7 @@ def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
         if part.op == "load":
             loads.setdefault(node.inputs[part.value], []).append(part)
     makers = {maker.name: maker for value in loads if (maker := editor.makers.get(value))}
-    for maker in sorted(makers.values(), key=editor.place, reverse=True):
+    for maker in sorted(makers.values(), key=editor.position, reverse=True):
         if maker.outputs[0] in loads:
             yield maker, loads[maker.outputs[0]]
 
@@ -101,7 +101,7 @@ def _elementwise(loads: list[Expr], node: Node, graph: Editor, value: str) -> bo
 def _is_last(maker: Node, node: Node, editor: Editor) -> bool:
     """Whether everything else that the loop reads is there before `maker` runs."""
     others = [editor.makers[v] for v in node.inputs if v in editor.makers and v != maker.outputs[0]]
-    return all(editor.place(other) < editor.place(maker) for other in others)
+    return all(editor.position(other) < editor.position(maker) for other in others)
 
 
 def _fits(maker: Node, node: Node, loads: list[Expr]) -> bool:

@@ -5,7 +5,7 @@ from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
 from mtool.lowerings.lowering import Lowering
 from mtool.lowerings.quantise import note_moved
-from mtool.passes.states import hold_quantised
+from mtool.passes.state_layout import hold_quantised
 
 
 def lower(graph: Graph) -> Graph:

@@ -7,6 +7,9 @@ from functools import partial
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.lowerings.verification import verify
+from mtool.passes.clamp_indices import clamp_indices
+from mtool.passes.copy_constant_inputs import copy_constant_inputs
+from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.dead_channels import remove_dead_channels
 from mtool.passes.fixed_point import use_fixed_point
 from mtool.passes.fold_batch_norm import fold_batch_norm
@@ -14,15 +17,12 @@ from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.fuse import fuse
 from mtool.passes.integer_math import use_integer_math
-from mtool.passes.keep_inside import keep_indices_inside
-from mtool.passes.layout import settle_layout
+from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
-from mtool.passes.own_inputs import own_inputs
-from mtool.passes.own_outputs import own_outputs
 from mtool.passes.quantise_early import quantise_before_moves
 from mtool.passes.signed_integers import use_signed_integers
-from mtool.passes.states import put_time_outermost
+from mtool.passes.state_layout import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
     """Return the passes for a target, in order."""
     return (
-        put_time_outermost,  # states that are windows of a stream
+        put_time_outermost,  # states that are stream buffers
         fold_batch_norm,  # BatchNormalization into the convolution before it
         partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
         lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
         quantise_before_moves,  # so that they move integers
-        settle_layout,  # transpositions and views cancel, or move to where they cost least
+        simplify_layout,  # transpositions and views cancel, or move to where they cost least
         fuse,  # elementwise loops into the kernel or loop before them
         fold_bias,  # constants that an epilogue adds, into the bias
         partial(use_integer_math, target=target),  # float arithmetic on integers to tables and requantisation
@@ -46,9 +46,9 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
         fold_constants,
-        keep_indices_inside,  # those that data decide
-        own_inputs,  # kernels read variables
-        own_outputs,  # each output is written by an operator of its own
+        clamp_indices,  # those that data decide
+        copy_constant_inputs,  # kernels read variables
+        copy_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order
     )
 

@@ -33,11 +33,11 @@ def make_plan(
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    from mtool.plan.partial import in_parts
+    from mtool.plan.partial import with_partial_execution
     from mtool.plan.plan import plan_whole
 
     choices = schedules or {}
-    return in_parts(plan_whole(graph, target, io, choices), partial, choices)
+    return with_partial_execution(plan_whole(graph, target, io, choices), partial, choices)
 
 
 def __getattr__(name: str) -> Any:

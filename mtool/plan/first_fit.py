@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mtool.plan.crowd import lay_out_crowd
+from mtool.plan.first_fit_by_size import first_fit_by_size
 from mtool.plan.memory import ALIGNMENT, Part, Storage, aligned, live_bound
 
 SEARCH_ROUNDS = 400
 SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
-CROWD = 100_000  # pairs of storages that are live together, up to which the search is made
+SEARCHED_PAIRS = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     firsts, lasts = [piece.first for piece in pieces], [piece.last for piece in pieces]
     pairs = _pairs(firsts, lasts)
     if pairs is None:
-        return lay_out_crowd(
+        return first_fit_by_size(
             [piece.bytes for piece in pieces], firsts, lasts, [piece.alignment for piece in pieces], ALIGNMENT
         )
     spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
@@ -60,14 +60,14 @@ Apart = list[Neighbours]
 
 
 def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the pairs of storages whose lives may overlap; None: there are more than `CROWD`."""
+    """Return the pairs of storages whose lives may overlap; None: there are more than `SEARCHED_PAIRS`."""
     found: list[tuple[int, int]] = []
     alive: dict[int, int] = {}
     for number in sorted(range(len(firsts)), key=lambda number: firsts[number]):
         alive = {other: last for other, last in alive.items() if last >= firsts[number]}
         found += [(other, number) for other in alive]
         alive[number] = lasts[number]
-        if len(found) > CROWD:
+        if len(found) > SEARCHED_PAIRS:
             return None
     return found
 

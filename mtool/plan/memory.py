@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from mtool.ir import Graph
 from mtool.ir.node import View
-from mtool.plan.states import homes
+from mtool.plan.state_storage import values_in_state_storage
 from mtool.plan.step import Step
 from mtool.settings import Io
 
@@ -77,9 +77,9 @@ def _span(first: int, last: int) -> int:
     return (1 << (last + 2)) - (1 << (first + 1))
 
 
-def places(graph: Graph) -> dict[str, tuple[str, int]]:
-    """Return where each value lies that has no storage of its own: the value or window that it is in, and its byte."""
-    found = dict(graph.windows)
+def aliases(graph: Graph) -> dict[str, tuple[str, int]]:
+    """Return the values that lie in another value or in a line buffer: which, and from which byte on."""
+    found = dict(graph.line_buffers)
     for node in graph.nodes:
         made, source = node.outputs[0], node.inputs[0] if node.inputs else ""
         if isinstance(node.attrs, View) and made not in found:
@@ -103,17 +103,19 @@ class _Storages:
 
     def __init__(self, graph: Graph, steps: Sequence[Step], io: Io, *, grow: bool) -> None:
         self.graph, self.steps, self.grow = graph, steps, grow
-        self.lies = places(graph)
-        self.home = homes(graph, steps)
+        self.lies = aliases(graph)
+        self.home = values_in_state_storage(graph, steps)
         self.owner: dict[str, int] = {}  # of roots
         self.pieces: list[Storage] = []
         self.accesses: list[list[_Access]] = []
         self.outside = {*graph.constants}
         if io == "external":
             self.outside |= {*graph.given} | {self.root(value) for value in graph.returned}
-        self.window_bytes: dict[str, int] = {}
-        for value, (window, offset) in graph.windows.items():
-            self.window_bytes[window] = max(self.window_bytes.get(window, 0), offset + graph.types[value].bytes)
+        self.line_buffer_bytes: dict[str, int] = {}
+        for value, (buffer, offset) in graph.line_buffers.items():
+            self.line_buffer_bytes[buffer] = max(
+                self.line_buffer_bytes.get(buffer, 0), offset + graph.types[value].bytes
+            )
         self.alignment: dict[str, int] = {}  # of roots: the largest element's of the values that lie there
         for value, kind in graph.types.items():
             root = self.root(value)
@@ -128,7 +130,7 @@ class _Storages:
         return self.lies.get(value, (value, 0))[0]
 
     def add(self, root: str) -> None:
-        size = self.window_bytes.get(root) or self.graph.types[root].bytes
+        size = self.line_buffer_bytes.get(root) or self.graph.types[root].bytes
         self.owner[root] = len(self.pieces)
         self.pieces.append(Storage(size, (), [root], self.alignment[root]))
         self.accesses.append([])
@@ -178,7 +180,7 @@ class _Storages:
         found = []
         for place in step.schedule.in_place(step.node, self.graph):
             value, offset = self.lies.get(step.node.inputs[place], (step.node.inputs[place], 0))
-            if value not in self.owner or self.last.get(value) != number or offset or value in self.window_bytes:
+            if value not in self.owner or self.last.get(value) != number or offset or value in self.line_buffer_bytes:
                 continue
             if self.grow or types[value].bytes >= out.bytes:
                 found.append(value)
@@ -192,7 +194,7 @@ def storages(
 
     An output takes the storage of an input that dies at its step, where the schedule allows it; with `grow` also
     that of a smaller one, which then is as large from its beginning. A state has one storage all the time, which
-    its output takes too where nothing reads the old value any more (mtool.plan.states).
+    its output takes too where nothing reads the old value any more (mtool.plan.state_storage).
     """
     made = _Storages(graph, steps, io, grow=grow)
     for value in graph.inputs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from mtool.ir import Graph, Node
 from mtool.ir.node import View
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.states import in_turn
+from mtool.plan.state_storage import read_states_before_writes
 from mtool.plan.step import Step
 from mtool.settings import Io
 
@@ -21,7 +21,7 @@ def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io) -> tuple[Node,
     given = graph.nodes
     orders = [given] if _is_chain(graph) else [given, _beam_search(graph)]
     if graph.states:
-        orders = [in_turn(replace(graph, nodes=nodes)) for nodes in orders]
+        orders = [read_states_before_writes(replace(graph, nodes=nodes)) for nodes in orders]
     return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))
 
 

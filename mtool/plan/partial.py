@@ -1,7 +1,7 @@
 """Partial execution: compute a region of the network a few rows at a time, where that makes the arena smaller.
 
 Where tensors before the first reductions are far larger than all others, as in the head of an image network, they are
-the arena's peak. mtool.plan.windows computes such a region without ever having one of them whole; this module says
+the arena's peak. mtool.plan.line_buffers computes such a region without ever having one of them whole; this module says
 which region, and how many rows at a time.
 """
 
@@ -14,15 +14,15 @@ from typing import Any
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
 from mtool.ir.node import View
-from mtool.kernels.by_rows import Reads
+from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
+from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.plan import Plan, lay_out_steps
-from mtool.plan.region import Region, Room, room_for
-from mtool.plan.rows import reads_of
+from mtool.plan.region import Region, RegionMemory, region_memory
+from mtool.plan.rows import row_reads
 from mtool.plan.step import Step, choose_schedule
-from mtool.plan.windows import in_windows
 from mtool.settings import Io, Partial
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
@@ -32,13 +32,13 @@ REACH = 32  # operators before and after the peak that a region may have
 CHUNKS = 1000  # that a region may be made in
 CLOSE = 0.03  # of the peak, that fewer steps are worth
 LAID_OUT = 4  # of those that are close
-ROUNDS = 3
+MOST_REGIONS = 3
 LEAST_GAIN = 0.1  # of the arena, that "auto" asks for,
 LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
 
 
-def in_parts(plan: Plan, partial: Partial, choices: Choices) -> Plan:
+def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Plan:
     """Return a plan with a smaller arena that computes regions a few rows at a time, or the plan as it is.
 
     Args:
@@ -51,13 +51,13 @@ def in_parts(plan: Plan, partial: Partial, choices: Choices) -> Plan:
         return plan
     chooser = _Chooser(plan, choices)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    best = min((_in_parts(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
+    best = min((_with_regions(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
     return best if plan.arena_bytes - best.arena_bytes >= least else plan
 
 
-def _in_parts(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
-    for _ in range(ROUNDS):
+def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
+    for _ in range(MOST_REGIONS):
         found = _smallest(plan, most, chooser)
         if found is None:
             break
@@ -100,7 +100,7 @@ def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
     for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
         if trial.least >= plan.arena_bytes or trial.least > least * (1 + CLOSE):
             break
-        graph = in_windows(plan.graph, trial.region, trial.chunks, trial.room.rows)
+        graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
         if graph is None:
             continue
         steps, cost = chooser.steps(graph)
@@ -119,17 +119,17 @@ def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A region, the peak outside it, how many rows at a time, and the room that takes; `least` bytes are live."""
+    """A region, the peak outside it, how many rows at a time, and the memory that takes; `least` bytes are live."""
 
     region: Region
     outer: int
     chunks: Mapping[str, int]
-    room: Room
+    memory: RegionMemory
     number: int
 
     @property
     def least(self) -> int:
-        return max(self.outer, self.room.live_bytes)
+        return max(self.outer, self.memory.live_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _trials(plan: Plan) -> Iterator[_Trial]:
     numbers = itertools.count()
     for outer, region in _regions(plan):
         for chunks in _chunkings(plan.graph, region):
-            yield _Trial(region, outer, chunks, room_for(plan.graph, region, chunks, plan.io), next(numbers))
+            yield _Trial(region, outer, chunks, region_memory(plan.graph, region, chunks, plan.io), next(numbers))
 
 
 def _promising(found: Iterable[_Made]) -> list[_Made]:
@@ -188,9 +188,9 @@ def _chunks(graph: Graph, region: Region, rows: int, divisor: int) -> Mapping[st
 def _regions(plan: Plan) -> list[tuple[int, Region]]:
     """Return regions that hold the operator at the peak, each with the peak outside it; the most promising first."""
     graph, nodes = plan.graph, plan.graph.nodes
-    reads: dict[str, tuple[Reads, ...]] = {}
+    reads: dict[str, tuple[RowReads, ...]] = {}
     for node in nodes:
-        rows = reads_of(node, graph)
+        rows = row_reads(node, graph)
         if rows is not None:
             reads[node.name] = rows
     live = _live_bytes(plan)
@@ -235,16 +235,16 @@ def _is_closed(graph: Graph, region: Region, readers: Mapping[str, list[Node]]) 
 
 
 def _estimate(graph: Graph, region: Region) -> int:
-    """Return about how many bytes are live in a region: its inputs or its result, and windows of a few rows."""
+    """Return about how many bytes are live in a region: its inputs or its result, and line buffers of a few rows."""
     made = {node.outputs[0] for node in region.nodes}
     outside = {value for node in region.nodes for value in node.inputs if value not in made | {*graph.constants}}
     ends = max(sum(graph.types[value].bytes for value in outside), graph.types[region.result].bytes)
-    windows = 0
+    line_buffers = 0
     for value in made - {region.result}:
         kind = graph.types[value]
         rows = max(reads.reach + reads.stride for _, reads in region.readers.get(value, ()))
-        windows += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
-    return ends + windows
+        line_buffers += kind.bytes * min(rows, kind.shape[1]) // kind.shape[1]
+    return ends + line_buffers
 
 
 def _live_bytes(plan: Plan) -> list[int]:

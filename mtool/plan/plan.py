@@ -10,7 +10,7 @@ from mtool.plan.choice import Choices, check_names
 from mtool.plan.first_fit import lay_out
 from mtool.plan.memory import ALIGNMENT, Storage, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
-from mtool.plan.states import settled
+from mtool.plan.state_storage import copy_states
 from mtool.plan.step import Step, choose_schedule
 from mtool.settings import Io
 
@@ -47,12 +47,12 @@ def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
     ordered = order_nodes(graph, by_name, io)
     graph = replace(graph, nodes=ordered)
     steps = tuple(by_name[node.name] for node in ordered if not isinstance(node.attrs, View))
-    graph, steps = settled(graph, steps, lambda node, after: choose_schedule(node, after, target))
+    graph, steps = copy_states(graph, steps, lambda node, after: choose_schedule(node, after, target))
     return lay_out_steps(graph, steps, target, io)
 
 
 def lay_out_steps(graph: Graph, steps: tuple[Step, ...], target: Target, io: Io) -> Plan:
-    """Lay out the arena for steps whose order is settled."""
+    """Lay out the arena for steps in their final order."""
     layouts = []
     for grow in (False, True):
         found = storages(graph, steps, io, grow=grow)

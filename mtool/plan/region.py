@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mtool.ir import Graph, Node
-from mtool.kernels.by_rows import Fill, Reads
-from mtool.plan.memory import places
+from mtool.kernels.row_wise import Fill, RowReads
+from mtool.plan.memory import aliases
 from mtool.settings import Io
 
-Readers = tuple[tuple[Node, Reads], ...]
+Readers = tuple[tuple[Node, RowReads], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class Region:
     """
 
     nodes: tuple[Node, ...]
-    reads: Mapping[str, tuple[Reads, ...]]
+    reads: Mapping[str, tuple[RowReads, ...]]
     readers: Mapping[str, Readers] = field(init=False)
 
     def __post_init__(self) -> None:
-        readers: dict[str, list[tuple[Node, Reads]]] = {}
+        readers: dict[str, list[tuple[Node, RowReads]]] = {}
         for node in self.nodes:
             for reads in self.reads[node.name]:
                 readers.setdefault(node.inputs[reads.input], []).append((node, reads))
@@ -62,7 +62,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class RegionMemory:
     """What it takes to make a region chunk by chunk.
 
     rows: of each value, how many have to be at hand at once, padding rows counted.
@@ -73,7 +73,7 @@ class Room:
     live_bytes: int
 
 
-def room_for(graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> Room:
+def region_memory(graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> RegionMemory:
     """Return what it takes to make a region, without making it.
 
     Args:
@@ -86,7 +86,7 @@ def room_for(graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> 
     last = region.nodes[-1]
     while measure.progress.done[last.name] < measure.progress.height[region.result]:
         measure.make(last)
-    return Room(measure.rows, measure.live_bytes)
+    return RegionMemory(measure.rows, measure.live_bytes)
 
 
 class _Measure:
@@ -101,7 +101,7 @@ class _Measure:
         self.rows = dict.fromkeys(self.producer, 0)
         self.live_bytes = 0
         if io == "arena":
-            lies = places(graph)
+            lies = aliases(graph)
             sources = [v for v in region.readers if v not in self.top and lies.get(v, (v, 0))[0] not in graph.constants]
             self.top |= {value: graph.types[value].shape[1] for value in sources}
         self.row_bytes = {value: graph.types[value].bytes // graph.types[value].shape[1] for value in self.top}

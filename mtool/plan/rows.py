@@ -3,11 +3,11 @@
 from mtool.ir import Attributes, Expr, Graph, Node
 from mtool.ir.expr import axis
 from mtool.ir.node import expression_of
-from mtool.kernels.by_rows import Reads
+from mtool.kernels.row_wise import RowReads
 from mtool.ops import SPECIFICATIONS
 
 
-def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
+def row_reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
     """Return what rows a node reads of the inputs that have rows; None: it can't be computed a few rows at a time.
 
     Tensors are [1, H, W, C]; their rows lie one after the other.
@@ -17,8 +17,8 @@ def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
     out = graph.types[node.outputs[0]].shape
     if len(out) != 4 or out[0] != 1 or out[1] < 2:
         return None
-    by_rows = SPECIFICATIONS[node.op].by_rows
-    found = by_rows.reads(node, graph) if by_rows else None
+    row_wise = SPECIFICATIONS[node.op].row_wise
+    found = row_wise.reads(node, graph) if row_wise else None
     expr = expression_of(node)
     if found is None or expr is None:
         return found
@@ -26,7 +26,7 @@ def reads_of(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
     taken = {reads.input for reads in found}
     if operands is None or taken & {*operands}:
         return None
-    return (*found, *(Reads(number) for number in operands))
+    return (*found, *(RowReads(number) for number in operands))
 
 
 def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -50,8 +50,8 @@ def _operands(expr: Expr, node: Node, graph: Graph, out: tuple[int, ...]) -> tup
     return tuple(sorted(number for number, own in by_row.items() if own))
 
 
-def of_rows(node: Node, graph: Graph, count: int) -> Attributes:
+def attributes_of_rows(node: Node, graph: Graph, count: int) -> Attributes:
     """Return the attributes of a node that computes `count` rows, where padding rows lie in its input already."""
-    by_rows = SPECIFICATIONS[node.op].by_rows
-    assert by_rows is not None, f"{node.name} can't be computed by rows"
-    return by_rows.attributes(node, graph, count)
+    row_wise = SPECIFICATIONS[node.op].row_wise
+    assert row_wise is not None, f"{node.name} can't be computed by rows"
+    return row_wise.attributes(node, graph, count)

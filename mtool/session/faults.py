@@ -6,7 +6,7 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 
 from mtool.boards import Board
-from mtool.build.places import Place, Places
+from mtool.build.symboliser import SourceLocation, Symboliser
 from mtool.errors import DeviceError
 from mtool.manifest import Manifest, Operator, Project
 from mtool.rpc.fault import Fault, FaultKind, Machine
@@ -33,14 +33,14 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
     stack = None
     if firmware is not None:
         try:
-            with Places(firmware) as places:
-                start = places.image_start() if fault.machine == Machine.MT_MACHINE_PROCESS else 0
-                pc = places.of(reading.pc + start) if reading.pc else None
-                lr = places.of(reading.lr) if reading.lr else None
-                stack = _stack(reading, places)
+            with Symboliser(firmware) as symbols:
+                start = symbols.image_start() if fault.machine == Machine.MT_MACHINE_PROCESS else 0
+                pc = symbols.of(reading.pc + start) if reading.pc else None
+                lr = symbols.of(reading.lr) if reading.lr else None
+                stack = _stack(reading, symbols)
         except (OSError, ELFError):
             pass  # it has been built anew or removed meanwhile: the numbers have to do
-    where = _where(fault.operator, manifest, [place for place in (pc, lr) if place is not None])
+    where = _where(fault.operator, manifest, [location for location in (pc, lr) if location is not None])
     details = _lines(fault, reading, pc, lr, {operator.function for operator in manifest.operators})
     if stack is not None:
         details.append(f"stack {stack[0]} of {stack[1]} B used")
@@ -75,23 +75,23 @@ def _what(fault: Fault, reading: Reading) -> str:
     return known or reading.name or "fault"
 
 
-def _where(number: int | None, manifest: Manifest, places: list[Place]) -> str:
+def _where(number: int | None, manifest: Manifest, symbols: list[SourceLocation]) -> str:
     """Name the operator by its number, or else by the function that the fault, or its caller, is in."""
     running = [operator for operator in manifest.operators if operator.index == number]
-    for place in places:
-        running = running or [operator for operator in manifest.operators if operator.function == _whole(place)]
+    for location in symbols:
+        running = running or [operator for operator in manifest.operators if operator.function == _whole(location)]
     if len(running) == 1:
         return f" in {_described(running[0])}"
     if running:
         return f" in one of the operators {', '.join(str(operator.index) for operator in running)}"
     if number is not None:
         return f" in operator {number}"
-    return f" in {places[0].function}" if places else " on the device"
+    return f" in {symbols[0].function}" if symbols else " on the device"
 
 
-def _whole(place: Place) -> str:
+def _whole(location: SourceLocation) -> str:
     """Return the function that the compiler may have cut a part off (`name.cold`, `name.part.0`)."""
-    return place.function.partition(".")[0]
+    return location.function.partition(".")[0]
 
 
 def _described(operator: Operator) -> str:
@@ -99,7 +99,9 @@ def _described(operator: Operator) -> str:
     return f'operator {operator.index}, {operator.label} "{short_name(origin)}" (schedule {operator.schedule})'
 
 
-def _lines(fault: Fault, reading: Reading, pc: Place | None, lr: Place | None, operators: Container[str]) -> list[str]:
+def _lines(
+    fault: Fault, reading: Reading, pc: SourceLocation | None, lr: SourceLocation | None, operators: Container[str]
+) -> list[str]:
     width = reading.digits
     lines = []
     if reading.pc:
@@ -114,11 +116,11 @@ def _lines(fault: Fault, reading: Reading, pc: Place | None, lr: Place | None, o
     return lines
 
 
-def _stack(reading: Reading, places: Places) -> tuple[int, int] | None:
+def _stack(reading: Reading, symbols: Symboliser) -> tuple[int, int] | None:
     """Return how much of the stack was in use and how large it is, in bytes, or None if that is not known."""
     if not reading.stack_low or not reading.sp:
         return None
-    top = places.address(_STACK_TOP) or places.end_of_object(reading.stack_low)
+    top = symbols.address(_STACK_TOP) or symbols.end_of_object(reading.stack_low)
     if top is None or not reading.stack_low < top or reading.sp > top:
         return None
     return top - reading.sp, top - reading.stack_low

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
     from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
     from mtool.workflow.dataset import Pixels
+    from mtool.workflow.deployment import Deployment
     from mtool.workflow.execution import Ran, run
     from mtool.workflow.fitting import Fit, Fits, check
     from mtool.workflow.flashing import Ready, flash_model, flash_plan
     from mtool.workflow.layers import Layers, verify_layers
-    from mtool.workflow.place import Place
     from mtool.workflow.profiling import bench_layers
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
     from mtool.workflow.reporting import Report, report
@@ -69,7 +69,7 @@ _EXPORTS = {
         "Layers",
         "verify_layers",
     ),
-    "mtool.workflow.place": ("Place",),
+    "mtool.workflow.deployment": ("Deployment",),
     "mtool.workflow.profiling": ("bench_layers",),
     "mtool.workflow.quantisation": (
         "Quantised",
@@ -101,13 +101,13 @@ __all__ = [
     "Choice",
     "Clock",
     "Cost",
+    "Deployment",
     "Fit",
     "Fits",
     "Layers",
     "Model",
     "Options",
     "Pixels",
-    "Place",
     "Prepared",
     "Quantised",
     "Ran",

@@ -11,12 +11,12 @@ from mtool.build import measure
 from mtool.session import Device
 from mtool.session import cycles as counting
 from mtool.session.bench import measure_speed
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
+from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Options, Prepared, build_model, compile
-from mtool.workflow.wording import amount, kilobytes
 
 STANDALONE = "standalone"
 ALL_KINDS = ("host_driven", STANDALONE)
@@ -96,7 +96,7 @@ def bench(
     repeat: int = 3,
     min_repeat_ms: float = 0.0,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
     cycles: bool = False,
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
@@ -108,7 +108,7 @@ def bench(
         repeat: readings, of which the median counts.
         min_repeat_ms: how long a reading should take at least: `number` grows until it does.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
 
     Raises:
@@ -117,11 +117,13 @@ def bench(
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     model = compile(path, board=board, options=options)
-    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
+    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
-    first = compare_first_run(model, prepared, place, inputs, lambda: run_samples(prepared, [inputs], place)[0])
+    first = compare_first_run(
+        model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
+    )
     cost = replace(cost, first_run=first)
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
 

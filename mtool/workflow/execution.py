@@ -13,9 +13,9 @@ from mtool.boards import Board
 from mtool.workflow import fresh
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options, Prepared, build_project, compile, write_project
 
@@ -50,7 +50,7 @@ def run(
     board: str | Board,
     inputs: Path | Sequence[Sample] | None = None,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
     seed: int = 0,
 ) -> Ran:
     """Compile, build and run a model; does again only what is stale.
@@ -61,30 +61,30 @@ def run(
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
         seed: of the drawn sample.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    known = fresh.recall(Path(path), board, options or Options(), place.folder)
+    known = fresh.recall(Path(path), board, options or Options(), deployment.folder)
     model = known[0] if known else compile(path, board=board, options=options)
     tensors = model.manifest.inputs
     if inputs is None:
         drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
-    folder = known[1] if known else write_project(model, place.folder)
+    folder = known[1] if known else write_project(model, deployment.folder)
     prepared = build_project(model.board, folder, kinds=ALL_KINDS)
     if known is None:
         fresh.remember(model, folder)
     start = time.monotonic()
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)
         outputs = [infer(sample) for sample in drawn]
         cost = cost_of(prepared, device, drawn[-1])
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
-    first = compare_first_run(model, prepared, place, drawn[0], lambda: outputs[0])
+    first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0])
     return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
 
 

@@ -17,8 +17,8 @@ from mtool.errors import MtoolError, UsageError
 from mtool.oracles.process import DiedError
 from mtool.session.verify import Report, Tolerance
 from mtool.workflow import reference
+from mtool.workflow.deployment import Deployment
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.place import Place
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Prepared
 from mtool.workflow.verification import judge
@@ -56,14 +56,14 @@ def is_first(model: Model, prepared: Prepared) -> bool:
 
 
 def compare_first_run(
-    model: Model, prepared: Prepared, place: Place, sample: Sample, run: Callable[[], Sample]
+    model: Model, prepared: Prepared, deployment: Deployment, sample: Sample, run: Callable[[], Sample]
 ) -> FirstRun | None:
     """Compare the outputs of one sample with the reference's if the build is new, and tell a difference in a line.
 
     Args:
         model: the compiled model.
         prepared: its build.
-        place: which device runs it.
+        deployment: which device runs it.
         sample: the inputs.
         run: returns the device's outputs, those of the first inference of a session.
 
@@ -74,7 +74,7 @@ def compare_first_run(
         return None
 
     def layers(allowed: Tolerance) -> Layers:
-        with place.open(prepared.folder) as device:
+        with deployment.open(prepared.folder) as device:
             return compare_layers(device, model, [sample], allowed)
 
     try:

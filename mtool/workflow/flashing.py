@@ -20,10 +20,10 @@ from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.session import Device
 from mtool.transport.emulator import Channel
-from mtool.workflow import reference, wording
+from mtool.workflow import formatting, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.layers import compare_layers
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Model, Options, Prepared, build_model, build_plan, compile
 from mtool.workflow.verification import judge
 
@@ -71,7 +71,7 @@ def flash_model(
     board: str | Board,
     runner: str = "",
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Ready:
     """Bring a model onto a board: does all that is stale, then flashes, shakes hands and runs one inference.
 
@@ -80,7 +80,7 @@ def flash_model(
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
         options: how to compile and which template to use.
-        place: where the project lies, and which device is flashed.
+        deployment: the project folder, and the device that is flashed.
 
     Raises:
         BoardError: several boards match, or what was asked for is not attached.
@@ -91,12 +91,12 @@ def flash_model(
     """
     target = boards.get(board) if isinstance(board, str) else board
     chosen = flash.choose(target, runner, template=_template_of(target, options))
-    emulated = chosen.name == "gdb" and not place.port and target.emulator is not None
-    device = None if emulated else _find(target, place)
+    emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
+    device = None if emulated else _find(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
     model = compile(path, board=target, options=options)
-    prepared = build_model(model, place.folder, kinds=(KIND,))
+    prepared = build_model(model, deployment.folder, kinds=(KIND,))
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
             return _flash_emulator(model, prepared, chosen)
@@ -113,7 +113,7 @@ def flash_plan(
     board: str | Board,
     runner: str = "",
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> list[str]:
     """Return the commands that `flash_model` would run, as a shell would take them; nothing is written or run.
 
@@ -121,10 +121,10 @@ def flash_plan(
     """
     target = boards.get(board) if isinstance(board, str) else board
     chosen = flash.choose(target, runner, template=_template_of(target, options))
-    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(place.port, place.probe))
+    device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options)
     _, described = model.render_project()
-    folder = place.folder or model.default_folder()
+    folder = deployment.folder or model.default_folder()
     job = _job(folder, described, chosen, device)
     before = []
     if chosen.name == "gdb" and target.emulator is not None:
@@ -132,7 +132,7 @@ def flash_plan(
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     return [
-        *build_plan(model, place.folder, kinds=(KIND,)),
+        *build_plan(model, deployment.folder, kinds=(KIND,)),
         *before,
         *flash.plan(chosen, job),
         f"# hello{baud}: expect {_hashes(described)}",
@@ -145,9 +145,9 @@ def _template_of(board: Board, options: Options | None) -> str:
     return template.load(named).name if named else ""
 
 
-def _find(board: Board, place: Place) -> Attached | None:
+def _find(board: Board, deployment: Deployment) -> Attached | None:
     """Return the device that is meant; None where only the tool can tell whether it is there."""
-    want = ports.wanted(place.port, place.probe)
+    want = ports.wanted(deployment.port, deployment.probe)
     found = ports.attached()
     device = ports.resolve(board, want, found)
     if device is not None:
@@ -196,7 +196,7 @@ def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash
 
 def _told_flashed(flashed: flash.Flashed, prepared: Prepared) -> None:
     size = building.measure(prepared.built.firmware[KIND], prepared.manifest)
-    total = wording.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
+    total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
     note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
     log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
 

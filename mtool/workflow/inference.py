@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mtool.session import Device
-from mtool.workflow.place import ANYWHERE, Place
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Prepared
 
 
-def run_samples(prepared: Prepared, inputs: Sequence[Sample], place: Place = ANYWHERE) -> list[Sample]:
+def run_samples(prepared: Prepared, inputs: Sequence[Sample], deployment: Deployment = DEFAULT) -> list[Sample]:
     """Run a built project on each sample and return the outputs in the same order."""
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)
         return [infer(sample) for sample in inputs]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from mtool import locks
 from mtool.boards import Board
 from mtool.session.profile import Profile
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import seeded
 from mtool.workflow.stages import Options, build_model, compile
 
@@ -19,7 +19,7 @@ def bench_layers(
     board: str | Board,
     repeat: int = 3,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Profile:
     """Compile, build and run a model, and time each operator on the device.
 
@@ -28,15 +28,15 @@ def bench_layers(
         board: a board or its name.
         repeat: inferences, over which each operator's median is taken.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     model = compile(path, board=board, options=options)
-    prepared = build_model(model, place.folder)
+    prepared = build_model(model, deployment.folder)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         profile = device.profile(inputs, repeat=repeat)
-    compare_first_run(model, prepared, place, inputs, lambda: run_samples(prepared, [inputs], place)[0])
+    compare_first_run(model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0])
     return profile

@@ -16,12 +16,12 @@ from mtool.manifest import Manifest
 from mtool.session.profile import Profile
 from mtool.text import one_line
 from mtool.version import __version__
+from mtool.workflow import formatting
 from mtool.workflow import samples as sampling
-from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
+from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.stages import Options, build_model, compile
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
@@ -99,7 +99,7 @@ class Report:
         environment = jinja2.Environment(
             autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
         )
-        environment.filters |= {"kilobytes": wording.kilobytes, "amount": wording.amount}
+        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount}
         template = environment.from_string(_TEMPLATE.read_text())
         return template.render(report=self, version=__version__, pieces=self._pieces())
 
@@ -133,7 +133,7 @@ def report(
     seed: int = 0,
     repeat: int = 3,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Report:
     """Compile, build, run, profile and compare a model on a board, and tell which boards it fits.
 
@@ -144,17 +144,17 @@ def report(
         seed: of these.
         repeat: inferences, over which each time's median is taken.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     chosen = options or Options()
     model = compile(path, board=board, options=chosen)
-    prepared = build_model(model, place.folder, kinds=ALL_KINDS)
+    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
     manifest = prepared.manifest
     layers, missing = None, ""
-    with place.open(prepared.folder) as device:
+    with deployment.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
         cost = cost_of(prepared, device, inputs, repeat=repeat)
         profile = device.profile(inputs, repeat=repeat)

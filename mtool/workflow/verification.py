@@ -12,15 +12,15 @@ from mtool.frontend import is_tflite
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
 from mtool.settings import Rounding
-from mtool.workflow import counted, reference
+from mtool.workflow import dynamic_outputs, reference
 from mtool.workflow import samples as sampling
+from mtool.workflow.deployment import DEFAULT, Deployment
+from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.place import ANYWHERE, Place
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.tolerance import default_tolerance
-from mtool.workflow.wording import count
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def verify(
     samples: int = 4,
     seed: int = 0,
     options: Options | None = None,
-    place: Place = ANYWHERE,
+    deployment: Deployment = DEFAULT,
 ) -> Report:
     """Compile, build and run a model, and compare its outputs with a reference.
 
@@ -60,7 +60,7 @@ def verify(
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         options: how to compile and which template to use.
-        place: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -77,11 +77,11 @@ def verify(
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(model.path, inputs, options=model.options)
-    prepared = build_model(model, place.folder)
-    found = run_samples(prepared, inputs, place)
+    prepared = build_model(model, deployment.folder)
+    found = run_samples(prepared, inputs, deployment)
 
     def layers(allowed: Tolerance) -> Layers:
-        with place.open(prepared.folder) as device:
+        with deployment.open(prepared.folder) as device:
             return compare_layers(device, model, inputs, allowed)
 
     return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)
@@ -111,8 +111,8 @@ def judge(
         tolerance: what is allowed; default: that of the model.
     """
     tensors = model.manifest
-    expected = [counted.filled(tensors.outputs, sample) for sample in expected]
-    found = [counted.blanked(tensors.outputs, sample) for sample in found]
+    expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
+    found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
     allowed = tolerance or default_tolerance(model.path, model.options.rounding)
     name = golden.name if golden is not None else reference.name_of(model.path)
 
@@ -157,7 +157,7 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
     """
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
-    own = [counted.filled(outputs, sample) for sample in own]
+    own = [dynamic_outputs.padded(outputs, sample) for sample in own]
     if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)

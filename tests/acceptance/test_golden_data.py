@@ -16,7 +16,7 @@ PLAIN = [f"{model}/{model}_{kind}" for model in ("kws", "ic", "vww", "ad") for k
 
 def _check(name: str, board: str, tmp_path: Path) -> None:
     report = workflow.verify(
-        models.path(name), board=board, golden=models.golden(name), place=workflow.Place(tmp_path / "project")
+        models.path(name), board=board, golden=models.golden(name), deployment=workflow.Deployment(tmp_path / "project")
     )
     for output in report.outputs:
         assert output.within, f"{output.name}: {output.worst}, allowed {output.allowed}"
@@ -30,7 +30,10 @@ def test_one_activation_that_rounds_the_other_way(tmp_path: Path) -> None:
     """
     name = "vww/vww_int8_ortqdq"
     report = workflow.verify(
-        models.path(name), board="host", golden=models.golden(name), place=workflow.Place(tmp_path / "project")
+        models.path(name),
+        board="host",
+        golden=models.golden(name),
+        deployment=workflow.Deployment(tmp_path / "project"),
     )
     assert [output.max_lsb for output in report.outputs] == [2]
     assert report.ok

@@ -47,7 +47,7 @@ def test_int8_is_what_xnnpack_computes(name: str, tmp_path: Path) -> None:
         tflite(name, "int8"),
         board="host",
         golden=golden,
-        place=workflow.Place(tmp_path / "project"),
+        deployment=workflow.Deployment(tmp_path / "project"),
         tolerance=Tolerance(lsb=0),
     )
     assert [output.differing for output in report.outputs] == [0]
@@ -124,8 +124,8 @@ def test_names_are_those_of_the_file() -> None:
 @models.needed
 def test_verify_and_its_layers_agree_on_any_inputs(tmp_path: Path) -> None:
     """LiteRT's kernels differ from each other by more than a step where a sum is added to one of another scale."""
-    path, place = tflite("ic", "int8"), workflow.Place(tmp_path / "project")
-    assert workflow.verify(path, board="host", place=place).ok
-    layers = workflow.verify_layers(path, board="host", place=place)
+    path, deployment = tflite("ic", "int8"), workflow.Deployment(tmp_path / "project")
+    assert workflow.verify(path, board="host", deployment=deployment).ok
+    layers = workflow.verify_layers(path, board="host", deployment=deployment)
     assert not layers.diverging and layers.reference == "onnxruntime"
     assert all(layer.difference and not layer.difference.differing for layer in layers.layers)

@@ -11,7 +11,7 @@ import toy
 
 from mtool import boards, build, filetree, manifest, project, resources, workflow
 from mtool.build import toolchains
-from mtool.build.places import Places
+from mtool.build.symboliser import Symboliser
 from mtool.filetree import FileTree
 from mtool.transport.emulator import command
 
@@ -71,8 +71,8 @@ def dirtied(start: int, count: int) -> list[str]:
 
 
 def address(elf: Path, symbol: str) -> int:
-    with Places(elf) as places:
-        found = places.address(symbol)
+    with Symboliser(elf) as symbols:
+        found = symbols.address(symbol)
     assert found is not None, symbol
     return found
 

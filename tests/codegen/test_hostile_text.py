@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 
 from mtool import boards, codegen, frontend, passes, project
 from mtool.filetree import FileTree
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.plan import Plan, make_plan
@@ -79,9 +79,9 @@ def hostile(text: str) -> Names:
 
 def like(manifest: Manifest) -> Names:
     """Plain names, of which the same C names are made."""
-    given = ["x1", "x2", "h"] if not manifest.states else ["x1", "x2"]
+    options = ["x1", "x2", "h"] if not manifest.states else ["x1", "x2"]
     returned = ["y1", "y2", "h_next"] if not manifest.states else ["y1", "y2"]
-    pairs = [*zip(given, manifest.inputs, strict=True), *zip(returned, manifest.outputs, strict=True)]
+    pairs = [*zip(options, manifest.inputs, strict=True), *zip(returned, manifest.outputs, strict=True)]
     pairs += [("h", state) for state in manifest.states]  # type: ignore[misc]
     return Names({place: tensor.c_name for place, tensor in pairs}, manifest.model)
 
@@ -122,8 +122,8 @@ def network(n: Names) -> onnx.ModelProto:
 def planned(n: Names, folder: Path, *, states: bool, io: Io = "arena", target: Target = HOST) -> Plan:
     path = folder / f"{n.file}.onnx"
     path.write_bytes(network(n).SerializeToString())
-    given = Given(dims={n("dim"): 2}, states=((n("h_next"), n("h")),) if states else ())
-    return make_plan(passes.run(frontend.load(path, given), target), target, io)
+    options = ModelOptions(dims={n("dim"): 2}, states=((n("h_next"), n("h")),) if states else ())
+    return make_plan(passes.run(frontend.load(path, options), target), target, io)
 
 
 def twins(text: str, folder: Path, *, states: bool, io: Io = "arena", target: Target = HOST) -> list[tuple[Plan, str]]:

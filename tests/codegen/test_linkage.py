@@ -59,3 +59,45 @@ def test_every_declaration_links_from_cpp17(name: str, tmp_path: Path) -> None:
     subprocess.run(["g++", *flags, include, "use.cpp"], cwd=tmp_path, check=True)
     wanted = symbols([tmp_path / "use.o"], "--undefined-only")
     assert set(declared) <= wanted <= made | {"_GLOBAL_OFFSET_TABLE_"} and len(declared) >= 4
+
+
+COMPILERS = (
+    ["gcc"],
+    ["gcc", "-flto"],
+    ["clang"],
+    ["arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "--specs=nosys.specs"],
+    ["avr-gcc", "-mmcu=atmega2560", "-flto"],
+)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS, ids=" ".join)
+def test_objects_of_different_conventions_do_not_link_and_the_linker_says_why(
+    compiler: list[str], tmp_path: Path
+) -> None:
+    """Models, and a program that was compiled with the header of a model of other conventions."""
+    if not shutil.which(compiler[0]):
+        pytest.skip(f"{compiler[0]} is not installed")
+    include = f"-I{resources.path('crt') / 'include'}"
+    for name in CONVENTIONS:
+        folder = tmp_path / name
+        folder.mkdir()
+        files = generated(name)
+        for path in (path for path in files if path.endswith(".h")):
+            (folder / path).write_bytes(files[path])
+        (folder / "use.c").write_text(f'#include "net.h"\nextern int {name};\nint {name} = 1;\n')
+        argv = [*compiler, *FLAGS, include, "-c", folder / "use.c", "-o", tmp_path / f"{name}.o"]
+        subprocess.run(argv, check=True)
+        (folder / "use.c").write_text((folder / "use.c").read_text().replace(f"int {name}", f"int {name}_2"))
+        subprocess.run([*argv[:-1], tmp_path / f"{name}_2.o"], check=True)
+    (tmp_path / "main.c").write_text("int main(void)\n{\n    return 0;\n}\n")
+
+    def linked(*objects: str) -> subprocess.CompletedProcess[str]:
+        argv = [*compiler, "main.c", *(f"{name}.o" for name in objects), "-o", "program"]
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    for name in CONVENTIONS:
+        assert linked(name, f"{name}_2").returncode == 0
+    for pair in (("c", "packed"), ("step", "c"), ("values", "c")):
+        refused = linked(*pair)
+        assert refused.returncode != 0
+        assert "mt_models_have_different_calling_conventions" in refused.stderr

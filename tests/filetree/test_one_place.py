@@ -17,8 +17,8 @@ OTHERS = {"replace", "remove", "copy", "rename"}
 ALLOWED = {
     "files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
     "locks.py": {"mkdir", "unlink"},
-    "filetree/place.py": {"mkdir", "unlink", "rmdir", "replace"},
-    "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of a Place; and the folder itself
+    "filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
+    "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
     "build/build.py": {"unlink"},  # the stamp of a build
     "build/cmake.py": {"unlink", "rmtree"},  # CMake's cache
     "build/host.py": {"mkdir"},
@@ -30,7 +30,7 @@ def changes(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
             on = ast.unparse(node.func.value)
-            if node.func.attr not in OTHERS or on in ("os", "shutil", "aside", "path", "target", "place"):
+            if node.func.attr not in OTHERS or on in ("os", "shutil", "aside", "path", "target", "opened"):
                 found.add(node.func.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "open":
             modes = [each.value for each in node.args if isinstance(each, ast.Constant)]

@@ -11,7 +11,7 @@ import pytest
 
 from mtool import filetree
 from mtool.errors import UsageError
-from mtool.filetree import FileTree, place
+from mtool.filetree import FileTree, open_folder
 
 FIRST = FileTree({"mtool.json": b"1", "src/main.c": b"main", "src/old/gone.c": b"gone", "model/kws.c": b"kws"})
 SECOND = FileTree({"mtool.json": b"2", "src/main.c": b"main", "src/new.c": b"new", "model/kws.c": b"other kws"})
@@ -173,15 +173,15 @@ class Killed(BaseException):
 
 
 def interfering(
-    monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[place.Place, str, tuple[object, ...]], None]
+    monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[open_folder.OpenFolder, str, tuple[object, ...]], None]
 ) -> Callable[[], int]:
     """Let something happen at one step of those that change a folder; return what counts the steps."""
     steps = 0
 
     def wrapped(name: str) -> Callable[..., object]:
-        real = getattr(place.Place, name)
+        real = getattr(open_folder.OpenFolder, name)
 
-        def step(self: place.Place, *arguments: object) -> object:
+        def step(self: open_folder.OpenFolder, *arguments: object) -> object:
             nonlocal steps
             steps += 1
             if steps == at or (steps > at and act is die):
@@ -191,11 +191,11 @@ def interfering(
         return step
 
     for name in ("create", "move", "remove", "prune"):
-        monkeypatch.setattr(place.Place, name, wrapped(name))
+        monkeypatch.setattr(open_folder.OpenFolder, name, wrapped(name))
     return lambda: steps
 
 
-def die(self: place.Place, name: str, arguments: tuple[object, ...]) -> None:
+def die(self: open_folder.OpenFolder, name: str, arguments: tuple[object, ...]) -> None:
     if name == "create":  # in the middle of a file
         target = self.path / str(arguments[0])
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def die(self: place.Place, name: str, arguments: tuple[object, ...]) -> None:
     raise Killed
 
 
-def refuse(self: place.Place, name: str, arguments: tuple[object, ...]) -> None:
+def refuse(self: open_folder.OpenFolder, name: str, arguments: tuple[object, ...]) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / str(arguments[0])))
 
 

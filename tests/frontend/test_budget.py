@@ -15,7 +15,7 @@ from onnx.helper import make_node as node
 
 from mtool.cli import app
 from mtool.errors import ModelError, UsageError
-from mtool.frontend import Given, from_proto
+from mtool.frontend import ModelOptions, from_proto
 from mtool.frontend.budget import LIMITS, Budget
 from mtool.ir import Graph
 
@@ -152,7 +152,7 @@ def nested_loops(depth: int, rounds: int) -> onnx.ModelProto:
 )
 def test_nested_loops(depth: int, rounds: int, limits: dict[str, int]) -> None:
     with pytest.raises(ModelError, match="limit 'nodes'"):
-        from_proto(nested_loops(depth, rounds), "m", Given(limits=limits))
+        from_proto(nested_loops(depth, rounds), "m", ModelOptions(limits=limits))
 
 
 def test_rounds_of_a_loop() -> None:
@@ -160,7 +160,7 @@ def test_rounds_of_a_loop() -> None:
         from_proto(nested_loops(1, 257), "m")
     with pytest.raises(ModelError, match="limit 'rounds'"):
         from_proto(nested_loops(1, 1 << 40), "m")
-    assert len(from_proto(nested_loops(1, 257), "m", Given(limits={"rounds": 300})).nodes) == 258
+    assert len(from_proto(nested_loops(1, 257), "m", ModelOptions(limits={"rounds": 300})).nodes) == 258
 
 
 def function(name: str, nodes: Sequence[onnx.NodeProto]) -> onnx.FunctionProto:
@@ -183,7 +183,7 @@ def doubling(levels: int, names: int = 1) -> onnx.ModelProto:
 def test_functions_that_double_each_other() -> None:
     assert len(from_proto(doubling(8), "m").nodes) == 128
     with pytest.raises(ModelError, match="limit 'nodes'"):
-        from_proto(doubling(30), "m", Given(limits={"nodes": 999}))
+        from_proto(doubling(30), "m", ModelOptions(limits={"nodes": 999}))
 
 
 def test_names_that_grow() -> None:
@@ -203,7 +203,7 @@ def test_graphs_inside_one_another() -> None:
     proto.graph.node[0].output[0] = "y"
     assert from_proto(proto, "m").nodes[0].op == "Neg"
     with pytest.raises(ModelError, match="limit 'depth'"):
-        from_proto(proto, "m", Given(limits={"depth": 10}))
+        from_proto(proto, "m", ModelOptions(limits={"depth": 10}))
 
 
 def test_a_body_that_is_not_taken_is_not_copied() -> None:
@@ -284,7 +284,7 @@ def test_every_limit_can_be_set() -> None:
             Budget().check(name, default + 1, "here")
         Budget({name: default + 1}).check(name, default + 1, "here")
     with pytest.raises(UsageError, match="no limit named other"):
-        from_proto(whole([node("Relu", ["x"], ["y"])]), "m", Given(limits={"other": 1}))
+        from_proto(whole([node("Relu", ["x"], ["y"])]), "m", ModelOptions(limits={"other": 1}))
 
 
 def test_the_page_of_limits_is_up_to_date() -> None:

@@ -7,7 +7,7 @@ from graphs import model
 from onnx import TensorProto, helper
 
 from mtool.errors import ModelError, UsageError
-from mtool.frontend import Given, from_proto, load
+from mtool.frontend import ModelOptions, from_proto, load
 from mtool.frontend.reading import MIN_OPSET
 
 
@@ -78,9 +78,9 @@ def test_symbolic_dimension_needs_a_value(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="without a value") as caught:
         load(path)
     assert "--dim batch=1" in caught.value.hint
-    assert load(path, Given({"batch": 3})).types["x"].shape == (3, 4)
+    assert load(path, ModelOptions({"batch": 3})).types["x"].shape == (3, 4)
     with pytest.raises(UsageError, match="no symbolic dimension"):
-        load(path, Given({"batch": 3, "time": 2}))
+        load(path, ModelOptions({"batch": 3, "time": 2}))
 
 
 def test_external_data_outside_the_folder_is_refused(tmp_path: Path) -> None:

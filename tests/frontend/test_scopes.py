@@ -9,7 +9,7 @@ from onnx import parser
 
 from mtool import onnx_backend
 from mtool.errors import ModelError
-from mtool.frontend import Given, from_proto
+from mtool.frontend import ModelOptions, from_proto
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -40,7 +40,7 @@ def nested(depth: int, condition: str) -> str:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 7])
 def test_an_if_reads_what_is_around_it(depth: int) -> None:
     proto = parsed(nested(depth, "yes"))
-    found = from_proto(proto, "m", Given(constants={"x": X}))
+    found = from_proto(proto, "m", ModelOptions(constants={"x": X}))
     np.testing.assert_allclose(found.constants["o0"], expected(proto), rtol=1e-6)
 
 
@@ -133,7 +133,7 @@ def with_functions(body: str, functions: Sequence[str]) -> onnx.ModelProto:
 def test_functions(name: str) -> None:
     body, *functions = FUNCTIONS[name]
     proto = with_functions(body, functions)
-    found = from_proto(proto, "m", Given(constants={"x": X}))
+    found = from_proto(proto, "m", ModelOptions(constants={"x": X}))
     np.testing.assert_allclose(found.constants["y"], expected(proto), rtol=1e-6)
     assert from_proto(proto, "m").nodes
 
@@ -147,7 +147,7 @@ def test_a_function_is_compiled_without_the_inliner(monkeypatch: pytest.MonkeyPa
 
 def test_a_loop_in_a_loop_reads_what_is_around_it() -> None:
     proto = with_functions(LOOP.replace("t = Loop", "y = Loop", 1), [])
-    found = from_proto(proto, "m", Given(constants={"x": X}))
+    found = from_proto(proto, "m", ModelOptions(constants={"x": X}))
     np.testing.assert_allclose(found.constants["y"], expected(proto), rtol=1e-6)
 
 
@@ -165,7 +165,7 @@ def test_a_scan_in_a_branch() -> None:
             }, else_branch = n () => (float[4] u) { u = Neg (row) }>
         }
     """)
-    found = from_proto(proto, "m", Given(constants={"x": X}))
+    found = from_proto(proto, "m", ModelOptions(constants={"x": X}))
     np.testing.assert_allclose(found.constants["y"], expected(proto), rtol=1e-6)
 
 
@@ -177,12 +177,12 @@ def test_a_function_does_not_read_the_models_values() -> None:
 
 def test_a_value_whose_name_looks_like_one_of_a_body() -> None:
     proto = parsed(nested(2, "yes"))
-    plain = from_proto(proto, "m", Given(constants={"x": X})).constants["o0"]
+    plain = from_proto(proto, "m", ModelOptions(constants={"x": X})).constants["o0"]
     inner = next(name for name in from_proto(proto, "m").types if "/" in name)
     proto.graph.node[0].output[0] = "made"
     proto.graph.node.add(op_type="Neg", input=["x"], output=[inner])
     proto.graph.node.add(op_type="Sub", input=["made", inner], output=["o0"])
-    found = from_proto(proto, "m", Given(constants={"x": X})).constants["o0"]
+    found = from_proto(proto, "m", ModelOptions(constants={"x": X})).constants["o0"]
     np.testing.assert_allclose(found, plain + X, rtol=1e-6)
 
 
@@ -196,7 +196,9 @@ def test_comparisons_that_older_opsets_infer_nothing_of(op: str, opset: int) -> 
         }}""",
         opset,
     )
-    np.testing.assert_array_equal(from_proto(proto, "m", Given(constants={"x": X})).constants["y"], expected(proto))
+    np.testing.assert_array_equal(
+        from_proto(proto, "m", ModelOptions(constants={"x": X})).constants["y"], expected(proto)
+    )
     assert [node.op for node in from_proto(proto, "m").nodes] == [op, "Where"]
 
 

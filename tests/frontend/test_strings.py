@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from mtool import frontend
 from mtool.errors import ModelError
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 
 PLACES = ["input", "output", "node", "graph", "domain", "weight", "attribute", "dim", "document", "producer", "inner"]
 
@@ -42,7 +42,7 @@ def test_a_name_that_is_not_utf_8_is_told(place: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(data.replace(f"{place}_".encode(), b"\xff" * len(place) + b"_"))
     with pytest.raises(ModelError, match="holds a name that is no text"):
-        frontend.load(path, Given(dims={"dim_": 2}))
+        frontend.load(path, ModelOptions(dims={"dim_": 2}))
 
 
 def test_options_that_an_error_suggests_are_quoted_for_a_shell(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tflite_models import Array, Op, T, litert, model
 
 from mtool import codegen, frontend, passes
 from mtool.errors import ModelError, UsageError
-from mtool.frontend import Given
+from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.plan import make_plan
 
@@ -74,7 +74,7 @@ def test_the_format_is_told_by_the_bytes_too(tmp_path: Path) -> None:
 
 def test_quantisation_of_inputs_and_outputs_is_the_files(tmp_path: Path) -> None:
     for rounding in ("onnx", "tflite"):
-        quant = frontend.load(save(tmp_path, SMALL), Given(rounding=rounding)).quant
+        quant = frontend.load(save(tmp_path, SMALL), ModelOptions(rounding=rounding)).quant
         assert (quant["x"].scale[0], quant["x"].zero_point) == (pytest.approx(0.05), (3,))
         assert (quant["y"].scale[0], quant["y"].zero_point) == (1 / 256, (-128,))
 
@@ -124,11 +124,11 @@ def test_an_input_made_a_constant(tmp_path: Path) -> None:
         [T("a", [2]), T("b", [2]), T("y", [2])], [Op("ADD", ["a", "b"], ["y"], "AddOptions")], ["a", "b"], ["y"]
     )
     path = save(tmp_path, data)
-    assert frontend.load(path, Given(constants={"b": np.asarray([1.0, 2.0])})).inputs == ("a",)
+    assert frontend.load(path, ModelOptions(constants={"b": np.asarray([1.0, 2.0])})).inputs == ("a",)
     with pytest.raises(UsageError, match="no input named c"):
-        frontend.load(path, Given(constants={"c": np.asarray([1.0])}))
+        frontend.load(path, ModelOptions(constants={"c": np.asarray([1.0])}))
     with pytest.raises(UsageError, match="no symbolic dimension named batch"):
-        frontend.load(path, Given(dims={"batch": 2}))
+        frontend.load(path, ModelOptions(dims={"batch": 2}))
 
 
 def test_everything_that_is_not_supported_is_listed_at_once(tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ def test_rounding_tflite_refuses_what_it_would_not_do_exactly(tmp_path: Path) ->
     path = save(tmp_path, model(tensors, [Op("HARD_SWISH", ["x"], ["y"], "HardSwishOptions")], ["x"], ["y"]))
     frontend.load(path)
     with pytest.raises(ModelError) as refused:
-        frontend.load(path, Given(rounding="tflite"))
+        frontend.load(path, ModelOptions(rounding="tflite"))
     assert "HARD_SWISH" in refused.value.details[0] and "--rounding tflite" in refused.value.details[0]
 
 
 def test_rounding_tflite_is_for_tflite_models(tmp_path: Path) -> None:
     path = save(tmp_path, b"", "model.onnx")
     with pytest.raises(UsageError, match=r"model\.onnx is not a TFLite model"):
-        frontend.load(path, Given(rounding="tflite"))
+        frontend.load(path, ModelOptions(rounding="tflite"))
 
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:

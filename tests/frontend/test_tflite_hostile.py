@@ -12,7 +12,7 @@ import tflite
 from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
-from mtool.frontend import Given, load
+from mtool.frontend import ModelOptions, load
 from mtool.frontend.tflite.schema import read
 
 RELU = Op("RELU", ["x"], ["y"])
@@ -138,7 +138,7 @@ def test_more_tensors_than_are_read_in_a_moment(tmp_path: Path) -> None:
     path = save(tmp_path, many_of_one(3000, 4, quantised=False))
     assert len(read(path).tensors) == 3000
     with pytest.raises(ModelError, match="limit 'work'") as refused:
-        load(path, Given(limits={"work": 1_000_000}))
+        load(path, ModelOptions(limits={"work": 1_000_000}))
     assert "'w'" in refused.value.details[0]
 
 
@@ -175,4 +175,4 @@ def test_what_python_raises_becomes_the_operators_error(tmp_path: Path, monkeypa
 def test_constants_that_nothing_reads_do_not_count(tmp_path: Path) -> None:
     unread = T("w", [1000], data=np.ones(1000))
     data = model([T("x", [4]), unread, T("y", [4])], [RELU], ["x"], ["y"])
-    assert "w" not in load(save(tmp_path, data), Given(limits={"constants": 100})).constants
+    assert "w" not in load(save(tmp_path, data), ModelOptions(limits={"constants": 100})).constants

@@ -9,7 +9,7 @@ import pytest
 from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
-from mtool.frontend import Given, load
+from mtool.frontend import ModelOptions, load
 from mtool.settings import Rounding
 
 I8, U8, I16, I32, I64, F32 = np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32
@@ -51,7 +51,7 @@ def refusal(
     op = Op(kind, inputs, ["y"], options, values)
     path.write_bytes(model(tensors, [op], [t.name for t in tensors if t.data is None and t.name != "y"], ["y"]))
     with pytest.raises(ModelError) as caught:
-        load(path, Given(rounding=how))
+        load(path, ModelOptions(rounding=how))
     return "\n".join([caught.value.what, *caught.value.details])
 
 

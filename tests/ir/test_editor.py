@@ -38,7 +38,7 @@ def skipped(r: Rewriter, n: Node) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_changes_in_place_are_those_of_a_graph_built_anew(seed: int) -> None:
-    (graph, _) = [*pairs("settle_layout", "float", seed + 1)][seed]
+    (graph, _) = [*pairs("simplify_layout", "float", seed + 1)][seed]
     chance = random.Random(seed)
     editor = Editor(graph)
     for _ in range(30):
@@ -90,6 +90,6 @@ def test_names_are_the_smallest_that_are_free() -> None:
 
 
 def test_random_numbers_fit_their_inputs() -> None:
-    for before, _ in pairs("settle_layout", "int8", 2):
+    for before, _ in pairs("simplify_layout", "int8", 2):
         (fed,) = networks.feeds_of(before, 0)
         assert {*fed} == {*before.given}

@@ -9,7 +9,7 @@ from mtool.ir import Graph
 from mtool.ir.node import WithEpilogue
 from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fuse import fuse
-from mtool.passes.layout import settle_layout
+from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
 
 F32 = np.float32
@@ -39,7 +39,7 @@ def network(op: str, *addends: np.ndarray) -> Graph:  # type: ignore[type-arg]
         constants[f"a{number}"] = addend
         nodes.append(helper.make_node("Add", ["s" + "n" * number, f"a{number}"], ["s" + "n" * (number + 1)]))
     nodes.append(helper.make_node("Relu", ["s" + "n" * len(addends)], ["y"]))
-    return fuse(settle_layout(lower(networks.imported(model(nodes, {"x": (F32, shape)}, ["y"], constants)))))
+    return fuse(simplify_layout(lower(networks.imported(model(nodes, {"x": (F32, shape)}, ["y"], constants)))))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_sum_beside_the_accumulator_itself_stays() -> None:
         helper.make_node("Mul", ["s", "c"], ["y"]),
     ]
     proto = model(nodes, {"x": (F32, (1, 2, 2, 3))}, ["y"], constants)
-    graph = fuse(settle_layout(lower(networks.imported(proto))))
+    graph = fuse(simplify_layout(lower(networks.imported(proto))))
     assert_same(graph, fold_bias(graph))
 
 
@@ -97,7 +97,7 @@ def test_whole_steps_of_integers_go_into_the_bias(steps: float | list[float], st
         helper.make_node("QuantizeLinear", ["t", "ys", "yz"], ["y"]),
     ]
     proto = model(nodes, {"x": (np.int8, (2, 2))}, ["y"], constants)
-    graph = fuse(settle_layout(lower(networks.imported(proto))))
+    graph = fuse(simplify_layout(lower(networks.imported(proto))))
     folded = fold_bias(graph)
     assert sums(graph) == 1 and sums(folded) == stays
     (before,), (after,) = ([n for n in g.nodes if n.op == "dense"] for g in (graph, folded))

@@ -11,7 +11,7 @@ from mtool.ir import Graph
 from mtool.ir.node import expression_of
 from mtool.ops.loop.node import Loop
 from mtool.passes.fuse import DEEPEST, LARGEST, OPERANDS, fuse
-from mtool.passes.layout import settle_layout
+from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
 
 F32 = np.float32
@@ -36,7 +36,7 @@ def test_what_is_fused_stays_so() -> None:
 
 
 def fused(nodes, inputs, outputs, constants=None) -> tuple[Graph, Graph]:  # type: ignore[no-untyped-def]
-    before = settle_layout(lower(networks.imported(model(nodes, inputs, outputs, constants))))
+    before = simplify_layout(lower(networks.imported(model(nodes, inputs, outputs, constants))))
     after = fuse(before)
     assert_same(before, after)
     for node in after.nodes:

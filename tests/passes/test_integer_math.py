@@ -13,7 +13,7 @@ from mtool.ir.scalar import Requantise
 from mtool.kernels.target import Target
 from mtool.passes.fuse import fuse
 from mtool.passes.integer_math import use_integer_math
-from mtool.passes.layout import settle_layout
+from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
 
 F32 = np.float32
@@ -51,7 +51,7 @@ def quantised(nodes: list, operands: int = 1, scale: float = 0.03) -> tuple[Grap
     steps = [helper.make_node("DequantizeLinear", [name, "s", "z"], [f"{name}f"]) for name in ins]
     steps += [*nodes, helper.make_node("QuantizeLinear", ["t", "os", "oz"], ["y"])]
     proto = model(steps, dict.fromkeys(ins, (np.int8, (1, 2, 16, 16))), ["y"], constants)
-    before = fuse(settle_layout(lower(networks.imported(proto))))
+    before = fuse(simplify_layout(lower(networks.imported(proto))))
     after = use_integer_math(before, HOST)
     assert_same(before, after, calls=3)
     return before, after
@@ -113,7 +113,7 @@ def test_a_quantisation_to_its_own_grid_goes() -> None:
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["g"]),
         helper.make_node("ReduceSum", ["g"], ["y"]),
     ]
-    before = fuse(settle_layout(lower(networks.imported(model(nodes, {"x": (np.int8, (5, 7))}, ["y"], grid)))))
+    before = fuse(simplify_layout(lower(networks.imported(model(nodes, {"x": (np.int8, (5, 7))}, ["y"], grid)))))
     after = use_integer_math(before, HOST)
     assert "quantise" not in parts(after)
     assert_same(before, after)

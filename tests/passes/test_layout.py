@@ -13,7 +13,7 @@ from stages import assert_same, ops, pairs
 from mtool.errors import ModelError
 from mtool.ir import editor
 from mtool.passes import layout
-from mtool.passes.layout import settle_layout
+from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
 
 F32 = np.float32
@@ -23,7 +23,7 @@ NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 @pytest.mark.parametrize(("kind", "count"), [("float", 40), ("long", 20), ("int8", 10)])
 def test_random_networks_stay_the_same(kind: str, count: int) -> None:
     turned = left = 0
-    for before, after in pairs("settle_layout", kind, count):
+    for before, after in pairs("simplify_layout", kind, count):
         turned, left = turned + ops(before).count("transpose"), left + ops(after).count("transpose")
         assert_same(before, after, exact=False)
         for value, source in after.sources.items():
@@ -33,14 +33,14 @@ def test_random_networks_stay_the_same(kind: str, count: int) -> None:
 
 
 def test_what_is_settled_stays_so() -> None:
-    for _, after in pairs("settle_layout", "float", 25):
-        assert [str(node) for node in settle_layout(after).nodes] == [str(node) for node in after.nodes]
+    for _, after in pairs("simplify_layout", "float", 25):
+        assert [str(node) for node in simplify_layout(after).nodes] == [str(node) for node in after.nodes]
 
 
 def test_changes_are_few() -> None:
-    for before, _ in pairs("settle_layout", "long", 25):
+    for before, _ in pairs("simplify_layout", "long", 25):
         with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):
-            settle_layout(before)
+            simplify_layout(before)
 
 
 def test_a_rule_that_undoes_itself_is_stopped() -> None:
@@ -49,7 +49,7 @@ def test_a_rule_that_undoes_itself_is_stopped() -> None:
 
     graph = lower(networks.imported(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, (3,))}, ["y"])))
     with mock.patch.object(layout, "_RULES", (turn_round,)), pytest.raises(ModelError, match=r"does not settle.*y"):
-        settle_layout(graph)
+        simplify_layout(graph)
 
 
 @pytest.mark.parametrize("shape", [(7, 3), (7, 2, 4, 7, 3), (1, 1, 3)])
@@ -57,7 +57,7 @@ def test_a_rule_that_undoes_itself_is_stopped() -> None:
 def test_an_input_that_is_an_output_too(shape: tuple[int, ...], op: str) -> None:
     nodes = [helper.make_node("Identity", ["x"], ["a"]), helper.make_node(op, ["a"], ["y"])]
     graph = lower(networks.imported(model(nodes, {"x": (F32, shape)}, ["y", "a"])))
-    assert_same(graph, settle_layout(graph))
+    assert_same(graph, simplify_layout(graph))
 
 
 def test_moves_alone_settle() -> None:
@@ -91,7 +91,7 @@ def test_moves_alone_settle() -> None:
         outputs = sorted({f"v{chance.randrange(10)}" for _ in range(4)} | {"v9"})
         graph = lower(networks.imported(model(nodes, {"x": (F32, values["x"])}, outputs, constants)))
         with mock.patch.object(editor, "MOST", 30), mock.patch.object(editor, "MOST_OF_A_NODE", 3):
-            assert_same(graph, settle_layout(graph))
+            assert_same(graph, simplify_layout(graph))
 
 
 def test_a_product_reads_what_was_flattened_before_it_was_turned() -> None:
@@ -107,7 +107,7 @@ def test_a_product_reads_what_was_flattened_before_it_was_turned() -> None:
         helper.make_node("MatMul", ["f", "p"], ["y"]),
     ]
     graph = lower(networks.imported(model(nodes, {"x": (F32, (1, 2, 3, 5))}, ["y"], constants)))
-    settled = settle_layout(graph)
+    settled = simplify_layout(graph)
     assert ops(settled).count("transpose") == 1  # of the input
     assert_same(graph, settled, exact=False)
 
@@ -121,6 +121,6 @@ def test_an_integer_product_finds_its_elements_before_they_were_turned() -> None
     nodes.append(helper.make_node("MatMul", ["at", "bt"], ["y"]))
     inputs = {"a": (np.int8, (2, 3, 4, 5)), "b": (np.int8, (2, 6, 4, 5))}
     graph = lower(networks.imported(model(nodes, inputs, ["y"], grid)))
-    settled = settle_layout(graph)
+    settled = simplify_layout(graph)
     assert ops(settled) == ["matmul"]
     assert_same(graph, settled)

@@ -13,7 +13,7 @@ from stages import DSP
 
 from mtool import passes
 from mtool.frontend import from_proto
-from mtool.frontend.given import Given
+from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.ir.source import Source
 from mtool.kernels.target import Target
@@ -81,11 +81,11 @@ def test_images_a_few_rows_at_a_time() -> None:
         for partial in ("auto", "always"):
             plan = held(graph, make_plan(graph, HOST, partial=partial))
             assert plan.arena_bytes <= whole.arena_bytes
-            if partial == "auto" and plan.graph.windows:
+            if partial == "auto" and plan.graph.line_buffers:
                 assert whole.arena_bytes - plan.arena_bytes >= max(0.1 * whole.arena_bytes, 2048)
                 assert plan.cost <= 1.05 * whole.cost
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
-            assert bool(plan.graph.windows) == (plan.arena_bytes < whole.arena_bytes)
+            assert bool(plan.graph.line_buffers) == (plan.arena_bytes < whole.arena_bytes)
     assert smaller >= 10
 
 
@@ -154,7 +154,7 @@ def wide(size: int, channels: int) -> Graph:
 def test_elements_of_eight_bytes_lie_at_multiples_of_eight(partial: Partial, io: Io) -> None:
     for size, channels in ((9, 3), (12, 2)):
         plan = make_plan(wide(size, channels), HOST, io, partial)
-        assert bool(plan.graph.windows) == (partial == "always")
+        assert bool(plan.graph.line_buffers) == (partial == "always")
         pieces, owners, _ = storages(plan.graph, plan.steps, io)
         types = plan.graph.types
         assert sum(types[value].dtype.size == 8 for value in owners) >= 4
@@ -196,8 +196,8 @@ def stateful(seed: int) -> Graph:
         nodes.append(helper.make_node(chance.choice(["Tanh", "Identity", "Neg"]), [source], [f"o{n}"]))
     inputs = {value: (F32, (1, 4)) for value in values if not value.startswith("v")}
     proto = model(nodes, inputs, ["y", *(f"o{n}" for n in range(kept))], constants)
-    given = Given(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
-    return passes.run(from_proto(proto, "test", given), HOST)
+    options = ModelOptions(states=tuple((f"o{n}", f"h{n}") for n in range(kept)))
+    return passes.run(from_proto(proto, "test", options), HOST)
 
 
 @pytest.mark.parametrize("io", ["arena", "external"])
@@ -234,8 +234,8 @@ def window(seed: int) -> Graph:
         nodes.append(helper.make_node("ReduceMax", ["cache" if rng.random() < 0.5 else joined], ["z"]))
         outputs.insert(1, "z")
     inputs = {"x": (F32, (1, 3, new, *unit)), "cache": (F32, (1, 3, kept, *unit))}
-    given = Given(states=(("next", "cache"),))
-    return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", given), HOST)
+    options = ModelOptions(states=(("next", "cache"),))
+    return passes.run(from_proto(model(nodes, inputs, outputs, constants), "test", options), HOST)
 
 
 def test_windows_of_streams() -> None:

@@ -68,7 +68,7 @@ def test_a_crowd_is_laid_out_without_a_search(seed: int) -> None:
         piece = Storage.whole(chance.randrange(1, 500), first, first + chance.randrange(6))
         piece.alignment = chance.choice([4, 8])
         pieces.append(piece)
-    with mock.patch("mtool.plan.first_fit.CROWD", 0):
+    with mock.patch("mtool.plan.first_fit.SEARCHED_PAIRS", 0):
         placed, size = lay_out(pieces)
     assert not overlaps(pieces, placed)
     assert live_bound(pieces) <= size <= 3 * live_bound(pieces)

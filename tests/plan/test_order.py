@@ -5,7 +5,7 @@ import random
 
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.plan.order import _beam_search
-from mtool.plan.states import in_turn
+from mtool.plan.state_storage import read_states_before_writes
 
 
 def network(seed: int, count: int = 6) -> Graph:
@@ -54,4 +54,4 @@ def test_an_order_is_the_same_on_every_run() -> None:
 def test_without_states_the_order_stays() -> None:
     for seed in range(10):
         graph = network(seed, 12)
-        assert in_turn(graph) == graph.nodes
+        assert read_states_before_writes(graph) == graph.nodes

@@ -24,9 +24,9 @@ from mtool.errors import UsageError
 from mtool.kernels.target import Target
 from mtool.lowerings.verification import verify
 from mtool.plan import Choice, Plan, make_plan
-from mtool.plan import partial as by_rows
-from mtool.plan.memory import live_bound, places, storages
-from mtool.plan.windows import in_windows
+from mtool.plan import partial as partial_execution
+from mtool.plan.line_buffers import with_line_buffers
+from mtool.plan.memory import aliases, live_bound, storages
 from mtool.request import Request
 
 F = np.float32
@@ -159,7 +159,7 @@ def cases(target: Target, *, integer: bool, count: int = NETWORKS) -> list[Case]
         network = Network(seed, integer=integer)
         proto = network.build()
         plan = planned(proto, target, "always", f"part{seed}")
-        if not plan.graph.windows:
+        if not plan.graph.line_buffers:
             continue
         whole = planned(proto, target, "never", f"whole{seed}")
         assert plan.arena_bytes < whole.arena_bytes
@@ -227,8 +227,8 @@ def test_no_step_writes_over_what_a_later_one_reads(io: Any) -> None:
     for name, target in (("ic/ic_int8_qdq", DSP), ("vww/vww_int8_qdq", NO_FPU), ("vww/vww_float32", DSP)):
         graph = passes.run(frontend.load(models.path(name)), target)
         plan = make_plan(graph, target, io)
-        assert plan.graph.windows
-        lies = places(plan.graph)
+        assert plan.graph.line_buffers
+        lies = aliases(plan.graph)
         memory: list[Any] = [None] * plan.arena_bytes
 
         def mark(value: str, plan: Plan = plan, lies: Any = lies, memory: Any = memory) -> None:
@@ -263,7 +263,7 @@ def test_operators_that_are_called_by_name_stay_whole() -> None:
     assert Request(conventions=Conventions(interface="step")).allowed_partial() == "auto"
     with pytest.raises(UsageError, match="--partial always"):
         Request(partial="always", conventions=Conventions(operators="packed", executor="graph")).allowed_partial()
-    assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.windows
+    assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.line_buffers
 
 
 def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
@@ -317,9 +317,9 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
     close, seen = 0, 0
     for seed in range(16):
         plan = planned(Network(seed, integer=seed % 2 == 0).build(), DSP, "never", io=io)
-        for trial in itertools.islice(by_rows._trials(plan), 0, None, 7):
-            graph = in_windows(plan.graph, trial.region, trial.chunks, trial.room.rows)
-            steps, _ = by_rows._Chooser(plan, {}).steps(graph) if graph else ((), 0)
+        for trial in itertools.islice(partial_execution._trials(plan), 0, None, 7):
+            graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
+            steps, _ = partial_execution._Chooser(plan, {}).steps(graph) if graph else ((), 0)
             if graph is None or not steps:
                 continue
             bound = live_bound(storages(graph, steps, io)[0])
@@ -331,14 +331,16 @@ def test_what_is_reckoned_before_a_region_is_made_holds_for_it(io: Any) -> None:
 def test_only_promising_regions_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is reckoned tells which they are, so that most of the graphs are never built."""
     made = []
-    monkeypatch.setattr(by_rows, "in_windows", lambda *arguments: made.append(1) or in_windows(*arguments))
+    monkeypatch.setattr(
+        partial_execution, "with_line_buffers", lambda *arguments: made.append(1) or with_line_buffers(*arguments)
+    )
     weights = {f"w{number}": np.ones((8, 8, 3, 3), F) for number in range(8)}
     nodes = [
         helper.make_node("Conv", [f"v{number}", f"w{number}"], [f"v{number + 1}"], pads=[1, 1, 1, 1])
         for number in range(8)
     ]
     plan = planned(model(nodes, {"v0": (F, (1, 8, 24, 24))}, ["v8"], weights), DSP, "never")
-    tried = len([*by_rows._trials(plan)])
-    by_rows._smallest(plan, math.inf, by_rows._Chooser(plan, {}))
+    tried = len([*partial_execution._trials(plan)])
+    partial_execution._smallest(plan, math.inf, partial_execution._Chooser(plan, {}))
     assert tried > 30
     assert len(made) < tried / 2, (len(made), tried)

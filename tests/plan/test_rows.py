@@ -13,11 +13,11 @@ from onnx import helper
 from mtool.ir import DType, Expr, Graph, Node, TensorType
 from mtool.ir.expr import axis, call, const, identity, load
 from mtool.ir.graph import Rewriter
-from mtool.kernels.by_rows import Reads
+from mtool.kernels.row_wise import RowReads
 from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
 from mtool.ops.pool2d.node import Pool2d
-from mtool.plan.rows import of_rows, reads_of
+from mtool.plan.rows import attributes_of_rows, row_reads
 
 F32 = np.float32
 
@@ -66,7 +66,7 @@ def read_rows(node: Node, graph: Graph, row: int) -> set[int]:
 def test_a_window_reads_the_rows_that_it_depends_on(seed: int) -> None:
     graph = image_node(seed)
     (node,) = (one for one in graph.nodes if one.op in ("conv2d", "pool2d"))
-    reads = reads_of(node, graph)
+    reads = row_reads(node, graph)
     height = graph.types[node.outputs[0]].shape[1]
     if reads is None:
         assert height < 2
@@ -88,7 +88,7 @@ def test_a_window_reads_the_rows_that_it_depends_on(seed: int) -> None:
 
 
 def test_rows_that_follow_each_other() -> None:
-    reads = Reads(0, stride=2, reach=5, pad=1)
+    reads = RowReads(0, stride=2, reach=5, pad=1)
     assert reads.rows(0, 1) == (-1, 4)
     assert reads.rows(3, 4) == (5, 16)
 
@@ -148,29 +148,29 @@ NOT_BY_ROW = {
 @pytest.mark.parametrize("name", BY_ROW)
 def test_loops_that_read_the_row_that_they_make(name: str) -> None:
     (node, graph), inputs = BY_ROW[name]
-    assert reads_of(node, graph) == tuple(Reads(number) for number in inputs)
+    assert row_reads(node, graph) == tuple(RowReads(number) for number in inputs)
 
 
 @pytest.mark.parametrize("name", NOT_BY_ROW)
 def test_loops_that_read_other_rows(name: str) -> None:
-    assert reads_of(*NOT_BY_ROW[name]) is None
+    assert row_reads(*NOT_BY_ROW[name]) is None
 
 
 def test_a_part_has_the_attributes_of_its_rows() -> None:
     for seed in range(40):
         graph = image_node(seed)
         (node,) = (one for one in graph.nodes if one.op in ("conv2d", "pool2d"))
-        reads = reads_of(node, graph)
+        reads = row_reads(node, graph)
         if reads is None or node.op != "conv2d":
             continue
         height = graph.types[node.outputs[0]].shape[1]
         macs = 60 * height
         own = replace(Conv2d.of(node), macs=macs)
-        part = of_rows(replace(node, attrs=own), graph, 1)
+        part = attributes_of_rows(replace(node, attrs=own), graph, 1)
         assert isinstance(part, Conv2d)
         assert part.macs == macs // height and part.pads[0] == part.pads[2] == 0
         assert part.pads[1::2] == own.pads[1::2]
-        whole = of_rows(replace(node, attrs=own), graph, height)
+        whole = attributes_of_rows(replace(node, attrs=own), graph, height)
         assert isinstance(whole, Conv2d) and whole.macs == macs
 
 
@@ -178,5 +178,5 @@ def test_what_is_a_part_already_is_not_cut_again() -> None:
     graph = image_node(0)
     rewriter = Rewriter(graph)
     (node,) = (one for one in graph.nodes if one.op in ("conv2d", "pool2d"))
-    assert reads_of(node, graph) is not None
-    assert reads_of(replace(node, whole="c"), rewriter.finish()) is None
+    assert row_reads(node, graph) is not None
+    assert row_reads(replace(node, whole="c"), rewriter.finish()) is None

@@ -60,8 +60,8 @@ def test_its_macros_are_the_grid_of_what_lies_behind_a_reshape_and_a_transpose(
     onnx.save(network(), "net.onnx")
     real = np.array([[-1.0, 0.26, 6.5], [0.0, 1.75, -9.0]], F)  # the last saturates
     steps = np.clip(np.rint(real / F(X_SCALE)) + X_ZERO, -128, 127).astype(I8).reshape(1, 2, 3)
-    place = mtool.Place(tmp_path / "project")
-    (expected,) = mtool.run("net.onnx", board="host", inputs=[{"x": steps}], place=place).outputs
+    deployment = mtool.Deployment(tmp_path / "project")
+    (expected,) = mtool.run("net.onnx", board="host", inputs=[{"x": steps}], deployment=deployment).outputs
 
     source = tmp_path / "project" / "src" / "standalone.c"
     text = source.read_text()

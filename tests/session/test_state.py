@@ -106,11 +106,13 @@ def test_a_stream_matches_the_reference(quantised: bool, io: Any, board: str, tm
     made = stateful.stream(quantised=quantised)
     path, options = saved(made, tmp_path)
     options = workflow.Options(io=io, states=made[1])
-    report = mtool.verify(path, board=board, options=options, samples=20, place=mtool.Place(tmp_path / "project"))
+    report = mtool.verify(
+        path, board=board, options=options, samples=20, deployment=mtool.Deployment(tmp_path / "project")
+    )
     report.check()
     assert report.sequence and report.samples == 20
     layers = workflow.verify_layers(
-        path, board=board, options=options, samples=10, place=workflow.Place(tmp_path / "project")
+        path, board=board, options=options, samples=10, deployment=workflow.Deployment(tmp_path / "project")
     )
     layers.check()
     assert "10 steps of a sequence" in layers.summary()
@@ -121,7 +123,9 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
     made = stateful.stream(quantised=False)
     path, options = saved(made, tmp_path)
     inputs = [{"x": np.full((1, 40, 1), 0.5, np.float32)}] * 2
-    ran = workflow.run(path, board="host", options=options, inputs=inputs, place=workflow.Place(tmp_path / "project"))
+    ran = workflow.run(
+        path, board="host", options=options, inputs=inputs, deployment=workflow.Deployment(tmp_path / "project")
+    )
     first, second = (sample["y"] for sample in ran.outputs)
     assert np.abs(first - second).max() > 1e-2
 
@@ -131,13 +135,13 @@ def test_the_reference_goes_on_too(tmp_path: Path) -> None:
 def test_a_state_saves_instructions_and_memory(quantised: bool, at_most: float, tmp_path: Path) -> None:
     """Against the same model whose caches the caller hands in and out."""
     path, options = saved(stateful.stream(quantised=quantised), tmp_path)
-    kept = workflow.bench(path, board=M4, options=options, place=workflow.Place(tmp_path / "kept"))
-    handed = workflow.bench(path, board=M4, place=workflow.Place(tmp_path / "handed"))
+    kept = workflow.bench(path, board=M4, options=options, deployment=workflow.Deployment(tmp_path / "kept"))
+    handed = workflow.bench(path, board=M4, deployment=workflow.Deployment(tmp_path / "handed"))
     assert kept.instructions is not None and handed.instructions is not None
     assert kept.instructions < at_most * handed.instructions
     assert kept.arena_bytes < 0.7 * handed.arena_bytes
     assert kept.arena_bytes == kept.arena_bound_bytes
-    profile = workflow.bench_layers(path, board=M4, options=options, place=workflow.Place(tmp_path / "kept"))
+    profile = workflow.bench_layers(path, board=M4, options=options, deployment=workflow.Deployment(tmp_path / "kept"))
     moves = [row for row in profile.operators if row.label.startswith(("concat", "slice"))]
     assert len(moves) == 6
     assert sum(row.median for row in moves) < 0.1 * profile.total
@@ -164,7 +168,9 @@ def test_a_real_export_of_torch(tmp_path: Path) -> None:
             Net().eval(), zeros, path, input_names=["x", "h0", "c0"], output_names=["y", "hn", "cn"], dynamo=False
         )
     options = workflow.Options(states=[("hn", "h0"), ("cn", "c0")])
-    mtool.verify(path, board="host", options=options, samples=20, place=mtool.Place(tmp_path / "project")).check()
+    mtool.verify(
+        path, board="host", options=options, samples=20, deployment=mtool.Deployment(tmp_path / "project")
+    ).check()
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

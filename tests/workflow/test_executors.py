@@ -85,7 +85,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def check(path: Path, board: str, folder: Path, chosen: Conventions, io: Io = "arena") -> None:
     options = workflow.Options(io=io, conventions=chosen)
     samples = seeded(workflow.compile(path, board=board, options=options).manifest.inputs, count=3, seed=1)
-    ran = workflow.run(path, board=board, inputs=samples, place=workflow.Place(folder), options=options)
+    ran = workflow.run(path, board=board, inputs=samples, deployment=workflow.Deployment(folder), options=options)
     same(ran.outputs, reference.outputs(path, samples))
     with session.open(ran.prepared.folder) as device:  # both ways to run it, of firmware that is as it is
         same([device.run(sample, in_steps=False) for sample in samples], ran.outputs, exact=True)
@@ -133,7 +133,7 @@ def test_kws_has_its_golden_outputs(choice: str, tmp_path: Path) -> None:
         models.path(name),
         board="mps2_an386",
         golden=models.golden(name),
-        place=workflow.Place(tmp_path / "project"),
+        deployment=workflow.Deployment(tmp_path / "project"),
         options=workflow.Options(conventions=CHOICES[choice]),
     )
     assert report.ok

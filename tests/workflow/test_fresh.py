@@ -11,7 +11,7 @@ from onnx import helper, save
 
 from mtool import workflow
 from mtool.errors import UsageError
-from mtool.workflow import Options, Place, execution, fresh
+from mtool.workflow import Deployment, Options, execution, fresh
 
 F = np.float32
 
@@ -25,7 +25,7 @@ class Runs:
     """Runs of a small model on the host, each with how often it was compiled."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path, self.place = folder / "net.onnx", Place(folder / "project")
+        self.path, self.deployment = folder / "net.onnx", Deployment(folder / "project")
         self.compiled = 0
         write(self.path, 2)
         compile = execution.compile
@@ -40,7 +40,7 @@ class Runs:
         """Return how often it was compiled for this, and the first output for an input of ones."""
         before = self.compiled
         sample = {"x": np.ones((1, 4), F)}
-        ran = workflow.run(self.path, board="host", inputs=[sample], options=options, place=self.place)
+        ran = workflow.run(self.path, board="host", inputs=[sample], options=options, deployment=self.deployment)
         return self.compiled - before, float(ran.outputs[0]["y"][0, 0])
 
 
@@ -104,7 +104,7 @@ def remove(project: Path) -> None:
 
 def test_an_edit_of_a_users_stops_the_run(runs: Runs) -> None:
     runs.run()
-    edit(runs.place.folder or Path())
+    edit(runs.deployment.folder or Path())
     with pytest.raises(UsageError, match="edited"):
         runs.run()
 
@@ -112,11 +112,11 @@ def test_an_edit_of_a_users_stops_the_run(runs: Runs) -> None:
 @pytest.mark.parametrize("change", [edit, remove])
 def test_a_project_that_is_not_as_it_was_is_made_anew(runs: Runs, change: Callable[[Path], None]) -> None:
     runs.run(Options(edits="force"))
-    change(runs.place.folder or Path())
+    change(runs.deployment.folder or Path())
     assert runs.run(Options(edits="force")) == (1, 2.0)
 
 
 def test_a_firmware_that_is_gone_is_built_without_compiling_the_model(runs: Runs) -> None:
     runs.run()
-    ((runs.place.folder or Path()) / "build" / "host_driven").unlink()
+    ((runs.deployment.folder or Path()) / "build" / "host_driven").unlink()
     assert runs.run() == (0, 2.0)

@@ -55,7 +55,7 @@ class Broken:
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
-    found = mtool.verify_layers(DIGITS, board=board, place=mtool.Place(tmp_path / "project"))
+    found = mtool.verify_layers(DIGITS, board=board, deployment=mtool.Deployment(tmp_path / "project"))
     found.check()
     assert [layer.operator.index for layer in found.layers] == list(range(len(found.layers)))
     assert all(layer.difference is not None and layer.difference.elements > 0 for layer in found.layers)
@@ -68,7 +68,7 @@ def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypa
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
     schedules = (*convolution.schedules, Broken(sound, "conv_2"))
     monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
-    found = mtool.verify_layers(DIGITS, board=board, place=mtool.Place(tmp_path / "project"))
+    found = mtool.verify_layers(DIGITS, board=board, deployment=mtool.Deployment(tmp_path / "project"))
     (wrong,) = found.diverging  # those after it are given what it should have written
     assert (wrong.operator.name, wrong.operator.schedule) == ("conv_2", "broken")
     assert wrong.difference is not None
@@ -107,8 +107,8 @@ def test_the_device_goes_on_from_what_it_is_given(tmp_path: Path) -> None:
 
 @needs_arm
 def test_a_profile_counts_every_operator(tmp_path: Path) -> None:
-    profile = mtool.bench_layers(DIGITS, board="mps2_an386", place=mtool.Place(tmp_path / "project"))
-    cost = mtool.bench(DIGITS, board="mps2_an386", place=mtool.Place(tmp_path / "project"))
+    profile = mtool.bench_layers(DIGITS, board="mps2_an386", deployment=mtool.Deployment(tmp_path / "project"))
+    cost = mtool.bench(DIGITS, board="mps2_an386", deployment=mtool.Deployment(tmp_path / "project"))
     assert profile.unit == "instructions" and sum(row.macs for row in profile.operators) == cost.macs
     assert abs(profile.total - profile.whole) < 0.01 * profile.whole and profile.whole == cost.instructions
     assert all(row.median > 0 and row.bytes > 0 for row in profile.operators)
@@ -135,6 +135,6 @@ def test_the_commands_show_the_layers(
 def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> None:
     path = models.FOLDER / f"{name}.onnx"
     golden = path.with_suffix("").with_suffix(".golden.npz")
-    found = mtool.verify_layers(path, board=board, golden=golden, place=mtool.Place(tmp_path / "project"))
+    found = mtool.verify_layers(path, board=board, golden=golden, deployment=mtool.Deployment(tmp_path / "project"))
     found.check()
     assert all(layer.difference is not None for layer in found.layers)

@@ -176,15 +176,15 @@ def test_verify_notices_a_processor_that_saturates(
 ) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(make(), path)
-    place = mtool.Place(tmp_path / "project")
+    deployment = mtool.Deployment(tmp_path / "project")
     monkeypatch.setattr(onnxruntime, "InferenceSession", InferenceSession)
     assert products.saturate()
     with caplog.at_level(logging.WARNING):
-        assert mtool.verify(path, board="host", place=place).ok
+        assert mtool.verify(path, board="host", deployment=deployment).ok
     assert products.SAYING in caplog.text
     monkeypatch.setattr(products, "saturate", lambda: False)  # what it would have said without looking
     with pytest.raises(MismatchError):
-        mtool.verify(path, board="host", place=place).check()
+        mtool.verify(path, board="host", deployment=deployment).check()
 
 
 @pytest.mark.usefixtures("here")

@@ -81,7 +81,7 @@ def test_a_page_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1200, 420])
 def test_the_page_in_a_browser(width: int, tmp_path: Path) -> None:
-    found = mtool.report(DIGITS, board="host", place=mtool.Place(tmp_path / "project"))
+    found = mtool.report(DIGITS, board="host", deployment=mtool.Deployment(tmp_path / "project"))
     page = tmp_path / "page.html"
     page.write_text(found.as_html().replace("</body>", PROBE + "</body>"))
     # A profile of its own: runs at the same time would share one. Root has no sandbox.

@@ -86,7 +86,7 @@ def test_the_host_drives_the_model_over_the_uart(name: str, tmp_path: Path) -> N
         models.path(KWS),
         board=board,
         golden=models.golden(KWS),
-        place=workflow.Place(tmp_path / "project"),
+        deployment=workflow.Deployment(tmp_path / "project"),
         options=options(),
     )
     for output in report.outputs:

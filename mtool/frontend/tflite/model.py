@@ -9,10 +9,10 @@ from onnx import helper
 
 from mtool.errors import ModelError, MtoolError
 from mtool.frontend.budget import Budget
-from mtool.frontend.given import NOTHING, Given
 from mtool.frontend.onnx_file import graph_of
+from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.problems import REFUSED, Unsupported, disagreement
-from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
+from mtool.frontend.tflite import elementwise, exact, images, kernels, movement
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir import Graph, Quant
@@ -20,28 +20,28 @@ from mtool.settings import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
-    **windows.TRANSLATIONS,
+    **images.TRANSLATIONS,
     **elementwise.TRANSLATIONS,
     **movement.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
 
-def load(path: Path, given: Given = NOTHING) -> Graph:
+def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     """Read a TFLite model and return its graph; values and nodes keep the names of the file's tensors.
 
     Args:
         path: the model file.
-        given: what is said of the model beside it; its dynamic dimensions are as they stand in the file.
+        options: what is said of the model beside it; its dynamic dimensions are as they stand in the file.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
         ModelError: the file is not a model, is damaged, or holds operators that can't be compiled (all of
             them are listed).
     """
-    budget = Budget(given.limits)
+    budget = Budget(options.limits)
     model = read(path, budget)
-    graph = graph_of(to_onnx(model, path.name, given.rounding, budget), path.name, path.stem, given, budget)
+    graph = graph_of(to_onnx(model, path.name, options.rounding, budget), path.name, path.stem, options, budget)
     _check_shapes(model, graph, path.name)
     return replace(graph, quant=_grids(model, graph))
 

@@ -2,7 +2,7 @@
 
 A quantised operator becomes DequantizeLinear, the float operator, QuantizeLinear, as ONNX quantisers write it; the
 passes turn that into integer arithmetic. Images are NHWC in the file and NCHW in ONNX: each operator that has an image
-transposes to and fro, and `settle_layout` takes those out again.
+transposes to and fro, and `simplify_layout` takes those out again.
 """
 
 from collections.abc import Iterable, Sequence

@@ -48,6 +48,12 @@ class Kind:
             return None
         return cls(weights.dtype == np.int16 or packing == "halves", bias.dtype == np.int64)
 
+    def layout(self, together: int) -> str:
+        """Return what stands where in a row of a stream of so many channels together."""
+        biases = "biases of 64 bits" if self.long else "biases"
+        words = "two weights" if self.halves else "four weights"
+        return f"{together} output channels a row: {biases}, words of {words} by turns, scales (the bits of floats)"
+
     def function(self, stem: str, unroll: int) -> str:
         """Return the name of the runtime's function: mt_dsp16_bytes_28, mt_dsp16_halves_long."""
         return f"{stem}_{'halves' if self.halves else 'bytes'}_{'long' if self.long else unroll}"

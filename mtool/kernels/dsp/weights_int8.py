@@ -9,6 +9,8 @@ from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.padding import round_up
 from mtool.kernels.scaling import Scaling
 
+PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
+
 
 def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
     """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
@@ -90,6 +92,14 @@ class Packed:
         if len(paired) == groups:
             return cls(epilogue, np.concatenate(paired), False)
         return cls(epilogue, np.concatenate([pack_apart(w, b, scaling, depth) for w, b, scaling in parts]), True)
+
+    @property
+    def layout(self) -> str:
+        """What stands where in a row of the stream."""
+        scaling = f"{self.epilogue.scaling.meaning} of each"
+        if self.apart:
+            return f"two output channels a row: their biases, words of four weights by turns, {scaling}"
+        return f"two output channels a row, {PAIRED}, {scaling}"
 
     def function(self, unroll: int, suffix: str = "") -> str:
         """Return the name of the runtime's function, but for `_range`; `suffix` is that of another tile."""

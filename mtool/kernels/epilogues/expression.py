@@ -7,6 +7,8 @@ from mtool.ir.types import Array
 from mtool.kernels.operands import element, needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 
+_OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}
+
 
 def acc_type(node: Node, graph: Graph) -> DType:
     """Return the accumulator's type, which is the bias's: float32, int32, or int64 where sums may leave int32."""
@@ -26,8 +28,11 @@ class EpilogueText:
         text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
         return element(self.expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
-    def kernel(self, body: str, weights: Array, scratch: str = "") -> Kernel:
-        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch (its type)."""
+    def kernel(self, body: str, weights: Array, scratch: str = "", layout: str = "") -> Kernel:
+        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch (its type).
+
+        `layout` says in what order the weights stand, if not in that of the operator.
+        """
         node, graph = self.node, self.graph
         constants = {"weights": weights, "bias": graph.constants[node.inputs[2]]}
         constants |= {
@@ -40,6 +45,7 @@ class EpilogueText:
             Argument("bias", acc_type(node, graph).c, ("constant", "bias")),
             *operand_arguments(node, graph, self.names),
         ]
+        layouts = {"weights": layout or _OWN_LAYOUTS.get(weights.ndim, ""), "bias": "of each output channel"}
         if scratch:
             arguments.append(Argument("scratch", scratch, "scratch"))
-        return Kernel(tuple(arguments), body, constants, needs_math(self.expr))
+        return Kernel(tuple(arguments), body, constants, needs_math(self.expr), layouts=layouts)

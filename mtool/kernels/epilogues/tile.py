@@ -24,8 +24,13 @@ class TileEpilogue:
         names = operand_names(node, graph, self.rest)
         return element(self.rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)
 
-    def kernel(self, node: Node, graph: Graph, body: str, weights: Array, header: str, scratch: str) -> Kernel:
-        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (its type; empty: none)."""
+    def kernel(
+        self, node: Node, graph: Graph, body: str, weights: Array, layout: str, header: str, scratch: str
+    ) -> Kernel:
+        """Assemble the function: input, output, packed weights, what `rest` reads, scratch (its type; empty: none).
+
+        `layout` says in what order the weights are packed for the runtime's `header`.
+        """
         names = operand_names(node, graph, self.rest) if self.rest else {}
         arguments = [
             Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
@@ -37,7 +42,8 @@ class TileEpilogue:
             arguments.append(Argument("scratch", scratch, "scratch"))
         constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
         math = self.rest is not None and needs_math(self.rest)
-        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,))
+        layouts = {"weights": f"packed for {header}, {layout}"}
+        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts)
 
 
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType) -> bool:

@@ -5,6 +5,8 @@ import numpy as np
 from mtool.ir.types import Array
 from mtool.kernels.padding import round_up
 
+LAYOUT = "the channels of a tile a row: biases, then their weights by turns"
+
 
 def pack(weights: Array, bias: Array, together: int) -> Array:
     """Return the stream of mt_f32_columns, float32 [N/T, T * (1 + K)].

@@ -119,6 +119,11 @@ def price_of_code(node: Node, graph: Graph) -> float:
     return max(LEAST, products / SHARE) / node.parts
 
 
+def layout(channels: int) -> str:
+    """Return in what order `pack` gives weights."""
+    return f"{channels} output channels at a time, side by side for each input"
+
+
 def pack(weights: Array, channels: int, groups: int = 1) -> Array:
     """Return the weights in the order in which tiles read them: `channels` rows side by side, element by element.
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mtool.ir import Attributes, Graph, Node
-from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.row_wise import RowReads, RowWise
 from mtool.kernels.specification import Specification
 
 
@@ -19,11 +19,11 @@ class Concat(Attributes):
     appends: bool = False
 
 
-def _reads(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
     """Of channels, row by row."""
     if Concat.of(node).axis != 3 or any(value in graph.constants for value in node.inputs):
         return None
-    return tuple(Reads(number) for number in range(len(node.inputs)))
+    return tuple(RowReads(number) for number in range(len(node.inputs)))
 
 
-SPECIFICATION = Specification(Concat, takes_more=True, by_rows=ByRows(_reads))
+SPECIFICATION = Specification(Concat, takes_more=True, row_wise=RowWise(_reads))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mtool.ir import Attributes, DType, Graph, Node
-from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.row_wise import RowReads, RowWise
 from mtool.kernels.specification import Channels, Operand, Specification
 from mtool.kernels.weighted_sum import WeightedSum
 
@@ -35,10 +35,10 @@ def _channels(node: Node, graph: Graph) -> Channels:
     return Channels.EACH if group == before == after else Channels.MIXED
 
 
-def _reads(node: Node, graph: Graph) -> tuple[Reads, ...]:
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...]:
     attrs = Conv2d.of(node)
     reach = (attrs.kernel[0] - 1) * attrs.dilations[0] + 1
-    return (Reads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], attrs.pad_value),)
+    return (RowReads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], attrs.pad_value),)
 
 
 def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
@@ -56,5 +56,5 @@ SPECIFICATION = Specification(
     ),
     layout="NPQO",
     channels=_channels,
-    by_rows=ByRows(_reads, _of_rows),
+    row_wise=RowWise(_reads, _of_rows),
 )

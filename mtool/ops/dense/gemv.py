@@ -14,10 +14,11 @@ from mtool.kernels.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the runtime: its name, the packed weights, and the C of its last argument, if it has one more."""
+    """A function of the runtime: its name, the packed weights and their layout, the C of its last argument, if any."""
 
     function: str
     weights: Array
+    layout: str
     last: str = ""
 
 
@@ -84,4 +85,4 @@ class GroupedGemv(BaseSchedule):
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         scratch = self.element.c if self.scratch_bytes(node, graph) else ""
-        return epilogue.kernel(node, graph, body, call.weights, self.header, scratch)
+        return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch)

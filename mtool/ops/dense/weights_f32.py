@@ -5,6 +5,8 @@ import numpy as np
 from mtool.ir.types import Array
 from mtool.kernels.padding import round_up
 
+LAYOUT = "some outputs a row: their weights by turns, their biases"
+
 
 def pack(weights: Array, bias: Array, group: int) -> Array:
     """Return the stream of mt_f32_rows and mt_mve_f32_rows, float32 [N/group, group * (K + 1)].

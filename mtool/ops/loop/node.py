@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import Computation
-from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.row_wise import RowReads, RowWise
 from mtool.kernels.specification import Specification
 
 
@@ -13,9 +13,9 @@ class Loop(Computation):
     """An expression for each element of the output, which may reduce over further axes."""
 
 
-def _reads(node: Node, graph: Graph) -> tuple[Reads, ...]:
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...]:
     """None beside those of its expression."""
     return ()
 
 
-SPECIFICATION = Specification(Loop, by_rows=ByRows(_reads))
+SPECIFICATION = Specification(Loop, row_wise=RowWise(_reads))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from mtool.ir import Attributes, Graph, Node
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.by_rows import ByRows, Reads
+from mtool.kernels.row_wise import RowReads, RowWise
 from mtool.kernels.specification import Channels, Operand, Specification
 
 Pair = tuple[int, int]
@@ -37,15 +37,15 @@ def _channels(node: Node, graph: Graph) -> Channels:
     return Channels.EACH
 
 
-def _window(node: Node, graph: Graph) -> Reads:
+def _window(node: Node, graph: Graph) -> RowReads:
     """Padding has no part in a maximum, so it may be the smallest value."""
     attrs, dtype = Pool2d.of(node), graph.types[node.inputs[0]].dtype
     lowest = -math.inf if dtype.is_float else dtype.limits[0]
     reach = (attrs.kernel[0] - 1) * attrs.dilations[0] + 1
-    return Reads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], lowest)
+    return RowReads.of_window(node, graph, reach, attrs.strides[0], attrs.pads[0], lowest)
 
 
-def _reads(node: Node, graph: Graph) -> tuple[Reads, ...] | None:
+def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
     """Padding has no part in a mean either, but no value is without effect on one."""
     reads = _window(node, graph)
     return (reads,) if reads.fill is None or Pool2d.of(node).kind == "max" else None
@@ -63,5 +63,5 @@ SPECIFICATION = Specification(
     (Operand("input", "NHWC", is_in_arena=True),),
     layout="NPQC",
     channels=_channels,
-    by_rows=ByRows(_reads, _of_rows),
+    row_wise=RowWise(_reads, _of_rows),
 )

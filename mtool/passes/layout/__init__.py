@@ -1,4 +1,4 @@
-"""Settle layouts: transpositions and views sink through loops and cancel against each other.
+"""Simplify layouts: transpositions and views sink through loops and cancel against each other.
 
 Kernels want NHWC, ONNX says NCHW, so lowering puts a transposition on either side of each kernel.
 The rules below are applied until none fits; what is left really has to be done.
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from mtool.ir import Graph
 from mtool.ir.editor import Editor
-from mtool.passes.layout.agenda import Agenda
 from mtool.passes.layout.concat import sink_concat
 from mtool.passes.layout.rule import Rule
 from mtool.passes.layout.transposes import absorb_transposes, permute_weights, sink_transpose, store_transposed
 from mtool.passes.layout.views import compose, sink_view, view_of_units
+from mtool.passes.layout.worklist import Worklist
 
 _RULES: Sequence[Rule] = (
     compose,
@@ -25,11 +25,11 @@ _RULES: Sequence[Rule] = (
 )
 
 
-def settle_layout(graph: Graph) -> Graph:
+def simplify_layout(graph: Graph) -> Graph:
     """Apply the layout rules until none fits."""
     editor = Editor(graph)
-    agenda = Agenda(editor, _RULES)
-    while (found := agenda.next()) is not None:
+    worklist = Worklist(editor, _RULES)
+    while (found := worklist.next()) is not None:
         editor.change(*found)
-        agenda.note_change()
+        worklist.note_change()
     return absorb_transposes(editor.finish())

@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+#include "mt_convention.h"
+
+MT_CONVENTION(c_typed); /* objects of other conventions do not link */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -4,6 +4,17 @@
 
 #include "small_weights.h"
 
+/* What lies where in the arena, in bytes from its start. */
+#define SMALL_IN_X_OFFSET 0
+#define SMALL_OUT_Y_OFFSET 0
+#define SMALL_CONV_1_OFFSET 0
+#define SMALL_DW_2_OFFSET 0
+#define SMALL_DENSE_4_OFFSET 0
+#define SMALL_TRANSPOSE_0_OFFSET 144
+#define SMALL_POOL_3_OFFSET 144
+#define SMALL_DW_2_SCRATCH_OFFSET 144
+#define SMALL_CONV_1_SCRATCH_OFFSET 216
+
 #ifdef __cplusplus
 extern "C" {
 #endif

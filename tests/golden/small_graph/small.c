@@ -107,7 +107,7 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
         scratch[i] = -128;
     for (int32_t channel = 0; channel < 4; ++channel) {
         const int8_t *source = input + channel;
-        for (int32_t y = 0; y < 6; ++y, source += 0) {
+        for (int32_t y = 0; y < 6; ++y) {
             int8_t *row = scratch + (y + 1) * 8 + 1;
             for (int32_t x = 0; x < 6; ++x, source += 4)
                 row[x] = *source;
@@ -138,8 +138,9 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     acc += p[16] * w6;
                     acc += p[17] * w7;
                     acc += p[18] * w8;
-                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise(acc, scale[c], 5,
-                            -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
+                            (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 - 387274047) >> 23, -128,
+                            127);
                 }
             }
         }
@@ -186,25 +187,23 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
  * schedule c99_rows */
 MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
 {
-    for (int32_t m = 0; m < 1; ++m) {
-        const int8_t *row = input + m * 3;
-        int8_t top = row[0];
-        for (int32_t i = 1; i < 3; ++i)
-            top = mt_max_i8(top, row[i]);
-        float sum = 0.0f;
-        for (int32_t i = 0; i < 3; ++i)
-            sum += exponential[255 + row[i] - top];
-        for (int32_t i = 0; i < 3; ++i) {
-            const float acc = exponential[255 + row[i] - top] / sum;
-            output[m * 3 + i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
-        }
+    const int8_t *row = input;
+    int8_t top = row[0];
+    for (int32_t i = 1; i < 3; ++i)
+        top = mt_max_i8(top, row[i]);
+    float sum = 0.0f;
+    for (int32_t i = 0; i < 3; ++i)
+        sum += exponential[255 + row[i] - top];
+    for (int32_t i = 0; i < 3; ++i) {
+        const float acc = exponential[255 + row[i] - top] / sum;
+        output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
     }
 }
 
 const struct small_inputs small_arena_inputs = {
-    (int8_t *)(void *)(small_arena), /* x */
+    (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET), /* x */
 };
 
 const struct small_outputs small_arena_outputs = {
-    (int8_t *)(void *)(small_arena), /* y */
+    (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET), /* y */
 };

@@ -5,6 +5,7 @@
 
 #include "mt_graph.h"
 #include "mt_status.h"
+#include "small_operators.h"
 #include "small_packed.h"
 
 static const char graph_json[] =
@@ -38,10 +39,10 @@ static int32_t graph_codes[2];
 static int64_t graph_dims[26];
 
 static const struct mt_tensor input_tensors[] = {
-    {small_arena + 0, 72},
+    {small_arena + SMALL_IN_X_OFFSET, 72},
 };
 static const struct mt_tensor output_tensors[] = {
-    {small_arena + 0, 3},
+    {small_arena + SMALL_OUT_Y_OFFSET, 3},
 };
 
 static const struct mt_graph_config config = {
@@ -85,14 +86,14 @@ int32_t small_graph_step(uint16_t number)
 
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
-    if ((const void *)inputs->x != (const void *)(small_arena))
-        memcpy(small_arena, inputs->x, 72);
+    if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
+        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
     int32_t status = small_graph_begin(inputs, outputs);
     if (status == MT_OK)
         status = mt_graph_run(&graph);
     if (status != MT_OK)
         return status;
-    if ((const void *)outputs->y != (const void *)(small_arena))
-        memcpy(outputs->y, small_arena, 3);
+    if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
+        memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
     return 0;
 }

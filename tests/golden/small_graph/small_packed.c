@@ -43,7 +43,7 @@ int32_t small_conv_1_packed(union mt_value *arguments, int32_t *type_codes, int3
     (void)resource;
     if (status == MT_OK)
         small_conv_1(mt_packed_data(&arguments[0]), mt_packed_data(&arguments[1]), small_conv_1_weights,
-                small_conv_1_bias, small_conv_1_scale, (int8_t *)(void *)(small_arena + 216));
+                small_conv_1_bias, small_conv_1_scale, (int8_t *)(void *)(small_arena + SMALL_CONV_1_SCRATCH_OFFSET));
     return status;
 }
 
@@ -56,9 +56,9 @@ int32_t small_dw_2_packed(union mt_value *arguments, int32_t *type_codes, int32_
     (void)result_code;
     (void)resource;
     if (status == MT_OK)
-        small_dw_2(mt_packed_data(&arguments[0]), mt_packed_data(&arguments[1]), small_dw_2_weights,
-                small_dw_2_bias, mt_packed_data(&arguments[0]), small_dw_2_scale,
-                (int8_t *)(void *)(small_arena + 144));
+        small_dw_2(mt_packed_data(&arguments[0]), mt_packed_data(&arguments[1]), small_dw_2_weights, small_dw_2_bias,
+                mt_packed_data(&arguments[0]), small_dw_2_scale,
+                (int8_t *)(void *)(small_arena + SMALL_DW_2_SCRATCH_OFFSET));
     return status;
 }
 
@@ -89,8 +89,8 @@ int32_t small_dense_4_packed(union mt_value *arguments, int32_t *type_codes, int
     return status;
 }
 
-int32_t small_softmax_5_packed(union mt_value *arguments, int32_t *type_codes, int32_t count,
-        union mt_value *result, int32_t *result_code, void *resource)
+int32_t small_softmax_5_packed(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
+        int32_t *result_code, void *resource)
 {
     static const struct mt_tensor_type *const types[] = {&small_int8_1x3, &small_int8_1x3};
     const int32_t status = mt_packed_check(arguments, type_codes, count, types, 2);

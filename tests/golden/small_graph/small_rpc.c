@@ -20,10 +20,10 @@ static int32_t step(uint16_t number)
 }
 
 static const struct mt_tensor input_tensors[] = {
-    {small_arena + 0, 72},
+    {small_arena + SMALL_IN_X_OFFSET, 72},
 };
 static const struct mt_tensor output_tensors[] = {
-    {small_arena + 0, 3},
+    {small_arena + SMALL_OUT_Y_OFFSET, 3},
 };
 
 static DLTensor tensors[2];

@@ -142,12 +142,15 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     const int x4 = p[k * 8 + 4];
                     s2 += x4 * w2;
                 }
-                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise_fixed(s0, multiplier[c],
-                        88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
-                output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 + (int8_t)mt_requantise_fixed(s1,
-                        multiplier[c], 88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
-                output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 + (int8_t)mt_requantise_fixed(s2,
-                        multiplier[c], 88, 4, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
+                        (int8_t)mt_requantise_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                        387274047) >> 23, -128, 127);
+                output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
+                        (int8_t)mt_requantise_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                        387274047) >> 23, -128, 127);
+                output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
+                        (int8_t)mt_requantise_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                        387274047) >> 23, -128, 127);
             }
         }
     }
@@ -193,46 +196,50 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
  * schedule c99_rows */
 MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
 {
-    for (int32_t m = 0; m < 1; ++m) {
-        const int8_t *row = input + m * 3;
-        int8_t top = row[0];
-        for (int32_t i = 1; i < 3; ++i)
-            top = mt_max_i8(top, row[i]);
-        float sum = 0.0f;
-        for (int32_t i = 0; i < 3; ++i)
-            sum += exponential[255 + row[i] - top];
-        for (int32_t i = 0; i < 3; ++i) {
-            const float acc = exponential[255 + row[i] - top] / sum;
-            output[m * 3 + i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
-        }
+    const int8_t *row = input;
+    int8_t top = row[0];
+    for (int32_t i = 1; i < 3; ++i)
+        top = mt_max_i8(top, row[i]);
+    float sum = 0.0f;
+    for (int32_t i = 0; i < 3; ++i)
+        sum += exponential[255 + row[i] - top];
+    for (int32_t i = 0; i < 3; ++i) {
+        const float acc = exponential[255 + row[i] - top] / sum;
+        output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
     }
 }
 
 const struct small_inputs small_arena_inputs = {
-    (int8_t *)(void *)(small_arena), /* x */
+    (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET), /* x */
 };
 
 const struct small_outputs small_arena_outputs = {
-    (int8_t *)(void *)(small_arena), /* y */
+    (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET), /* y */
 };
 
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
-    if ((const void *)inputs->x != (const void *)(small_arena))
-        memcpy(small_arena, inputs->x, 72);
-    int8_t *const in_x = (int8_t *)(void *)(small_arena);
-    int8_t *const act0 = (int8_t *)(void *)(small_arena + 144);
+    if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
+        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
+    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
+    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
+    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
+    int8_t *const conv_1_scratch = (int8_t *)(void *)(small_arena + SMALL_CONV_1_SCRATCH_OFFSET);
+    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
+    int8_t *const dw_2_scratch = (int8_t *)(void *)(small_arena + SMALL_DW_2_SCRATCH_OFFSET);
+    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
+    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
+    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
 
-    small_transpose_0(in_x, act0);
-    small_conv_1(act0, in_x, small_conv_1_weights, small_conv_1_bias, small_conv_1_multiplier,
-            (int8_t *)(void *)(small_arena + 216));
-    small_dw_2(in_x, in_x, small_dw_2_weights, small_dw_2_bias, in_x, small_dw_2_multiplier,
-            (int8_t *)(void *)(small_arena + 144));
-    small_pool_3(in_x, act0);
-    small_dense_4(act0, in_x, small_dense_4_weights, small_dense_4_bias);
-    small_softmax_5(in_x, in_x, small_softmax_5_exponential);
+    small_transpose_0(in_x, transpose_0);
+    small_conv_1(transpose_0, conv_1, small_conv_1_weights, small_conv_1_bias, small_conv_1_multiplier,
+            conv_1_scratch);
+    small_dw_2(conv_1, dw_2, small_dw_2_weights, small_dw_2_bias, conv_1, small_dw_2_multiplier, dw_2_scratch);
+    small_pool_3(dw_2, pool_3);
+    small_dense_4(pool_3, dense_4, small_dense_4_weights, small_dense_4_bias);
+    small_softmax_5(dense_4, out_y, small_softmax_5_exponential);
 
-    if ((const void *)outputs->y != (const void *)(small_arena))
-        memcpy(outputs->y, small_arena, 3);
+    if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
+        memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
     return 0;
 }

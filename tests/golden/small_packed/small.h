@@ -4,7 +4,10 @@
 
 #include <stdint.h>
 
+#include "mt_convention.h"
 #include "small_packed.h"
+
+MT_CONVENTION(packed_packed); /* objects of other conventions do not link */
 
 #ifdef __cplusplus
 extern "C" {

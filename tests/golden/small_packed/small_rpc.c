@@ -19,14 +19,19 @@ static int32_t run(void)
 
 static int32_t step(uint16_t number)
 {
-    int8_t *const in_x = (int8_t *)(void *)(small_arena);
-    int8_t *const act0 = (int8_t *)(void *)(small_arena + 144);
+    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
+    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
+    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
+    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
+    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
+    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
+    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
     switch (number) {
     case 0:
         {
             DLTensor tensors[] = {
                 mt_tensor_of(in_x, &small_int8_1x2x6x6),
-                mt_tensor_of(act0, &small_int8_1x6x6x2),
+                mt_tensor_of(transpose_0, &small_int8_1x6x6x2),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -38,8 +43,8 @@ static int32_t step(uint16_t number)
     case 1:
         {
             DLTensor tensors[] = {
-                mt_tensor_of(act0, &small_int8_1x6x6x2),
-                mt_tensor_of(in_x, &small_int8_1x6x6x4),
+                mt_tensor_of(transpose_0, &small_int8_1x6x6x2),
+                mt_tensor_of(conv_1, &small_int8_1x6x6x4),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -51,8 +56,8 @@ static int32_t step(uint16_t number)
     case 2:
         {
             DLTensor tensors[] = {
-                mt_tensor_of(in_x, &small_int8_1x6x6x4),
-                mt_tensor_of(in_x, &small_int8_1x6x6x4),
+                mt_tensor_of(conv_1, &small_int8_1x6x6x4),
+                mt_tensor_of(dw_2, &small_int8_1x6x6x4),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -64,8 +69,8 @@ static int32_t step(uint16_t number)
     case 3:
         {
             DLTensor tensors[] = {
-                mt_tensor_of(in_x, &small_int8_1x6x6x4),
-                mt_tensor_of(act0, &small_int8_1x1x1x4),
+                mt_tensor_of(dw_2, &small_int8_1x6x6x4),
+                mt_tensor_of(pool_3, &small_int8_1x1x1x4),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -77,8 +82,8 @@ static int32_t step(uint16_t number)
     case 4:
         {
             DLTensor tensors[] = {
-                mt_tensor_of(act0, &small_int8_1x4),
-                mt_tensor_of(in_x, &small_int8_1x3),
+                mt_tensor_of(pool_3, &small_int8_1x4),
+                mt_tensor_of(dense_4, &small_int8_1x3),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -90,8 +95,8 @@ static int32_t step(uint16_t number)
     case 5:
         {
             DLTensor tensors[] = {
-                mt_tensor_of(in_x, &small_int8_1x3),
-                mt_tensor_of(in_x, &small_int8_1x3),
+                mt_tensor_of(dense_4, &small_int8_1x3),
+                mt_tensor_of(out_y, &small_int8_1x3),
             };
             union mt_value values[2];
             int32_t codes[2];
@@ -106,10 +111,10 @@ static int32_t step(uint16_t number)
 }
 
 static const struct mt_tensor input_tensors[] = {
-    {small_arena + 0, 72},
+    {small_arena + SMALL_IN_X_OFFSET, 72},
 };
 static const struct mt_tensor output_tensors[] = {
-    {small_arena + 0, 3},
+    {small_arena + SMALL_OUT_Y_OFFSET, 3},
 };
 
 static DLTensor tensors[2];

@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+#include "mt_convention.h"
+
+MT_CONVENTION(step_pointers); /* objects of other conventions do not link */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

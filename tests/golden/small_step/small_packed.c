@@ -14,13 +14,13 @@ void small_transpose_0_pointers(void *const *arguments)
 void small_conv_1_pointers(void *const *arguments)
 {
     small_conv_1(arguments[0], arguments[1], small_conv_1_weights, small_conv_1_bias, small_conv_1_scale,
-            (int8_t *)(void *)(small_arena + 216));
+            (int8_t *)(void *)(small_arena + SMALL_CONV_1_SCRATCH_OFFSET));
 }
 
 void small_dw_2_pointers(void *const *arguments)
 {
     small_dw_2(arguments[0], arguments[1], small_dw_2_weights, small_dw_2_bias, arguments[0], small_dw_2_scale,
-            (int8_t *)(void *)(small_arena + 144));
+            (int8_t *)(void *)(small_arena + SMALL_DW_2_SCRATCH_OFFSET));
 }
 
 void small_pool_3_pointers(void *const *arguments)

@@ -108,7 +108,7 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
         scratch[i] = -128;
     for (int32_t channel = 0; channel < 4; ++channel) {
         const int8_t *source = input + channel;
-        for (int32_t y = 0; y < 6; ++y, source += 0) {
+        for (int32_t y = 0; y < 6; ++y) {
             int8_t *row = scratch + (y + 1) * 8 + 1;
             for (int32_t x = 0; x < 6; ++x, source += 4)
                 row[x] = *source;
@@ -139,8 +139,9 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     acc += p[16] * w6;
                     acc += p[17] * w7;
                     acc += p[18] * w8;
-                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 + (int8_t)mt_requantise(acc, scale[c], 5,
-                            -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
+                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
+                            (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 - 387274047) >> 23, -128,
+                            127);
                 }
             }
         }
@@ -187,80 +188,83 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
  * schedule c99_rows */
 MT_ALONE void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential)
 {
-    for (int32_t m = 0; m < 1; ++m) {
-        const int8_t *row = input + m * 3;
-        int8_t top = row[0];
-        for (int32_t i = 1; i < 3; ++i)
-            top = mt_max_i8(top, row[i]);
-        float sum = 0.0f;
-        for (int32_t i = 0; i < 3; ++i)
-            sum += exponential[255 + row[i] - top];
-        for (int32_t i = 0; i < 3; ++i) {
-            const float acc = exponential[255 + row[i] - top] / sum;
-            output[m * 3 + i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
-        }
+    const int8_t *row = input;
+    int8_t top = row[0];
+    for (int32_t i = 1; i < 3; ++i)
+        top = mt_max_i8(top, row[i]);
+    float sum = 0.0f;
+    for (int32_t i = 0; i < 3; ++i)
+        sum += exponential[255 + row[i] - top];
+    for (int32_t i = 0; i < 3; ++i) {
+        const float acc = exponential[255 + row[i] - top] / sum;
+        output[i] = (int8_t)mt_quantise(acc, 0.00390625f, -128, -128, 127);
     }
 }
 
 const struct small_inputs small_arena_inputs = {
-    (int8_t *)(void *)(small_arena), /* x */
+    (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET), /* x */
 };
 
 const struct small_outputs small_arena_outputs = {
-    (int8_t *)(void *)(small_arena), /* y */
+    (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET), /* y */
 };
 
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
-    if ((const void *)inputs->x != (const void *)(small_arena))
-        memcpy(small_arena, inputs->x, 72);
-    int8_t *const in_x = (int8_t *)(void *)(small_arena);
-    int8_t *const act0 = (int8_t *)(void *)(small_arena + 144);
+    if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
+        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
+    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
+    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
+    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
+    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
+    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
+    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
+    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
 
     {
-        union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(act0)};
+        union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(transpose_0)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_transpose_0_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
     {
-        union mt_value values[] = {mt_pointer_value(act0), mt_pointer_value(in_x)};
+        union mt_value values[] = {mt_pointer_value(transpose_0), mt_pointer_value(conv_1)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_conv_1_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
     {
-        union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(in_x)};
+        union mt_value values[] = {mt_pointer_value(conv_1), mt_pointer_value(dw_2)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_dw_2_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
     {
-        union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(act0)};
+        union mt_value values[] = {mt_pointer_value(dw_2), mt_pointer_value(pool_3)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_pool_3_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
     {
-        union mt_value values[] = {mt_pointer_value(act0), mt_pointer_value(in_x)};
+        union mt_value values[] = {mt_pointer_value(pool_3), mt_pointer_value(dense_4)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_dense_4_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
     {
-        union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(in_x)};
+        union mt_value values[] = {mt_pointer_value(dense_4), mt_pointer_value(out_y)};
         int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
         const int32_t status = small_softmax_5_values(values, codes, 2, 0, 0, 0);
         if (status != 0)
             return status;
     }
 
-    if ((const void *)outputs->y != (const void *)(small_arena))
-        memcpy(outputs->y, small_arena, 3);
+    if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
+        memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
     return 0;
 }

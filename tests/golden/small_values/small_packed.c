@@ -27,7 +27,7 @@ int32_t small_conv_1_values(union mt_value *arguments, int32_t *type_codes, int3
     (void)resource;
     if (status == MT_OK)
         small_conv_1(arguments[0].v_handle, arguments[1].v_handle, small_conv_1_weights, small_conv_1_bias,
-                small_conv_1_scale, (int8_t *)(void *)(small_arena + 216));
+                small_conv_1_scale, (int8_t *)(void *)(small_arena + SMALL_CONV_1_SCRATCH_OFFSET));
     return status;
 }
 
@@ -40,7 +40,7 @@ int32_t small_dw_2_values(union mt_value *arguments, int32_t *type_codes, int32_
     (void)resource;
     if (status == MT_OK)
         small_dw_2(arguments[0].v_handle, arguments[1].v_handle, small_dw_2_weights, small_dw_2_bias,
-                arguments[0].v_handle, small_dw_2_scale, (int8_t *)(void *)(small_arena + 144));
+                arguments[0].v_handle, small_dw_2_scale, (int8_t *)(void *)(small_arena + SMALL_DW_2_SCRATCH_OFFSET));
     return status;
 }
 
@@ -68,8 +68,8 @@ int32_t small_dense_4_values(union mt_value *arguments, int32_t *type_codes, int
     return status;
 }
 
-int32_t small_softmax_5_values(union mt_value *arguments, int32_t *type_codes, int32_t count,
-        union mt_value *result, int32_t *result_code, void *resource)
+int32_t small_softmax_5_values(union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result,
+        int32_t *result_code, void *resource)
 {
     const int32_t status = mt_packed_check_pointers(type_codes, count, 2);
     (void)result;

@@ -130,7 +130,8 @@ class Depthwise3x3(BaseSchedule):
             kind=epilogue.scaling.kind,
             stream=packed.shape[1],
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, "int16_t")
+        layout = f"a channel a row: bias, {epilogue.scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -186,7 +186,8 @@ class Depthwise(BaseSchedule):
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, self.header, "int16_t")
+        layout = f"a channel a row: bytes of bias and {epilogue.scaling.meaning}, taps in rows that are filled up"
+        return epilogue.kernel(node, graph, body, packed, layout, self.header, "int16_t")
 
 
 def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:

@@ -73,4 +73,4 @@ class Im2col(Tiles):
             epilogue=epilogue,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADER, "int32_t")
+        return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADER, "int32_t")

@@ -113,4 +113,4 @@ class Im2col(Tiles):
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name], "int32_t")
+        return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t")

@@ -68,4 +68,4 @@ class Pointwise(Tiles):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, HEADERS[tile.name], "int32_t")
+        return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t")

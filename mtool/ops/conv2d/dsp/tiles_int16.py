@@ -63,6 +63,11 @@ class Packed:
         parts = [pack(w, b, s, depth, 1 if kind.long else 2, packing) for w, b, s in zip(*split, strict=True)]
         return cls(epilogue, np.concatenate(parts), kind)
 
+    @property
+    def layout(self) -> str:
+        """What stands where in a row of the stream."""
+        return self.kind.layout(1 if self.kind.long else 2)
+
 
 def staged_results(conv: Conv, epilogue: Int16Epilogue | None) -> int:
     """Return how many results are not stored directly: all three pixels', or those of the unwanted ones."""

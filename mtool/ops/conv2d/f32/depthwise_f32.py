@@ -98,7 +98,7 @@ class Depthwise(BaseSchedule):
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
         weights = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, HEADER, "float")
+        return epilogue.kernel(node, graph, body, weights, "a channel a row: bias, taps", HEADER, "float")
 
 
 def pack(taps: Array, bias: Array) -> Array:

@@ -100,7 +100,8 @@ class Depthwise(BaseSchedule):
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
         weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+        layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout)
 
 
 def _registers(traversal: Traversal, held: bool) -> int:

@@ -11,6 +11,7 @@ from mtool.kernels.integer.tile import (
     Tile,
     Work,
     is_narrow,
+    layout,
     pack,
     price_of_code,
     reads_activations,
@@ -80,4 +81,4 @@ class Im2col(BaseSchedule):
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout(tile.channels))

@@ -96,4 +96,5 @@ class Depthwise3x3(BaseSchedule):
             lanes=lanes,
             pixels=INT8_LANES // lanes,
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")
+        layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")

@@ -167,4 +167,5 @@ class Depthwise(BaseSchedule):
         )
         taps = graph.constants[node.inputs[1]].reshape(conv.channels, -1)
         weights = pack(taps, graph.constants[node.inputs[2]])
-        return epilogue.kernel(node, graph, body, weights, HEADER, "float")
+        layout = "of four channels together their biases, then each tap"
+        return epilogue.kernel(node, graph, body, weights, layout, HEADER, "float")

@@ -93,4 +93,5 @@ class Depthwise(BaseSchedule):
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
-        return epilogue.kernel(node, graph, body, packed, HEADER, "int32_t")
+        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap, bytes of scales"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int32_t")

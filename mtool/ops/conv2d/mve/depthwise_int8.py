@@ -100,4 +100,5 @@ class Depthwise(BaseSchedule):
             stream=packed.shape[1],
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed, HEADER, "int8_t")
+        layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
-from mtool.kernels.f32.weights import pack
+from mtool.kernels.f32.weights import LAYOUT, pack
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -102,4 +102,4 @@ class Im2col(BaseSchedule):
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = pack(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
-        return epilogue.kernel(node, graph, body, weights, HEADER, "float")
+        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "float")

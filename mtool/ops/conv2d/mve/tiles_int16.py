@@ -123,4 +123,5 @@ class Tiles(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADER, "int16_t")
+        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns, bytes of scales"
+        return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int16_t")

@@ -159,4 +159,6 @@ class Tiles(BaseSchedule):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, weights, HEADERS[tile.name], "int8_t")
+        layout = f"{tile.channels} output channels a row: bytes of biases, vectors of 16 weights by turns, "
+        layout += f"bytes of {epilogue.scaling.meaning}"
+        return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "int8_t")

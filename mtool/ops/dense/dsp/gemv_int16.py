@@ -65,4 +65,5 @@ class Gemv(GroupedGemv):
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
         filled = self.filled(weights.shape[1])
         stream = pack(weights, bias, epilogue.scale, filled, self.group(node, graph), self.packing)
-        return Call(kind.function("mt_dsp16_row", self.unroll or best_unroll(filled)), stream, "&range")
+        function = kind.function("mt_dsp16_row", self.unroll or best_unroll(filled))
+        return Call(function, stream, kind.layout(self.group(node, graph)), "&range")

@@ -9,7 +9,7 @@ import numpy as np
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.dsp.weights_int8 import radix_pairs
+from mtool.kernels.dsp.weights_int8 import PAIRED, radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
@@ -94,4 +94,7 @@ class Gemv(GroupedGemv):
         assert epilogue is not None and weights is not None
         unroll = self._unroll(self.filled(graph.types[node.inputs[0]].shape[1]))
         function = f"mt_dsp_rows{epilogue.scaling.kind}_{unroll}"
-        return Call(function, weights) if epilogue.is_plain else Call(f"{function}_range", weights, "&range")
+        layout = f"four outputs a row, each two, {PAIRED}, {epilogue.scaling.meaning} of each"
+        if epilogue.is_plain:
+            return Call(function, weights, layout)
+        return Call(f"{function}_range", weights, layout, "&range")

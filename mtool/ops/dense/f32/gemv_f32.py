@@ -12,7 +12,7 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
-from mtool.ops.dense.weights_f32 import pack
+from mtool.ops.dense.weights_f32 import LAYOUT, pack
 
 GROUP = 8  # outputs at a time
 
@@ -54,4 +54,5 @@ class Gemv(GroupedGemv):
         epilogue = self.epilogue(node, graph)
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        return Call(epilogue.function("mt_f32_rows", self.product or best_product(target)), pack(weights, bias, GROUP))
+        function = epilogue.function("mt_f32_rows", self.product or best_product(target))
+        return Call(function, pack(weights, bias, GROUP), LAYOUT)

@@ -11,6 +11,7 @@ from mtool.kernels.integer.tile import (
     Tile,
     Work,
     is_narrow,
+    layout,
     pack,
     price_of_code,
     reads_activations,
@@ -67,4 +68,5 @@ class Gemv(BaseSchedule):
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, pack(graph.constants[node.inputs[1]], tile.channels))
+        weights = pack(graph.constants[node.inputs[1]], tile.channels)
+        return epilogue.kernel(body, weights, layout=layout(tile.channels))

@@ -11,7 +11,7 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
-from mtool.ops.dense.weights_f32 import pack
+from mtool.ops.dense.weights_f32 import LAYOUT, pack
 
 GROUPS = (16, 8, 4)  # outputs at a time: the loops that mt_mve_gemv_f32.h has
 
@@ -58,4 +58,4 @@ class Gemv(GroupedGemv):
         epilogue, group = self.epilogue(node, graph), self.group(node, graph)
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        return Call(f"mt_mve_f32_rows_{group}", pack(weights, bias, group), epilogue.least)
+        return Call(f"mt_mve_f32_rows_{group}", pack(weights, bias, group), LAYOUT, epilogue.least)

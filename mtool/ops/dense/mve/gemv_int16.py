@@ -68,4 +68,5 @@ class Gemv(GroupedGemv):
         epilogue = self.epilogue(node, graph)
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        return Call("mt_mve16_dense", pack(weights, bias, epilogue.scale), "&range")
+        layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns, the bytes of scales"
+        return Call("mt_mve16_dense", pack(weights, bias, epilogue.scale), layout, "&range")

@@ -81,4 +81,6 @@ class Gemv(GroupedGemv):
         assert epilogue is not None
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{self.unroll}' if self.unroll > 1 else ''}"
         packed = pack(weights, epilogue.bias, epilogue.scaling, self.filled(weights.shape[1]))
-        return Call(function, packed, "&range")
+        layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
+        layout += f"bytes of {epilogue.scaling.meaning}"
+        return Call(function, packed, layout, "&range")

@@ -10,13 +10,13 @@ from mtool.ops.loop.node import Loop
 
 
 class Move(BaseSchedule):
-    """One memmove, for copies between states and windows, which may overlap."""
+    """One memmove, for copies between states and line buffers, which may overlap."""
 
     name = "c99_move"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """A copy of elements that lie side by side and are not constant, in a model with states or windows."""
-        return bool(graph.states or graph.windows) and copied_range(node, graph) is not None
+        """A copy of elements that lie side by side and are not constant, in a model with states or line buffers."""
+        return bool(graph.states or graph.line_buffers) and copied_range(node, graph) is not None
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input: memmove copies between ranges that overlap."""

@@ -1,0 +1,22 @@
+/* A link of objects that call, or are called, by different conventions fails, and this is the symbol that says so.
+ *
+ * Every object that includes a model's header carries an empty section of a group that is called after the model's
+ * conventions. Of a group the linker keeps one; groups of different names define the symbol more than once. No byte of
+ * it is in the firmware. GCC and Clang, for every ELF target; elsewhere nothing is checked. */
+#ifndef MT_CONVENTION_H
+#define MT_CONVENTION_H
+
+#if defined(__GNUC__) && defined(__ELF__)
+#define MT_CONVENTION(name)                                                                                    \
+    __asm__(".ifndef .Lmt_convention_" #name "\n"                                                              \
+            ".set .Lmt_convention_" #name ", 1\n"                                                              \
+            ".pushsection .rodata.mt_convention,\"aG\",%progbits,mt_convention_" #name ",comdat\n"             \
+            ".global mt_models_have_different_calling_conventions\n"                                           \
+            "mt_models_have_different_calling_conventions:\n"                                                  \
+            ".popsection\n"                                                                                    \
+            ".endif\n")
+#else
+#define MT_CONVENTION(name) extern int mt_convention_##name
+#endif
+
+#endif

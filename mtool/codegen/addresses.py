@@ -1,0 +1,31 @@
+"""The address of a value: an offset in the arena, or in an input or output that the caller keeps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mtool.plan import Plan
+from mtool.plan.memory import aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a value lies: in the arena or the `index`-th input or output, `offset` bytes from its start."""
+
+    memory: Literal["arena", "inputs", "outputs"]
+    index: int
+    offset: int
+
+
+def address_of(plan: Plan, value: str) -> Address:
+    """Return where a value lies, which is no constant."""
+    if value in plan.offsets:
+        return Address("arena", 0, plan.offsets[value])
+    graph = plan.graph
+    lies = aliases(graph)
+    root, offset = lies.get(value, (value, 0))
+    if root in graph.inputs:
+        return Address("inputs", graph.inputs.index(root), offset)
+    for index, output in enumerate(graph.outputs):
+        if lies.get(output, (output, 0))[0] == root:
+            return Address("outputs", index, offset)
+    raise AssertionError(f"{value} lies nowhere")

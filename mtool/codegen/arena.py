@@ -1,0 +1,136 @@
+"""Names of what lies in the arena: an offset as a macro and a pointer, called after the tensor or the operator."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mtool.ir import Node
+from mtool.manifest import StateTensor, Tensor
+from mtool.ops.loop.node import Loop
+from mtool.plan import Plan
+from mtool.plan.memory import aliases
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The model's inputs and outputs, and what it keeps from call to call."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    states: tuple[StateTensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A named spot in the arena: what lies there is called `name`, and begins `offset` bytes from the arena's start."""
+
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """What lies in a model's arena.
+
+    Attributes:
+        model: the model's name.
+        bytes: all of it; 0: there is none.
+        values: the spot of each value or window that has one of its own.
+        scratch: the spot of each step's scratch, by the step's number.
+        inputs, outputs, states: those of the interface's tensors, in their order; None: the caller keeps it.
+    """
+
+    model: str
+    bytes: int
+    values: Mapping[str, Spot]
+    scratch: Mapping[int, Spot]
+    inputs: tuple[Spot | None, ...]
+    outputs: tuple[Spot | None, ...]
+    states: tuple[Spot | None, ...]
+
+    def macro(self, spot: Spot) -> str:
+        """Return the macro that stands for a spot's offset."""
+        return f"{self.model}_{spot.name}_offset".upper()
+
+    def bytes_at(self, spot: Spot) -> str:
+        """Return a spot as a C expression, a pointer to bytes."""
+        return f"{self.model}_arena + {self.macro(spot)}"
+
+    def pointer(self, c_type: str, spot: Spot) -> str:
+        """Return a spot as a C expression, a pointer to `c_type`."""
+        place = self.bytes_at(spot)
+        return place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
+
+    def no_scratch(self, c_type: str) -> str:
+        """Return a pointer for a kernel that takes scratch, and needs none of it for its empty tensors."""
+        return f"({c_type} *)(void *){self.model}_arena" if self.bytes else "0"
+
+    def defines(self) -> list[str]:
+        """Return the macros."""
+        spots = dict.fromkeys((*self.values.values(), *self.scratch.values()))
+        if not spots:
+            return []
+        lines = [f"#define {self.macro(spot)} {spot.offset}" for spot in sorted(spots, key=lambda spot: spot.offset)]
+        return ["/* What lies where in the arena, in bytes from its start. */", *lines, ""]
+
+
+class _Names:
+    """Gives each spot a name that no other has, in capitals either."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, Spot] = {}
+
+    def __call__(self, name: str, offset: int, *, shared: bool = False) -> Spot:
+        """Return a spot; `shared`: it may be one that has the name already, at this offset."""
+        spot, number = Spot(name, offset), 1
+        while (other := self.taken.get(spot.name.upper())) is not None:
+            if shared and other == spot:
+                return other
+            number += 1
+            spot = Spot(f"{name}_{number}", offset)
+        self.taken[spot.name.upper()] = spot
+        return spot
+
+
+def arena_of(plan: Plan, interface: Interface) -> Arena:
+    """Return the names of all that lies in the arena: inputs, outputs and states by their own, the rest by operator."""
+    graph, name = plan.graph, _Names()
+    values: dict[str, Spot] = {}
+    own: dict[str, tuple[Sequence[str], Sequence[Tensor | StateTensor]]] = {
+        "in": (graph.given, interface.inputs),
+        "out": (graph.returned, interface.outputs),
+        "state": ([value for _, value, _ in graph.kept], interface.states),
+    }
+    for prefix, (roots, tensors) in own.items():
+        for value, tensor in zip(roots, tensors, strict=True):
+            if value in plan.offsets and value not in values:
+                values[value] = name(f"{prefix}_{tensor.c_name}", plan.offsets[value])
+    for root, stem, offset in _written(plan):
+        if root not in values:
+            values[root] = name(stem if root in graph.types else f"{stem}_rows", offset)
+    scratch = {
+        number: name(f"{step.node.title}_scratch", offset, shared=True)
+        for number, (step, offset) in enumerate(zip(plan.steps, plan.scratch, strict=True))
+        if offset is not None
+    }
+    places_of = (tuple(values.get(value) for value in roots) for roots, _ in own.values())
+    return Arena(graph.name, plan.arena_bytes, values, scratch, *places_of)
+
+
+def _written(plan: Plan) -> Iterator[tuple[str, str, int]]:
+    """Yield what steps write in the arena: the value or window, whose result it is, its offset.
+
+    What moves rows or pads them comes last: a window is called after what computes the rows.
+    """
+    lies = aliases(plan.graph)
+    computing = [step.node for step in plan.steps if not moves_rows(step.node)]
+    moving = [step.node for step in plan.steps if moves_rows(step.node)]
+    for node in (*computing, *moving):
+        for position, value in enumerate(node.outputs):
+            if value in plan.offsets:
+                root, inside = lies.get(value, (value, 0))
+                yield root, f"{node.title}_{position}" if position else node.title, plan.offsets[value] - inside
+
+
+def moves_rows(node: Node) -> bool:
+    """Whether a node only moves rows of a window, or fills them."""
+    return isinstance(node.attrs, Loop) and node.attrs.label in ("keep rows", "pad rows")

@@ -1,0 +1,139 @@
+"""States in C: their description, their initial values, and `<model>_reset`, which restores these."""
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+
+from mtool.codegen.arena import Arena, Interface
+from mtool.codegen.conventions import Conventions
+from mtool.errors import UsageError
+from mtool.ir import State
+from mtool.ir.types import Array
+from mtool.manifest import StateTensor
+from mtool.plan import Plan
+from mtool.text import comment, short_name
+
+
+def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
+    """Return the description of each state."""
+    graph = plan.graph
+    found = []
+    for (state, value, _), c_name in zip(graph.kept, c_names, strict=True):
+        kind, quant = graph.types[value], graph.quant.get(value)
+        begin = b"" if _is_zero(state) else np.ascontiguousarray(state.initial).tobytes()
+        found.append(
+            StateTensor(
+                output=state.output,
+                input=state.input,
+                c_name=c_name,
+                dtype=kind.dtype.label,
+                shape=kind.shape,
+                bytes=kind.bytes,
+                arena_offset=plan.offsets[value],
+                initial=base64.b64encode(begin).decode(),
+                scale=quant.scale if quant else None,
+                zero_point=quant.zero_point if quant else None,
+            )
+        )
+    return tuple(found)
+
+
+def check_conventions(plan: Plan, conventions: Conventions) -> None:
+    """Refuse what passes every tensor of the model through its interface.
+
+    Raises:
+        UsageError: the model has states, and packed functions or a graph executor were asked for.
+    """
+    if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
+        raise UsageError(
+            "--state keeps tensors out of the interface, packed functions and graph executors take all of them",
+            hint="leave out --state, or choose --interface-api c or step, and --executor aot",
+        )
+
+
+def initial_constants(plan: Plan) -> dict[str, Array]:
+    """Return the initial values that are neither zeros nor the same byte throughout, by C symbol."""
+    found = {}
+    for number, state in enumerate(plan.graph.states):
+        if state.initial is not None and _fill(state) is None:
+            found[_symbol(plan, number)] = state.initial
+    return found
+
+
+def _symbol(plan: Plan, number: int) -> str:
+    return f"{plan.graph.name}_initial_{number}"
+
+
+def _is_zero(state: State) -> bool:
+    return state.initial is None or not np.ascontiguousarray(state.initial).view(np.uint8).any()
+
+
+def _fill(state: State) -> int | None:
+    """Return the byte that the initial value consists of; None: of several."""
+    if _is_zero(state):
+        return 0
+    data = set(np.ascontiguousarray(state.initial).tobytes())
+    return data.pop() if len(data) == 1 else None
+
+
+def starts_as_zeros(plan: Plan) -> bool:
+    """Whether the states begin as memory does that is cleared before main."""
+    return all(_is_zero(state) for state in plan.graph.states)
+
+
+def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+    """Return the definition of `<model>_reset`, if there are states, and of what begins the first run."""
+    if not interface.states:
+        return []
+    model = plan.graph.name
+    lines = [] if starts_as_zeros(plan) else ["static uint8_t is_started; /* the states have their first values */", ""]
+    lines += [f"void {model}_reset(void)", "{"]
+    for number, (state, tensor) in enumerate(zip(plan.graph.states, interface.states, strict=True)):
+        fill, spot = _fill(state), arena.states[number]
+        if not tensor.bytes or spot is None:
+            continue  # and there may be no arena
+        place = arena.bytes_at(spot)
+        if fill is None:
+            lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, {tensor.bytes});")
+        else:
+            lines.append(f"    memset({place}, {fill}, {tensor.bytes});")
+    if starts_as_zeros(plan):
+        return [*lines, "}", ""]
+    start = [f"void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
+    return [*lines, "    is_started = 1;", "}", "", *start]
+
+
+def start_call(plan: Plan) -> list[str]:
+    """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
+    return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
+
+
+def start_prototype(plan: Plan) -> list[str]:
+    """Return the declaration of what `start_call` calls."""
+    if starts_as_zeros(plan):
+        return []
+    return ["/* Before the first operator: puts the initial values into the states, if no run has begun with them. */",
+            f"void {plan.graph.name}_start(void);"]  # fmt: skip
+
+
+def declared(plan: Plan, interface: Interface) -> list[str]:
+    """Return the part of the header that tells of the states."""
+    if not interface.states:
+        return []
+    model = plan.graph.name
+    rows = [
+        f"  {short_name(state.output)} -> {short_name(state.input)}: {state.dtype}[{','.join(map(str, state.shape))}],"
+        f" {state.bytes:,} bytes at {model}_arena + {state.arena_offset}"
+        for state in interface.states
+    ]
+    return [
+        comment(
+            "States: what a run leaves in them is what the next one begins with.",
+            *rows,
+            f"The first run after power-up begins with their initial values. {model}_reset puts these back, to begin",
+            "another sequence; call it between runs.",
+        ),
+        f"void {model}_reset(void);",
+        "",
+    ]

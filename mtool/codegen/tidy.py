@@ -1,0 +1,135 @@
+"""Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops that are made once.
+
+Templates write for any sizes; this writes for those at hand, where a person would. It works on the text, line by line,
+as the templates lay it out: a loop's head is a line, what is in it is indented by four more.
+"""
+
+import re
+from collections.abc import Sequence
+
+_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); \+\+\2\)( \{)?")
+_NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
+_NUMBER = re.compile(r"(\w+) = (\d+)")
+_DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
+
+# In this order, until none applies. Numbers are whole ones: floats have a point, or letters behind them.
+_END = r"(?![\w.])"
+_RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (rf"(?: \*| /) 1{_END}", ""),
+        (r"(?<=[(\[])1 \* (?!\d)|(?<=[,=] )1 \* (?!\d)", ""),
+        (rf"(?<![*%/] )\b0 \* \w+{_END}(?!\(|\[|->)", "0"),
+        (r"(?<![\w)\]])(?<!if )(?<!while )(?<!switch )\((\d+)\)", r"\1"),
+        (rf" [+-] 0{_END}(?! [*%/])", ""),
+        (r"(?<=[(\[])0 \+ |(?<=[,=+] )0 \+ ", ""),
+        (r", \w+ \+= 0(?=[,)])", ""),
+    )
+]
+
+
+def tidied(body: str) -> str:
+    """Return the body of a function that computes the same."""
+    lines = body.split("\n")
+    number = 0
+    while number < len(lines):
+        once = _made_once(lines, number)
+        if once is None:
+            number += 1
+        else:
+            lines = once
+    return "\n".join(_without_numbers([_simplified(line) for line in lines]))
+
+
+def _without_numbers(lines: Sequence[str]) -> list[str]:
+    """Return the lines with numbers in the places of constants that are no more than these."""
+    kept = list(lines)
+    for line in lines:
+        match = _NUMBERS.fullmatch(line)
+        if match is None:
+            continue
+        names: dict[str, str] = dict(_NUMBER.findall(match[1]))
+        text = "\n".join(other for other in kept if other != line)
+        if any(re.search(rf"\w \*?{name}\b|, {name} =", text) or not _is_summand(name, text) for name in names):
+            continue
+        kept.remove(line)
+        for name, number in names.items():
+            kept = [_with(name, number, other) for other in kept]
+        kept = [_simplified(other) for other in kept]
+    return kept
+
+
+def _is_summand(name: str, text: str) -> bool:
+    """Whether a variable is only added and multiplied, passed, or an index: then a number reads as well."""
+    return not re.search(rf"\b{name}\b(?! [*+]|\)|\]|,|;)|(?:[<>!=]=|[<>?&]) {name}\b|(?:\+\+|&){name}\b", text)
+
+
+def _with(name: str, number: str, line: str) -> str:
+    return re.sub(rf"(?<![\w.>]){name}\b", number, line)
+
+
+def _leaves(inside: Sequence[str]) -> bool:
+    """Whether a loop's body leaves it, or goes on with it, from outside of an inner loop."""
+    heads: list[str] = []
+    for line in inside:
+        while heads and _indent(heads[-1]) >= _indent(line):
+            heads.pop()
+        if line.lstrip().startswith(("for (", "while (", "do ", "switch (")):
+            heads.append(line)
+        if re.search(r"\b(continue|break)\b", line) and not heads:
+            return True
+    return False
+
+
+def _simplified(line: str) -> str:
+    """Return a line without what adds nothing and multiplies by one."""
+    if '"' in line or line.lstrip().startswith(("#", "/*", "*")):
+        return line
+    before = ""
+    while line != before:
+        before = line
+        for pattern, replacement in _RULES:
+            line = pattern.sub(replacement, line)
+    return line
+
+
+def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
+    """Return the lines without the loop that begins at `head`; None: none does, or it has to stay a loop."""
+    match = _LOOP.fullmatch(lines[head])
+    if match is None or int(match[4]) - int(match[3]) != 1:
+        return None
+    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[5])
+    end = head + 1
+    while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
+        end += 1
+    inside = list(lines[head + 1 : end])
+    text = "\n".join(inside)
+    if _leaves(inside) or re.search(rf"\bint32_t {variable}\b", text):
+        return None
+    if braced and lines[end : end + 1] != [" " * indent + "}"]:
+        return None
+    before, after = list(lines[:head]), list(lines[end + braced :])
+    if before and before[-1].lstrip().startswith("MT_UNROLL("):
+        before.pop()
+    outside = "\n".join([*before, *after])
+    own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]
+    if not _is_summand(variable, text):
+        inside.insert(0, f"{' ' * (indent + 4)}const int32_t {variable} = {first};")
+        own.append(variable)
+    else:
+        inside = [_with(variable, first, line) for line in inside]
+    if before and _is_bare_head(before[-1], indent):
+        before[-1] += " {"
+        return [*before, *(line[4:] for line in inside), " " * (indent - 4) + "}", *after]
+    if any(re.search(rf"\b{name}\b", outside) for name in own):
+        return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
+    return [*before, *(line[4:] for line in inside), *after]
+
+
+def _is_bare_head(line: str, indent: int) -> bool:
+    """Whether a line is the head of a statement without braces, which is indented by so many."""
+    return _indent(line) < indent and line.lstrip().startswith(("for (", "if (", "while (", "else")) and line[-1] != "{"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,65 @@
+"""Maximum sizes: where a size depends on data, the stated maximum is the shape of the operator's outputs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
+
+from mtool.frontend.bounds import COUNTING, Bound
+from mtool.frontend.importer import Importer
+from mtool.frontend.inference import check_size
+from mtool.frontend.problems import Unsupported
+from mtool.ir import DType, TensorType
+
+
+def set_maximum_sizes(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
+    """Give the outputs of a counting operator their maximum as their shape, if one is stated.
+
+    It is stated under the name of the first output, or of the dimension in the shape that the model declares for it.
+    """
+    if proto.op_type not in COUNTING or any(value and value not in state.types for value in proto.input):
+        return False
+    declared = state.declared.get(proto.output[0])
+    dims = declared.tensor_type.shape.dim if declared is not None else ()
+    names = [name for name in (proto.output[0], *(dim.dim_param for dim in dims)) if name in state.maxima]
+    if not names:
+        return False
+    if any(value and value in state.bounds for value in proto.input):
+        raise Unsupported("the size of its input depends on data too")
+    state.used_maxima.add(names[0])
+    count = state.unique(f"{proto.output[0]}_count")
+    state.types[count] = TensorType(DType.INT32, ())
+    for value, kind, axis in _outputs(state, proto, attrs, state.maxima[names[0]]):
+        check_size(kind, "its output")
+        state.types[value] = kind
+        if axis is not None:
+            state.bounds[value] = Bound(axis, count)
+    return True
+
+
+def _outputs(
+    state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any], most: int
+) -> list[tuple[str, TensorType, int | None]]:
+    kind = state.types[proto.input[0]]
+    rank = len(kind.shape)
+    if proto.op_type == "NonZero":
+        return [(proto.output[0], TensorType(DType.INT64, (rank, most)), 1)]
+    if proto.op_type == "NonMaxSuppression":
+        return [(proto.output[0], TensorType(DType.INT64, (most, 3)), 0)]
+    place = attrs.get("axis", -1 if proto.op_type == "TopK" else None)
+    flat: tuple[int, ...]
+    if place is None:
+        flat, place = (most,), 0
+    else:
+        place %= rank
+        most = min(most, kind.shape[place]) if proto.op_type == "TopK" else most
+        flat = (*kind.shape[:place], most, *kind.shape[place + 1 :])
+    first = TensorType(kind.dtype, flat)
+    rows = TensorType(DType.INT64, (most,))
+    whole = TensorType(DType.INT64, (kind.count if "axis" not in attrs else kind.shape[place],))
+    every: list[tuple[TensorType, int | None]] = [(first, place)]
+    if proto.op_type == "TopK":
+        every.append((TensorType(DType.INT64, flat), place))
+    if proto.op_type == "Unique":
+        every += [(rows, 0), (whole, None), (rows, 0)]
+    return [(name, *pair) for name, pair in zip(proto.output, every, strict=False) if name]

@@ -1,0 +1,36 @@
+"""Options of a model: what compiling it needs to know besides its file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mtool.ir.types import Array
+from mtool.settings import Rounding
+
+Pairs = Sequence[tuple[str, str]]
+"""An output and an input of the model, each pair a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Options of a model: values of dimensions and inputs, states, maximum sizes, rounding, limits.
+
+    dims: values of symbolic dimensions, by name; a TFLite model has none.
+    constants: values of inputs that become constants of the model, by name.
+    rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
+    maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
+        each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
+    states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
+        and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
+        if the model has one, else as zeros.
+    limits: what compiling it may take, by the names of mtool/frontend/budget.py, where not the defaults.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    rounding: Rounding = "onnx"
+    maxima: Mapping[str, int] = field(default_factory=dict)
+    states: Pairs = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+DEFAULTS = ModelOptions()

@@ -1,0 +1,24 @@
+"""Copy constants that kernels read as their activations: a kernel reads an activation from the arena."""
+
+from dataclasses import replace
+
+from mtool.ir import Graph
+from mtool.ir.expr import identity, load
+from mtool.ir.graph import Rewriter
+from mtool.ops import SPECIFICATIONS
+from mtool.ops.loop.node import Loop
+
+
+def copy_constant_inputs(graph: Graph) -> Graph:
+    """Copy the constants that kernels read as their activations, such as a tensor without elements that is padded."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        inputs = list(node.inputs)
+        for place, (operand, value) in enumerate(zip(SPECIFICATIONS[node.op].own(node), inputs, strict=False)):
+            if operand.is_in_arena and value in graph.constants:
+                kind = graph.types[value]
+                inputs[place] = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
+                element = load(0, kind.dtype, identity(len(kind.shape)))
+                rewriter.node("loop", [value], [inputs[place]], Loop(expr=element, label="copy"))
+        rewriter.keep(replace(node, inputs=tuple(inputs)))
+    return rewriter.finish()

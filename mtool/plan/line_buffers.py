@@ -1,0 +1,246 @@
+"""Compute a part of a graph a few rows at a time, in line buffers that move down the images.
+
+Nothing is computed twice. The result is made in chunks of rows; before each, every operator before it makes as many
+rows as are missing. It writes them into its line buffer, which holds as many rows as its readers have yet to read:
+before the next rows are made, those are moved to the buffer's beginning. Padding rows are written into the buffer as
+well, so that all chunks of an operator are alike and share one C function.
+
+Sources: line buffers of image pipelines; patch-based inference of MCUNetV2 (arXiv 2110.15352) without the overlap
+that is computed again.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import const, identity, load
+from mtool.ir.graph import Rewriter
+from mtool.ir.node import View
+from mtool.kernels.row_wise import Fill, RowReads
+from mtool.ops.loop.node import Loop
+from mtool.plan.memory import ALIGNMENT, aliases
+from mtool.plan.region import Progress, Region
+from mtool.plan.rows import attributes_of_rows
+
+
+@dataclass(slots=True)
+class _LineBuffer:
+    """The rows of a value that are at hand: from row `base` to row `top`, with padding rows counted (from below 0).
+
+    `contents` are the values that they consist of, by their first row and the one after the last.
+    """
+
+    value: str
+    height: int
+    row: int  # elements
+    above: int
+    below: int
+    fill: Fill
+    base: int = 0
+    top: int = 0
+    rows: int = 0  # that it has room for
+    contents: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class _RegionBuilder:
+    """Makes the nodes of a region chunk by chunk, in line buffers of so many `rows`."""
+
+    def __init__(self, graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> None:
+        self.graph, self.region, self.chunk = graph, region, chunk
+        self.rewriter = Rewriter(graph)
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self.progress = Progress(graph, region)
+        self.done, self.height = self.progress.done, self.progress.height  # rows of each
+        self.producer = {node.outputs[0]: node for node in region.nodes}
+        self.parts: list[str] = []  # of the result
+        self.moved: dict[tuple[str, str], int] = {}  # how often rows of a node were copied, or padding was written
+        self.buffers: dict[str, _LineBuffer] = {}
+        for value in self.producer:
+            padding = region.fill(value)
+            assert padding is not None
+            above, below, fill = padding
+            row = graph.types[value].count // self.height[value]
+            buffer = _LineBuffer(value, self.height[value], row, above, below, fill, -above, -above)
+            buffer.rows = rows[value]
+            self.buffers[value] = buffer
+
+    def run(self) -> None:
+        """Make the result."""
+        last = self.region.nodes[-1]
+        while self.done[last.name] < self.height[last.outputs[0]]:
+            self.make(last)
+        self.rewriter.nodes.append(
+            Node("view", self.rewriter.unique(f"rows of {last.name}"), tuple(self.parts), last.outputs, View())
+        )
+        self.addresses[self.region.result] = self.region.result, 0
+
+    def make(self, node: Node) -> None:
+        """Make the next rows of a node."""
+        out, first = node.outputs[0], self.done[node.name]
+        count = min(self.chunk[node.name], self.height[out] - first)
+        reads = self.region.reads[node.name]
+        spans = [one.rows(first, count) for one in reads]
+        for one, (_, end) in zip(reads, spans, strict=True):
+            self.ensure(node.inputs[one.input], end)
+        inputs = list(node.inputs)
+        for one, (start, end) in zip(reads, spans, strict=True):
+            inputs[one.input] = self.view(node, one, start, end)
+        buffer = self.buffers[out]
+        address = (out, first * buffer.row) if out == self.region.result else self.room(buffer, count)
+        value = self.chunk_of(buffer, f"{out} rows", first, count, address)
+        parts = -(-self.height[out] // self.chunk[node.name])
+        attrs = attributes_of_rows(node, self.graph, count)
+        name = node.name if first == 0 else f"{node.name}_row{first}"
+        made = replace(node, name=name, inputs=tuple(inputs), outputs=(value,), attrs=attrs)
+        self.rewriter.nodes.append(replace(made, whole=node.name, parts=parts))
+        self.done[node.name] = first + count
+        if out == self.region.result:
+            self.parts.append(value)
+
+    def ensure(self, value: str, end: int) -> None:
+        """Make rows of a value until row `end` is reached, padding included; a value from outside is there."""
+        buffer = self.buffers.get(value)
+        if buffer is None:
+            return
+        if buffer.top < 0:
+            self.pad(buffer, buffer.above)
+        while buffer.top < end:
+            if buffer.top < buffer.height:
+                self.make(self.producer[value])
+            else:
+                self.pad(buffer, buffer.below)
+
+    def room(self, buffer: _LineBuffer, count: int) -> tuple[str, int]:
+        """Make room for `count` rows at the end of a buffer; returns their address in it, in elements."""
+        if buffer.top + count - buffer.base > buffer.rows:
+            self.shift(buffer, min(max(self.progress.wanted(buffer.value, buffer.top), buffer.base), buffer.top))
+        return f"line buffer of {buffer.value}", (buffer.top - buffer.base) * buffer.row
+
+    def shift(self, buffer: _LineBuffer, keep: int) -> None:
+        """Move the rows from `keep` on to the beginning of the buffer."""
+        if keep < buffer.top:
+            source = self.rows_of(buffer, keep, buffer.top)
+            address = f"line buffer of {buffer.value}", 0
+            buffer.contents = []
+            kept = self.chunk_of(buffer, f"{buffer.value} kept", keep, buffer.top - keep, address)
+            self.copy(self.producer[buffer.value], "keep", source, kept)
+        buffer.base = keep
+
+    def pad(self, buffer: _LineBuffer, count: int) -> None:
+        """Append padding rows to a buffer."""
+        assert buffer.fill is not None
+        address = self.room(buffer, count)
+        node, dtype = self.producer[buffer.value], self.graph.types[buffer.value].dtype
+        value = self.chunk_of(buffer, f"{buffer.value} padding", buffer.top, count, address)
+        self.loop(node, "pad", (), value, const(buffer.fill, dtype))
+
+    def chunk_of(self, buffer: _LineBuffer, stem: str, first: int, count: int, address: tuple[str, int]) -> str:
+        """Add a value of `count` rows from `first` on, and note that the buffer holds it."""
+        value = self.rows_value(buffer.value, stem, count, address)
+        buffer.contents.append((first, first + count, value))
+        buffer.top = max(buffer.top, first + count)
+        if first >= 0 and first + count <= buffer.height:
+            self.tell_source(buffer.value, value, first, count)
+        return value
+
+    def rows_value(self, like: str, stem: str, count: int, address: tuple[str, int]) -> str:
+        kind = self.graph.types[like]
+        value = self.rewriter.value(f"{stem} {len(self.addresses)}", kind.dtype, (1, count, *kind.shape[2:]))
+        self.addresses[value] = address[0], address[1] * kind.dtype.size
+        return value
+
+    def tell_source(self, of: str, value: str, first: int, count: int) -> None:
+        source = self.graph.sources.get(of)
+        if source is not None:
+            self.rewriter.sources[value] = source.then(("rows", (first, first + count)))
+
+    def view(self, node: Node, reads: RowReads, start: int, end: int) -> str:
+        """Return the value that has rows `start` to `end` of an input of a node."""
+        source = node.inputs[reads.input]
+        buffer = self.buffers.get(source)
+        if buffer is not None:
+            return self.rows_of(buffer, start, end)
+        height, row = self.graph.types[source].shape[1], self.graph.types[source].count
+        row //= height
+        inside = max(start, 0), min(end, height)
+        whole = self.outside_rows(source, *inside, row)
+        if (start, end) == inside:
+            return whole
+        # At the image's edge: a buffer of its own, with the rows and the padding.
+        edge = f"edge of {source} {start}"
+        assert reads.fill is not None
+        pieces, dtype = [], self.graph.types[source].dtype
+        for first, last in ((start, inside[0]), inside, (inside[1], end)):
+            if first < last:
+                piece = self.rows_value(source, f"{source} edge", last - first, (edge, (first - start) * row))
+                pieces.append(piece)
+                if (first, last) == inside:
+                    self.copy(node, "copy", whole, piece)
+                else:
+                    self.loop(node, "pad", (), piece, const(reads.fill, dtype))
+        return self.joined(source, pieces, end - start, (edge, 0))
+
+    def outside_rows(self, source: str, first: int, last: int, row: int) -> str:
+        """Return a view of rows of a value that was there before."""
+        kind = self.graph.types[source]
+        view = self.rewriter.value(f"{source} rows {first}", kind.dtype, (1, last - first, *kind.shape[2:]))
+        attrs = View(first=first * row)
+        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), (source,), (view,), attrs))
+        self.tell_source(source, view, first, last - first)
+        return view
+
+    def rows_of(self, buffer: _LineBuffer, start: int, end: int) -> str:
+        """Return a view of rows that a buffer holds."""
+        assert buffer.base <= start and end <= buffer.top
+        held = [value for first, last, value in buffer.contents if first < end and last > start]
+        address = f"line buffer of {buffer.value}", (start - buffer.base) * buffer.row
+        view = self.joined(buffer.value, held, end - start, address)
+        if start >= 0 and end <= buffer.height:
+            self.tell_source(buffer.value, view, start, end - start)
+        return view
+
+    def joined(self, like: str, pieces: Sequence[str], count: int, address: tuple[str, int]) -> str:
+        view = self.rows_value(like, f"{like} rows", count, address)
+        self.rewriter.nodes.append(Node("view", self.rewriter.unique(f"view {view}"), tuple(pieces), (view,), View()))
+        return view
+
+    def copy(self, node: Node, label: str, source: str, to: str) -> None:
+        kind = self.rewriter.types[to]
+        self.loop(node, label, (source,), to, _element(kind.dtype, len(kind.shape)))
+
+    def loop(self, node: Node, label: str, inputs: Sequence[str], output: str, expr: Expr) -> None:
+        """Append a loop that has to do with the rows of a node."""
+        number = self.moved.get((label, node.name), 0)
+        self.moved[label, node.name] = number + 1
+        whole = f"{label}_{node.name}"
+        name = f"{whole}_{number}" if number else whole
+        attrs = Loop(expr=expr, label=f"{label} rows")
+        self.rewriter.nodes.append(Node("loop", name, tuple(inputs), (output,), attrs, node.origins, whole))
+
+
+@functools.cache
+def _element(dtype: DType, rank: int) -> Expr:
+    return load(0, dtype, identity(rank))
+
+
+def with_line_buffers(graph: Graph, region: Region, chunk: Mapping[str, int], rows: Mapping[str, int]) -> Graph | None:
+    """Return a graph that computes a region a few rows at a time; None: rows would begin within a word.
+
+    Args:
+        graph: its nodes in the order of execution, which stays.
+        region: the nodes.
+        chunk: how many rows of each node's result are made at a time, by the node's name.
+        rows: how many of each value have to be at hand at once (mtool.plan.region).
+    """
+    made = _RegionBuilder(graph, region, chunk, rows)
+    made.run()
+    inside = {node.name for node in region.nodes}
+    first = next(number for number, node in enumerate(graph.nodes) if node.name in inside)
+    before, after = graph.nodes[:first], graph.nodes[first + len(region.nodes) :]
+    rewriter = made.rewriter
+    rewriter.nodes = [*before, *rewriter.nodes, *after]
+    finished = rewriter.finish()
+    used = {value: address for value, address in made.addresses.items() if value in finished.types}
+    finished = replace(finished, line_buffers={**graph.line_buffers, **used})
+    return None if any(offset % ALIGNMENT for _, offset in aliases(finished).values()) else finished

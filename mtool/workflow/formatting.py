@@ -1,0 +1,51 @@
+"""Numbers and types as text for people."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mtool.manifest import Tensor
+
+_LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def amount(number: float) -> str:
+    """Write a count with three digits and a prefix: 2.66 M, 22.6 k, 64."""
+    for factor, prefix in _LARGE:
+        if abs(number) >= factor:
+            return (
+                f"{number / factor:.3g} {prefix}" if abs(number) < 1000 * factor else f"{number / factor:,.0f} {prefix}"
+            )
+    return f"{number:g}"
+
+
+def kilobytes(count: int) -> str:
+    """Write a number of bytes: 512 B, 37.6 KB, 4 MB (1 KB is 1,024 B)."""
+    if count < 1024:
+        return f"{count} B"
+    unit, size = (
+        ("MB", 1 << 20) if count >= 10 << 20 or (count >= 1 << 20 and count % (1 << 20) == 0) else ("KB", 1 << 10)
+    )
+    text = f"{count / size:,.1f}".removesuffix(".0")
+    return f"{text} {unit}"
+
+
+def count(number: int, thing: str) -> str:
+    """Write a number of things: 1 operator, 14 operators."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def samples(number: int, *, sequence: bool) -> str:
+    """Write a number of samples, or of a sequence's steps: 4 samples, 20 steps of a sequence."""
+    return f"{count(number, 'step')} of a sequence" if sequence else count(number, "sample")
+
+
+def share(part: int, whole: int) -> str:
+    """Write a fraction as a percentage; one that is not zero never reads as 0%."""
+    if part == 0 or whole == 0:
+        return "0%"
+    return f"{max(100 * part / whole, 0.01):.2g}%" if part < whole else "100%"
+
+
+def tensor(described: "Tensor") -> str:
+    """Write a tensor's type: int8[1,49,10,1]."""
+    return f"{described.dtype}[{','.join(map(str, described.shape))}]"

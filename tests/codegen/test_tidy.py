@@ -1,0 +1,129 @@
+"""What templates leave for sizes of one is taken out, and nothing else."""
+
+import pytest
+
+from mtool.codegen.tidy import tidied
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("o = (y * 1 + x) * 64;", "o = (y + x) * 64;"),
+        ("p = input + (top * 10 + left) * 1;", "p = input + (top * 10 + left);"),
+        ("row = next + 0;", "row = next;"),
+        ("x = p[0 * 3 + i] - 0;", "x = p[i];"),
+        ("memcpy(patch, from + g * 1, 1 * sizeof(*patch));", "memcpy(patch, from + g, sizeof(*patch));"),
+        ("for (int32_t y = 0; y < 6; ++y, source += 0) {", "for (int32_t y = 0; y < 6; ++y) {"),
+        ("for (int32_t y = 0; y < 6; ++y, source += 01) {", "for (int32_t y = 0; y < 6; ++y, source += 01) {"),
+        ("x = a / 1 + b;", "x = a + b;"),
+        # what looks alike
+        ("x = a + 0.5f;", "x = a + 0.5f;"),
+        ("x = a * 1.0f - 0x10;", "x = a * 1.0f - 0x10;"),
+        ("x = a * 16 + 01;", "x = a * 16 + 01;"),
+        ("x = a / 0 * b;", "x = a / 0 * b;"),
+        ("x = 8 / 1 * b;", "x = 8 * b;"),
+        ("x = y + 0 * f(z);", "x = y + 0 * f(z);"),
+        ("/* x + 0 */", "/* x + 0 */"),
+        ("x = f(0);", "x = f(0);"),
+        ("if (0)", "if (0)"),
+        ("x = -1 * y;", "x = -1 * y;"),
+    ],
+)
+def test_lines(line: str, written: str) -> None:
+    assert tidied(line) == written
+
+
+def test_a_loop_that_is_made_once_goes() -> None:
+    body = """\
+    for (int32_t m = 0; m < 1; ++m) {
+        const int8_t *row = input + m * 3;
+        for (int32_t i = 0; i < 3; ++i)
+            output[m * 3 + i] = row[i];
+    }"""
+    assert (
+        tidied(body)
+        == """\
+    const int8_t *row = input;
+    for (int32_t i = 0; i < 3; ++i)
+        output[i] = row[i];"""
+    )
+
+
+def test_what_is_compared_keeps_its_name() -> None:
+    body = """\
+    for (int32_t y = 0; y < 1; ++y) {
+        if (y < top)
+            output[y] = 0;
+    }"""
+    assert (
+        tidied(body)
+        == """\
+    const int32_t y = 0;
+    if (y < top)
+        output[y] = 0;"""
+    )
+
+
+def test_a_loop_in_a_loop_without_braces_gives_it_braces() -> None:
+    body = """\
+    for (int32_t y = 0; y < 6; ++y)
+        for (int32_t x = 0; x < 1; ++x) {
+            int32_t acc = y;
+            output[y + x] = acc;
+        }"""
+    assert (
+        tidied(body)
+        == """\
+    for (int32_t y = 0; y < 6; ++y) {
+        int32_t acc = y;
+        output[y] = acc;
+    }"""
+    )
+
+
+def test_names_that_are_taken_stay_in_a_block() -> None:
+    body = """\
+    for (int32_t m = 0; m < 1; ++m) {
+        int32_t sum = input[m];
+        output[m] = sum;
+    }
+    int32_t sum = 0;"""
+    assert tidied(body).split("\n")[0] == "    {"
+
+
+def test_loops_that_are_left_or_made_more_often_stay() -> None:
+    for body in (
+        "    for (int32_t m = 0; m < 1; ++m) {\n        if (input[m])\n            break;\n    }",
+        "    for (int32_t m = 0; m < 2; ++m)\n        output[m] = 0;",
+        "    for (int32_t m = 0; m < count; ++m)\n        output[m] = 0;",
+    ):
+        assert tidied(body) == body
+
+
+def test_what_an_inner_loop_leaves_is_no_matter() -> None:
+    body = """\
+    for (int32_t y = 0; y < 1; ++y) {
+        const int32_t row = y * 25, column = 3;
+        for (int32_t x = 0; x < 5; ++x) {
+            if (input[x])
+                continue;
+            output[(row * 5 + column) * 2 + x] = 0;
+        }
+    }"""
+    assert (
+        tidied(body)
+        == """\
+    for (int32_t x = 0; x < 5; ++x) {
+        if (input[x])
+            continue;
+        output[3 * 2 + x] = 0;
+    }"""
+    )
+
+
+def test_a_constant_that_is_compared_or_declared_twice_keeps_its_name() -> None:
+    for body in (
+        "    const int32_t top = 0;\n    if (top >= 0)\n        output[top] = 0;",
+        "    const int32_t top = 0;\n    output[top] = 0;\n    {\n        const int32_t top = 1;\n    }",
+    ):
+        assert tidied(body) == body

@@ -1,0 +1,257 @@
+"""What a tie is, and that `verify` and `verify --layers` take it alike."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import graphs
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import mtool
+from mtool import ops
+from mtool.cli import app
+from mtool.errors import MismatchError
+from mtool.ir import Graph, Node
+from mtool.kernels.schedule import Kernel, Schedule
+from mtool.kernels.target import Target
+from mtool.manifest import Operand, Source
+from mtool.session.verify import Tolerance
+from mtool.workflow.exact import Bounds, ExactValues, Unknown
+from mtool.workflow.rounding_ties import SampleTies
+
+pytest.importorskip("onnxruntime")
+
+F = np.float32
+
+
+def quantise(name: str, to: str, scale: str = "s", zero: str = "z") -> onnx.NodeProto:
+    return helper.make_node("QuantizeLinear", [name, scale, zero], [to])
+
+
+def dequantise(name: str, to: str, scale: str = "s", zero: str = "z", **axis: int) -> onnx.NodeProto:
+    return helper.make_node("DequantizeLinear", [name, scale, zero], [to], **axis)
+
+
+def bounds(nodes: list[onnx.NodeProto], constants: dict[str, Any], known: dict[str, Any], tensor: str) -> Bounds:
+    inputs = {name: (array.dtype.type, array.shape) for name, array in known.items() if name == "x"}
+    proto = graphs.model(nodes, inputs, [tensor], constants)
+    return ExactValues(proto).bounds(tensor, known, set(known) - {tensor})
+
+
+def test_what_lies_halfway_has_two_neighbours() -> None:
+    known = {"x": np.array([15.75, 15.7, 1.0, -1e9, 1e9], F)}
+    found = bounds([quantise("x", "y")], {"s": F(0.5), "z": np.int8(0)}, known, "y")
+    assert found.open and found.low.tolist() == [31, 31, 2, -128, 127] and found.high.tolist() == [32, 31, 2, -128, 127]
+
+
+def test_a_sum_is_a_tie_as_far_as_float32_can_not_tell() -> None:
+    """Behind 10,000,000 float32 has no fractions: 0.49 of a step comes out as nothing or a whole one."""
+    nodes = [helper.make_node("Add", ["x", "c"], ["a"]), helper.make_node("Sub", ["a", "c"], ["d"]), quantise("d", "y")]
+    known, zero = {"x": np.array([0.49, 2.0], F)}, {"s": F(1), "z": np.int8(0)}
+    small = bounds(nodes, {"c": F(1)} | zero, known, "y")
+    assert not small.open and small.value.tolist() == [0, 2]
+    large = bounds(nodes, {"c": F(1e7)} | zero, known, "y")
+    assert large.low.tolist()[0] == 0 and large.high.tolist()[0] == 1
+
+
+def test_a_tie_goes_through_a_concat_a_turn_and_another_rounding() -> None:
+    nodes = [
+        quantise("x", "q"),
+        dequantise("q", "d"),
+        helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+        helper.make_node("Concat", ["t", "c"], ["k"], axis=0),
+        quantise("k", "y", "half"),
+    ]
+    constants = {"s": F(0.5), "half": F(0.25), "z": np.int8(0), "c": np.full((1, 2), 3, F)}
+    known = {"x": np.array([[1.0, 15.75, 2.1], [3, 3, 3]], F)}
+    found = bounds(nodes, constants, known, "y")
+    assert (found.high.astype(int) - found.low).tolist() == [[0, 0], [2, 0], [0, 0], [0, 0]]
+
+
+def test_a_float_on_a_grid_has_ties_too() -> None:
+    nodes = [quantise("x", "q"), dequantise("q", "y")]
+    found = bounds(nodes, {"s": F(0.5), "z": np.int8(3)}, {"x": np.array([15.75, 1.0], F)}, "y")
+    assert found.low.tolist() == [15.5, 1.0] and found.high.tolist() == [16.0, 1.0]
+
+
+def test_what_can_not_be_computed_is_told() -> None:
+    with pytest.raises(Unknown):
+        bounds([helper.make_node("Relu", ["x"], ["y"])], {}, {"z": np.zeros(1, F)}, "y")
+    proto = graphs.model([helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")], {"x": (F, (1,))}, ["y"])
+    with pytest.raises(Unknown):
+        ExactValues(proto).bounds("y", {"x": np.zeros(1, F)}, set())
+
+
+def test_ties_are_told_from_differences() -> None:
+    proto = graphs.model([quantise("x", "y")], {"x": (F, (5,))}, ["y"], {"s": F(1), "z": np.int8(0)})
+    known = {"x": np.array([3.5, 3.5, 3.5, 3.2, 3.2], F), "y": np.array([4, 4, 4, 3, 3], np.int8)}
+    source = Source(tensor="y", moves=())
+    operand = Operand(value="y", dtype="int8", shape=(5,), bytes=5, memory="outputs", index=0, offset=0, source=source)
+    ties = SampleTies(ExactValues(proto), set(), known)
+    accepted, count = ties.accept(operand, known["y"], np.array([4, 3, 5, 3, 4], np.int8))
+    assert accepted.tolist() == [4, 4, 5, 3, 4] and count == 1
+    wrong = {**known, "y": np.array([9, 4, 4, 3, 3], np.int8)}  # no rounding makes 9 of 3.5
+    accepted, count = SampleTies(ExactValues(proto), set(), wrong).accept(operand, wrong["y"], known["y"])
+    assert accepted.tolist() == known["y"].tolist() and count == 0
+
+
+def branches(dtype: Any, channels: int = 16, size: int = 12) -> onnx.ModelProto:
+    """Two convolutions and, behind both, a concat with a grid of its own and a third: a U-Net in small."""
+    random = np.random.default_rng(12)
+    constants: dict[str, Any] = {"z": np.asarray(77, dtype), "wz": np.int8(0), "bz": np.int32(0)}
+    nodes = [quantise("x", "xq", "image_s"), dequantise("xq", "image", "image_s")]
+    widest = float(np.iinfo(dtype).max) - float(np.iinfo(dtype).min)
+    constants["image_s"] = F(8 / widest)
+
+    def convolution(name: str, source: str, inputs: int) -> None:
+        constants[f"{name}_w"] = random.integers(-127, 128, (channels, inputs, 3, 3)).astype(np.int8)
+        constants[f"{name}_ws"] = F(0.023 / np.sqrt(inputs * 9))
+        constants[f"{name}_bs"] = constants[f"{source}_s"] * constants[f"{name}_ws"]
+        constants[f"{name}_b"] = np.rint(random.standard_normal(channels) / constants[f"{name}_bs"]).astype(np.int32)
+        nodes.append(dequantise(f"{name}_w", f"{name}_wf", f"{name}_ws", "wz"))
+        nodes.append(dequantise(f"{name}_b", f"{name}_bf", f"{name}_bs", "bz"))
+        pads = {"pads": [1, 1, 1, 1]}
+        nodes.append(helper.make_node("Conv", [source, f"{name}_wf", f"{name}_bf"], [f"{name}_c"], **pads))
+        put_on_grid(f"{name}_c", name, 16)
+
+    def put_on_grid(source: str, name: str, extent: float) -> None:
+        constants[f"{name}_s"] = F(extent / widest)
+        nodes.extend([quantise(source, f"{name}_q", f"{name}_s"), dequantise(f"{name}_q", name, f"{name}_s")])
+
+    convolution("left", "image", 3)
+    convolution("right", "left", channels)
+    nodes.append(helper.make_node("Concat", ["left", "right"], ["joined_c"], axis=1))
+    put_on_grid("joined_c", "joined", 17.3)
+    convolution("end", "joined", 2 * channels)
+    return graphs.model(nodes, {"x": (F, (1, 3, size, size))}, ["end"], constants, opset=21)
+
+
+class Off:
+    """A schedule for tests alone: as another, but one element is a step too large."""
+
+    name = "off"
+
+    def __init__(self, sound: Schedule) -> None:
+        self.sound = sound
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sound, name)
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        return node.name == "conv_2" and self.sound.supports(node, graph, target)
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        return -1.0
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        kernel = self.sound.emit(node, graph, target)
+        return replace(kernel, body=kernel.body + "\n    output[7] = (int16_t)(output[7] ^ 2);")
+
+
+@pytest.fixture(scope="module")
+def sixteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ties") / "sixteen.onnx"
+    onnx.save(branches(np.int16), path)
+    return path
+
+
+def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: Path) -> None:
+    deployment = mtool.Deployment(tmp_path / "project")
+    whole = mtool.verify(sixteen, board="host", deployment=deployment)
+    layers = mtool.verify_layers(sixteen, board="host", deployment=deployment)
+    whole.check()
+    layers.check()
+    (output,) = whole.outputs
+    assert output.differing > 0 and whole.ties == layers.ties > 0
+    assert "ties" in output.allowed
+    elements = sum(layer.difference.elements for layer in layers.layers if layer.difference)
+    assert layers.ties < elements / 20, "so many can't be halfway"
+
+
+def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convolution = ops.KERNELS["conv2d"]
+    sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
+    kernels = replace(convolution, schedules=(*convolution.schedules, Off(sound)))
+    monkeypatch.setitem(ops.KERNELS, "conv2d", kernels)
+    deployment = mtool.Deployment(tmp_path / "project")
+    for compare in (mtool.verify, mtool.verify_layers):
+        with pytest.raises(MismatchError):
+            compare(sixteen, board="host", deployment=deployment).check()
+
+
+def test_a_number_of_steps_that_is_asked_for_counts_ties_too(
+    sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["verify", str(sixteen), "--output-dir", "project"]
+    assert app.invoke([*command, "--layers", "--lsb", "0"]) == 9
+    capsys.readouterr()
+    assert app.invoke([*command, "--json"]) == 0
+    counted = json.loads(capsys.readouterr().out)["ties"]
+    assert app.invoke([*command, "--json", "--layers"]) == 0
+    assert json.loads(capsys.readouterr().out)["ties"] == counted > 0
+    strict = Tolerance(ties=False, grid_steps=0)
+    assert not mtool.verify(sixteen, board="host", tolerance=strict, deployment=mtool.Deployment(Path("project"))).ok
+
+
+def test_8_bits_behind_a_concat_have_hardly_a_tie(tmp_path: Path) -> None:
+    path = tmp_path / "eight.onnx"
+    onnx.save(branches(np.int8), path)
+    deployment = mtool.Deployment(tmp_path / "project")
+    layers = mtool.verify_layers(path, board="host", deployment=deployment)
+    layers.check()
+    assert layers.ties < 10
+    assert mtool.verify(path, board="host", deployment=deployment).ok
+
+
+def test_rows_that_are_all_alike_before_a_normalisation(tmp_path: Path) -> None:
+    """Only the noise of the mean is left, and divided by nearly nothing."""
+    nodes = [
+        dequantise("x", "f"),
+        helper.make_node("Tile", ["f", "times"], ["t"]),
+        helper.make_node("LayerNormalization", ["t", "w", "b"], ["n"], axis=-1, epsilon=1e-3),
+        quantise("n", "y", "ys"),
+    ]
+    random = np.random.default_rng(3)
+    constants = {
+        "s": F(0.0101), "z": np.int8(-3), "times": np.array([1, 30]), "ys": F(0.01),
+        "w": np.ones(30, F), "b": (random.integers(-90, 90, 30) * F(0.01) + F(0.004999)).astype(F),
+    }  # fmt: skip
+    path = tmp_path / "alike.onnx"
+    onnx.save(graphs.model(nodes, {"x": (np.int8, (40, 1))}, ["y"], constants), path)
+    deployment = mtool.Deployment(tmp_path / "project")
+    assert mtool.verify(path, board="host", deployment=deployment).ok == (
+        not mtool.verify_layers(path, board="host", deployment=deployment).diverging
+    )
+    mtool.verify_layers(path, board="host", deployment=deployment).check()
+
+
+def test_floats_within_their_tolerance_that_are_rounded_afterwards(tmp_path: Path) -> None:
+    """Dynamic quantisation between float products: each operator is right, and steps apart by what it was given."""
+    random, constants = np.random.default_rng(4), {"k": F(1e-3)}
+    nodes, last = [], "x"
+    for i in "abc":
+        constants[f"v{i}"] = (random.standard_normal((256, 256)) / 16).astype(F)
+        constants[f"w{i}"] = random.integers(-127, 128, (256, 256)).astype(np.int8)
+        nodes += [
+            helper.make_node("MatMul", [last, f"v{i}"], [f"m{i}"]),
+            helper.make_node("Tanh", [f"m{i}"], [f"t{i}"]),
+            helper.make_node("DynamicQuantizeLinear", [f"t{i}"], [f"q{i}", f"s{i}", f"z{i}"]),
+            helper.make_node("MatMulInteger", [f"q{i}", f"w{i}", f"z{i}"], [f"i{i}"]),
+            helper.make_node("Cast", [f"i{i}"], [f"f{i}"], to=1),
+            helper.make_node("Mul", [f"f{i}", f"s{i}"], [f"g{i}"]),
+            helper.make_node("Mul", [f"g{i}", "k"], [f"h{i}"]),
+        ]
+        last = f"h{i}"
+    path = tmp_path / "dynamic.onnx"
+    onnx.save(graphs.model(nodes, {"x": (F, (40, 256))}, [last], constants), path)
+    deployment = mtool.Deployment(tmp_path / "project")
+    mtool.verify_layers(path, board="host", deployment=deployment).check()
+    whole = mtool.verify(path, board="host", deployment=deployment)
+    whole.check()
+    (output,) = whole.outputs
+    assert output.differing == 0 or (output.max_abs is not None and output.max_abs < 0.1)
