@@ -1,4 +1,4 @@
-"""What is asked of the compile half, as one record."""
+"""A request to the compile half: all its options in one record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mtool.settings import Io, Partial, Weights
 
 @dataclass(frozen=True, slots=True)
 class Request(ModelOptions):
-    """How a model is compiled, besides what is said of the model itself.
+    """The options of one compilation: those of the model, and how it is compiled.
 
     io: "arena" puts the inputs and outputs into the arena, where the planner may overlap them with what is not live;
         "external" leaves them to the caller.

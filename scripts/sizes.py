@@ -37,7 +37,7 @@ from mtool.frontend import load  # noqa: E402
 from mtool.manifest import Manifest  # noqa: E402
 from mtool.passes import run as lowered  # noqa: E402
 from mtool.plan import make_plan  # noqa: E402
-from mtool.sizes import text  # noqa: E402
+from mtool.sizes import c_source  # noqa: E402
 from mtool.sizes.estimate import LEAST_TOKENS, TABLE, WIDE, core_of  # noqa: E402
 
 BOARDS = {  # the board whose compiler and flags stand for a core
@@ -113,7 +113,7 @@ class Compiler:
         place.mkdir(exist_ok=True)
         for name in files:
             (place / name).write_bytes(files[name])
-        sources = text.sources(files)
+        sources = c_source.sources(files)
         argv = [self.program, *self.flags, optimise or self.optimise, "-c", *sources]
         subprocess.run(argv, cwd=place, check=True, capture_output=True)
         nm = self.program.removesuffix("gcc") + "nm"
@@ -170,7 +170,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
 
         for (files, manifest), sizes, wanted in pool.map(one, enumerate([*corpus(core, models)])):
             count += 1
-            found = text.read(files.text(name) for name in text.sources(files))
+            found = c_source.read(files.text(name) for name in c_source.sources(files))
             schedule = {operator.function: operator.schedule.partition(":")[0] for operator in manifest.operators}
             for name, size in sizes.items():
                 if name in found.functions:
@@ -204,7 +204,7 @@ def measure_core(core: str, models: Path) -> dict[str, Any]:
     }
 
 
-def kinds_of(found: text.Text) -> tuple[str, ...]:
+def kinds_of(found: c_source.CSource) -> tuple[str, ...]:
     """Return the kinds of arithmetic whose helpers a model of this text may need: its own and those above it."""
     return ("wide",) if found.is_wide else ("float", "wide") if found.has_float else ("integer", "float", "wide")
 

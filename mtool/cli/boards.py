@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtool.cli.output import Output, table
-from mtool.workflow.wording import kilobytes
+from mtool.workflow.formatting import kilobytes
 
 if TYPE_CHECKING:
     from mtool.boards import Board

@@ -9,7 +9,7 @@ from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
 from mtool.text import short_name
-from mtool.workflow import wording
+from mtool.workflow import formatting
 
 if TYPE_CHECKING:
     from mtool.build.fit import Need
@@ -75,11 +75,11 @@ def check(
 
 
 def _print_model(out: Output, manifest: "Manifest") -> None:
-    inputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.inputs)
-    outputs = ", ".join(f"{short_name(tensor.name)} {wording.tensor(tensor)}" for tensor in manifest.outputs)
+    inputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.inputs)
+    outputs = ", ".join(f"{short_name(tensor.name)} {formatting.tensor(tensor)}" for tensor in manifest.outputs)
     out.text(f"{manifest.model_file}   {inputs} -> {outputs}")
     out.text(
-        f"  {wording.amount(manifest.macs)} MACs, {wording.amount(manifest.parameters)} parameters, "
+        f"  {formatting.amount(manifest.macs)} MACs, {formatting.amount(manifest.parameters)} parameters, "
         f"constants {manifest.constant_bytes:,} B, "
         f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
     )
@@ -91,7 +91,7 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
 
 
 def _of(need: "Need | None") -> str:
-    return "" if need is None else f"{wording.kilobytes(need.bytes)} of {wording.kilobytes(need.limit_bytes)}"
+    return "" if need is None else f"{formatting.kilobytes(need.bytes)} of {formatting.kilobytes(need.limit_bytes)}"
 
 
 def _hint(manifest: "Manifest", fit: "Fit") -> str:

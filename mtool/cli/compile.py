@@ -9,7 +9,7 @@ from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.settings import Format
-from mtool.workflow.wording import kilobytes
+from mtool.workflow.formatting import kilobytes
 
 
 def compile(

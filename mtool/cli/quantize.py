@@ -10,7 +10,7 @@ from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.settings import Integer, Method
-from mtool.workflow import wording
+from mtool.workflow import formatting
 
 if TYPE_CHECKING:
     from mtool.workflow import Quantised
@@ -99,7 +99,7 @@ def quantize(
 def _print(out: Output, done: "Quantised") -> None:
     from mtool.workflow.footprint import side_by_side
 
-    over = wording.count(done.compared_over, "sample")
+    over = formatting.count(done.compared_over, "sample")
     out.text("", f"difference from the float model over {over}")
     rows = [
         [f"  {one.name}", f"{one.max_abs:.4g}", f"{one.mean_abs:.4g}", decibels(one.sqnr_db), cosine(one.cosine)]
@@ -108,13 +108,15 @@ def _print(out: Output, done: "Quantised") -> None:
     out.text(table(("  output", "max abs", "mean abs", "SQNR", "cosine"), rows, right=(1, 2, 3, 4)))
     classes = done.classes
     if classes is not None and classes.right_before is not None and classes.right_after is not None:
-        before, after = (wording.share(right, classes.samples) for right in (classes.right_before, classes.right_after))
+        before, after = (
+            formatting.share(right, classes.samples) for right in (classes.right_before, classes.right_after)
+        )
         out.text(f"  top-1 right: {before} before, {after} after")
     if classes is not None:
         out.text(f"  top-1 the same for {classes.same} of {classes.samples}")
     worst = done.layers[:_WORST]
     if worst:
-        out.text("", f"worst of {wording.count(len(done.layers), 'layer')}; --exclude leaves one float")
+        out.text("", f"worst of {formatting.count(len(done.layers), 'layer')}; --exclude leaves one float")
         # Not a table: a node's name may be of any length, and --exclude wants the whole.
         out.text(f"  {'output SQNR':>11}  {'weights SQNR':>12}  {'operator':<12}  node")
         for layer in worst:

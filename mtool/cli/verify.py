@@ -10,8 +10,8 @@ from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.text import short_name
-from mtool.workflow.wording import count, share
-from mtool.workflow.wording import samples as samples_of
+from mtool.workflow.formatting import count, share
+from mtool.workflow.formatting import samples as samples_of
 
 if TYPE_CHECKING:
     from mtool.session.verify import Difference, Report

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import Arena, Interface, Spot
+from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
-from mtool.codegen.places import place_of
-from mtool.codegen.rounds import Rounds, rounds_of
 from mtool.codegen.tensor_types import type_name
 from mtool.ir import Node
 from mtool.plan import Plan
@@ -17,9 +17,9 @@ from mtool.text import comment
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """The lines that call each step of a round; in more than one round, they count them in `n`."""
+    """The lines that call each step of a loop's body; with more than one iteration, `n` counts them."""
 
-    rounds: Rounds
+    loop: CallLoop
     steps: tuple[tuple[str, ...], ...]
 
 
@@ -45,28 +45,26 @@ class Calls:
         lines = []
         for repeated in self.operators:
             called = [line for step in repeated.steps for line in step]
-            if repeated.rounds.times > 1:
-                head = f"for (int32_t n = 0; n < {repeated.rounds.times}; ++n) {{"
+            if repeated.loop.times > 1:
+                head = f"for (int32_t n = 0; n < {repeated.loop.times}; ++n) {{"
                 called = [head, *(f"    {line}" for line in called), "}"]
             lines += called
         return lines
 
     def one(self, number: str, after: str) -> list[str]:
         """Return the lines that call the operator whose number is the C expression `number`; `after` ends each case."""
-        loops = [repeated.rounds for repeated in self.operators if repeated.rounds.times > 1]
+        loops = [repeated.loop for repeated in self.operators if repeated.loop.times > 1]
         lines: list[str] = []
         if loops and not number.isidentifier():
             lines.append(f"uint16_t number = (uint16_t)({number});")
             number = "number"
         if loops:
             lines.append("int32_t n = 0; /* rounds that have been made */")
-        for rounds in loops:
-            first, length = rounds.first, rounds.length
+        for loop in loops:
+            first, length = loop.first, loop.length
             since = f"({number} - {first})" if first else number
             lines += [
-                f"if ({number} >= {first} && {number} < {rounds.end}) {{"
-                if first
-                else f"if ({number} < {rounds.end}) {{",
+                f"if ({number} >= {first} && {number} < {loop.end}) {{" if first else f"if ({number} < {loop.end}) {{",
                 f"    n = {since} / {length};",
                 f"    {number} = (uint16_t)({number} - {length} * n);",
                 "}",
@@ -75,7 +73,7 @@ class Calls:
         for repeated in self.operators:
             for position, step in enumerate(repeated.steps):
                 lines += [
-                    f"case {repeated.rounds.first + position}:",
+                    f"case {repeated.loop.first + position}:",
                     *(f"    {line}" for line in step),
                     f"    {after}",
                 ]
@@ -88,17 +86,17 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
     operators = []
     memories: set[str] = set()
     typed = conventions.operators == "typed"
-    for rounds in rounds_of(plan, functions):
+    for loop in call_loops(plan, functions):
         steps: list[tuple[str, ...]] = []
-        for number in range(rounds.first, rounds.first + rounds.length):
-            moves = rounds.moves[number - rounds.first] if rounds.times > 1 else ()
+        for number in range(loop.first, loop.first + loop.length):
+            moves = loop.moves[number - loop.first] if loop.times > 1 else ()
             call = functions.calls[number]
-            memories |= {place_of(plan, value).memory for value in _passed(plan, number, call, typed)}
+            memories |= {address_of(plan, value).memory for value in _passed(plan, number, call, typed)}
             if typed:
                 steps.append((_typed(plan, number, call, pointers, moves),))
             else:
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
-        operators.append(Repeated(rounds, tuple(steps)))
+        operators.append(Repeated(loop, tuple(steps)))
     return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories))
 
 
@@ -114,13 +112,13 @@ class _Pointers:
 
     def value(self, value: str) -> str:
         """Return the pointer to a value: its tensor's or window's, and how many elements on it begins."""
-        dtype, place = self.plan.graph.types[value].dtype, place_of(self.plan, value)
-        if place.memory != "arena":
-            name = f"{place.memory}->{self.outside[place.memory][place.index].c_name}"
-            return _further(name, place.offset, dtype.size)
+        dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
+        if address.memory != "arena":
+            name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
+            return _further(name, address.offset, dtype.size)
         own = self.arena.values.get(value)
         spot = own or self.arena.values[self.lies.get(value, (value, 0))[0]]
-        return _further(self._declared(dtype.c, spot), place.offset - spot.offset, dtype.size)
+        return _further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
 
     def scratch(self, number: int, c_type: str) -> str:
         """Return the pointer to a step's scratch."""
@@ -131,8 +129,8 @@ class _Pointers:
         name = spot.name
         if self.names.setdefault(name, c_type) != c_type:
             name = f"{name}_as_{c_type}"
-        place = self.arena.pointer(c_type, spot)
-        self.declarations[name, c_type] = f"{c_type} *const {name} = {place};"
+        address = self.arena.pointer(c_type, spot)
+        self.declarations[name, c_type] = f"{c_type} *const {name} = {address};"
         return name
 
 
@@ -151,9 +149,9 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int]) -> str:
     arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
-    for place, step in enumerate(moves):
+    for position, step in enumerate(moves):
         if step:
-            arguments[place] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
+            arguments[position] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
     text = f"{call.function.name}({', '.join(arguments)});"
     title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
     return text if title == first else f"{text} {comment(title)}"

@@ -6,7 +6,7 @@ from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_entry_point
-from mtool.codegen.states import start_call
+from mtool.codegen.state_reset import start_call
 from mtool.manifest import Tensor
 from mtool.plan import Plan
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mtool.codegen import weights
+from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
@@ -15,10 +16,9 @@ from mtool.codegen.graph_json import graph_json
 from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
-from mtool.codegen.places import place_of
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
-from mtool.codegen.states import check_conventions, initial_constants, states_of
+from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.kernels.schedule import described
@@ -230,15 +230,15 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     graph = plan.graph
     found = []
     for value in values:
-        kind, place, source = graph.types[value], place_of(plan, value), graph.sources.get(value)
+        kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
         operand = Operand(
             value=value,
             dtype=kind.dtype.label,
             shape=kind.shape,
             bytes=kind.bytes,
-            memory=place.memory,
-            index=place.index,
-            offset=place.offset,
+            memory=address.memory,
+            index=address.index,
+            offset=address.offset,
             source=Source(tensor=source.tensor, moves=source.moves) if source else None,
         )
         found.append(operand)

@@ -6,8 +6,8 @@ docs/executors.md describes the schema. Constants are no part of it: the packed 
 import json
 from typing import Any
 
+from mtool.codegen.addresses import address_of
 from mtool.codegen.calls import operands_of
-from mtool.codegen.places import place_of
 from mtool.ir import Node
 from mtool.ir.node import View
 from mtool.plan import Plan
@@ -54,7 +54,7 @@ def _graph(plan: Plan) -> dict[str, Any]:
         entries |= {value: [len(nodes) - 1, position, 0] for position, value in enumerate(writes)}
         values += writes
     kinds = [graph.types[value] for value in values]
-    places = [place_of(plan, value) for value in values]
+    addresses = [address_of(plan, value) for value in values]
     return {
         "nodes": nodes,
         "arg_nodes": list(range(len(graph.inputs))),
@@ -65,8 +65,8 @@ def _graph(plan: Plan) -> dict[str, Any]:
             "shape": ["list_shape", [list(kind.shape) for kind in kinds]],
             "device_index": ["list_int", [1] * len(values)],
             "storage_id": ["list_int", _storage_ids(plan, values)],
-            "storage_memory": ["list_int", [MEMORIES[place.memory] for place in places]],
-            "storage_place": ["list_int", [p.offset if p.memory == "arena" else p.index for p in places]],
+            "storage_memory": ["list_int", [MEMORIES[address.memory] for address in addresses]],
+            "storage_place": ["list_int", [p.offset if p.memory == "arena" else p.index for p in addresses]],
         },
     }
 
@@ -94,8 +94,8 @@ def _storage_ids(plan: Plan, values: list[str]) -> list[int]:
         root = value
         while root not in pieces and root in views:
             root = views[root]
-        place = place_of(plan, value)
-        key = pieces.get(root, (place.memory, place.index))
+        address = address_of(plan, value)
+        key = pieces.get(root, (address.memory, address.index))
         numbers.append(found.setdefault(key, len(found)))
     return numbers
 

@@ -3,7 +3,7 @@
 from mtool.codegen import linkage
 from mtool.codegen.arena import Arena
 from mtool.codegen.functions import Functions
-from mtool.codegen.states import start_prototype
+from mtool.codegen.state_reset import start_prototype
 from mtool.codegen.wrap import wrapped
 from mtool.plan import Plan
 

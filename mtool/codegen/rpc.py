@@ -4,7 +4,7 @@ from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_call
-from mtool.codegen.states import start_call
+from mtool.codegen.state_reset import start_call
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType
 from mtool.manifest import Tensor

@@ -7,7 +7,7 @@ from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
 from mtool.codegen.functions import Function, Functions
-from mtool.codegen.states import reset_function
+from mtool.codegen.state_reset import reset_function
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType, TensorType

@@ -9,27 +9,27 @@ from onnx import helper
 
 from mtool import lowerings
 from mtool.frontend import functions, tensors
+from mtool.frontend.attribute_values import check_attribute_values
 from mtool.frontend.bounds import COUNTING
 from mtool.frontend.canonical import CANONICAL
 from mtool.frontend.canonical.forms import attributes_of
 from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.classical import CLASSICAL
-from mtool.frontend.classical.writing import Writer as ClassicalWriter
+from mtool.frontend.classical.decomposition import Decomposition as ClassicalWriter
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.control import CONTROL
+from mtool.frontend.decomposition import Decomposition
 from mtool.frontend.folding import fold
 from mtool.frontend.importer import Importer
 from mtool.frontend.indices import check_indices, kept_inside, outside
 from mtool.frontend.inference import SHAPING, infer
-from mtool.frontend.maxima import limited
+from mtool.frontend.maximum_sizes import set_maximum_sizes
 from mtool.frontend.operands import check_operands
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node, check_values
-from mtool.frontend.words import check_words
-from mtool.frontend.writing import Writer
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.text import argument
@@ -66,7 +66,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     if domain == REFUSED:
         raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
     if (domain, proto.op_type) in CONTRIB:
-        CONTRIB[domain, proto.op_type](Writer(state, proto, origin, _attributes(proto)))
+        CONTRIB[domain, proto.op_type](Decomposition(state, proto, origin, _attributes(proto)))
         return
     if not onnx.defs.has(proto.op_type, domain):
         raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
@@ -80,14 +80,14 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
         return
     check_axis(proto, attrs, state.types)
-    check_words(proto.op_type, attrs)
+    check_attribute_values(proto.op_type, attrs)
     check_values(proto, attrs, state.types)
     proto = _with_indices_inside(state, proto, schema, attrs)
     constants = _known_values(state, proto)
     known = all(name in constants or not name for name in proto.input) and not bodies
     if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
         raise Unsupported("the shape that it asks for is known only when it runs")
-    is_limited = not known and not domain and limited(state, proto, attrs)
+    is_limited = not known and not domain and set_maximum_sizes(state, proto, attrs)
     try:
         if not is_limited and _told(state, proto, domain, version, constants if known else None):
             return

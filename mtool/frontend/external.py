@@ -135,5 +135,5 @@ class Folder:
 def put_inside(tensor: onnx.TensorProto, data: bytes) -> None:
     """Let a tensor have its bytes itself."""
     tensor.raw_data = data
-    tensor.data_location = TensorProto.DEFAULT
+    tensor.ClearField("data_location")
     del tensor.external_data[:]

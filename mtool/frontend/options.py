@@ -1,4 +1,4 @@
-"""What is said of a model beside its file."""
+"""Options of a model: what compiling it needs to know besides its file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """What is said of a model beside its file.
+    """Options of a model: values of dimensions and inputs, states, maximum sizes, rounding, limits.
 
     dims: values of symbolic dimensions, by name; a TFLite model has none.
     constants: values of inputs that become constants of the model, by name.

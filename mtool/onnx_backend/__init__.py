@@ -25,7 +25,7 @@ from mtool.errors import UsageError
 from mtool.onnx_backend import batch, firmware
 from mtool.onnx_backend.batch import Array, Batch
 from mtool.onnx_backend.firmware import Firmware
-from mtool.workflow import counted
+from mtool.workflow import dynamic_outputs
 
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 
@@ -43,7 +43,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
         given = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         tensors = self._built.models[0].manifest.outputs
         found = zip((tensor.name for tensor in tensors), self._built.run(0, given), strict=True)
-        named = counted.trimmed(tensors, dict(found))
+        named = dynamic_outputs.cut(tensors, dict(found))
         outputs: tuple[Array, ...] = namedtupledict("Outputs", list(named))(*named.values())
         return outputs
 

@@ -25,7 +25,7 @@ class Tolerance:
     grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference).
     rtol: difference of a float output relative to the reference.
-    ties: differences are allowed that are explained by ties of the reference's own rounding (mtool.workflow.ties).
+    ties: differences are allowed where the reference's own rounding is a tie (mtool.workflow.rounding_ties).
     """
 
     lsb: int = 0

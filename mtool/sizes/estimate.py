@@ -20,8 +20,8 @@ from mtool.build.overflow import ARRAY_BYTES_AVR
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest
 from mtool.project.template import Template
+from mtool.sizes.c_source import CSource, read, sources
 from mtool.sizes.cores import core_of
-from mtool.sizes.text import Text, read, sources
 
 TABLE = Path(__file__).with_name("sizes.json")
 LEAST_TOKENS = 20
@@ -65,8 +65,8 @@ def estimate(
         template: the template.
         options: the value of each of its options.
     """
-    text = _read(tuple(files[name] for name in sources(files)))
-    kinds = [_of_kind(kind, text, manifest, board, template, options) for kind in template.firmware]
+    c_source = _read(tuple(files[name] for name in sources(files)))
+    kinds = [_of_kind(kind, c_source, manifest, board, template, options) for kind in template.firmware]
     needs = []
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
@@ -77,13 +77,13 @@ def estimate(
 
 
 @functools.lru_cache(maxsize=16)
-def _read(texts: tuple[bytes, ...]) -> Text:
+def _read(texts: tuple[bytes, ...]) -> CSource:
     return read(text.decode() for text in texts)
 
 
 def _of_kind(
     kind: str,
-    text: Text,
+    c_source: CSource,
     manifest: Manifest,
     board: Board,
     template: Template,
@@ -99,18 +99,21 @@ def _of_kind(
     buffers = sum(int(options.get(name, 0)) for name in ("rpc_buffer_bytes", "uart_ring_bytes")) if served else 0
     parts = [
         ("weights", Part("weights", manifest.constant_bytes + _OBJECT_ALIGNMENT * len(manifest.constants))),
-        ("code", Part("the model's code", round(MARGIN * factor * code_of(text, manifest, entry)), estimated=True)),
-        ("code", Part("libraries", round(MARGIN * factor * libraries_of(text, entry)), estimated=True)),
+        ("code", Part("the model's code", round(MARGIN * factor * code_of(c_source, manifest, entry)), estimated=True)),
+        ("code", Part("libraries", round(MARGIN * factor * libraries_of(c_source, entry)), estimated=True)),
         ("code", Part("runtime", round(_MARGIN_RUNTIME * factor * runtime["code"]), estimated=True)),
-        ("code", Part("tables", text.table_bytes, estimated=True)),
+        ("code", Part("tables", c_source.table_bytes, estimated=True)),
         ("arena", Part("arena", _aligned(manifest.arena_bytes))),
         ("data", Part("tensors of the caller", outside)),
         ("data", Part("server's buffers", buffers)),
-        ("data", Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + text.data_bytes + _ALIGNMENT, estimated=True)),
+        (
+            "data",
+            Part("data", round(_MARGIN_RUNTIME * runtime["data"]) + c_source.data_bytes + _ALIGNMENT, estimated=True),
+        ),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
     if core == "avr":  # which reads flash in a way of its own, and that is for weights
-        parts.append(("data", Part("tables", text.table_bytes, estimated=True)))
+        parts.append(("data", Part("tables", c_source.table_bytes, estimated=True)))
     return [(role, part) for role, part in parts if part.bytes]
 
 
@@ -125,29 +128,29 @@ def runtime_of(kind: str, board: Board, template: Template) -> Mapping[str, int]
     return found
 
 
-def code_of(text: Text, manifest: Manifest, entry: Mapping[str, Any]) -> float:
+def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> float:
     """Return the bytes of the model's functions on a core, at most about."""
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
     schedules = {operator.function: operator.schedule for operator in manifest.operators}
     total = 0.0
-    for name, function in text.functions.items():
+    for name, function in c_source.functions.items():
         schedule, _, knobs = schedules.get(name, "calls").partition(":")
         key = schedule + (WIDE if function.is_wide else "")
         ratio = ratios.get(key, max(largest, ratios.get(schedule, 0), ratios.get(schedule + WIDE, 0)))
         total += ratio * (function.tokens + LEAST_TOKENS) * (_TURNED if knobs else 1)
     shared: Mapping[str, int] = entry["functions"]
     executors: Mapping[str, int] = entry["executors"]
-    called = sum(shared.get(name, 0) for name in text.called)
-    return total + called + sum(executors[name] for name in text.included if name in executors)
+    called = sum(shared.get(name, 0) for name in c_source.called)
+    return total + called + sum(executors[name] for name in c_source.included if name in executors)
 
 
-def libraries_of(text: Text, entry: Mapping[str, Any]) -> int:
+def libraries_of(c_source: CSource, entry: Mapping[str, Any]) -> int:
     """Return the bytes of what a model needs of the C library and of the compiler's own, at most about."""
-    kind = "wide" if text.is_wide else "float" if text.has_float else "integer"
+    kind = "wide" if c_source.is_wide else "float" if c_source.has_float else "integer"
     library: Mapping[str, int] = entry["library"]
     named = sum(
-        library.get(name, library.get(name.removesuffix("f"), 0)) for name in text.called
+        library.get(name, library.get(name.removesuffix("f"), 0)) for name in c_source.called
     )  # an AVR's expf is exp
     return min(named + int(entry["arithmetic"][kind]), int(entry["library_most"]))
 

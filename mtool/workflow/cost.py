@@ -13,10 +13,10 @@ from mtool.session import cycles as counting
 from mtool.session.bench import measure_speed
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
+from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
 from mtool.workflow.samples import Sample, seeded
 from mtool.workflow.stages import Options, Prepared, build_model, compile
-from mtool.workflow.wording import amount, kilobytes
 
 STANDALONE = "standalone"
 ALL_KINDS = ("host_driven", STANDALONE)
@@ -108,7 +108,7 @@ def bench(
         repeat: readings, of which the median counts.
         min_repeat_ms: how long a reading should take at least: `number` grows until it does.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
 
     Raises:

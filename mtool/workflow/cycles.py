@@ -7,7 +7,7 @@ from mtool import boards
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session.cycles import Estimate, Part, cores
-from mtool.workflow.wording import share
+from mtool.workflow.formatting import share
 
 _HZ = 1e6
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Tensor
-from mtool.workflow import arrays, wording
+from mtool.workflow import arrays, formatting
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Array, Sample
 
@@ -66,7 +66,7 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         found = _labels_file(labels)
     if found is not None and found.size != len(read_samples):
         raise UsageError(
-            f"there are {wording.count(len(read_samples), 'sample')} and {wording.count(found.size, 'label')}",
+            f"there are {formatting.count(len(read_samples), 'sample')} and {formatting.count(found.size, 'label')}",
             details=[f"samples: {path}", f"labels: {labels or path}"],
         )
     _check_finite(read_samples, path)
@@ -110,7 +110,7 @@ def _image(file: Path, tensors: Sequence[Tensor], pixels: Pixels) -> Sample:
     if len(tensors) != 1:
         raise UsageError(
             f"images can't be given to a model of {len(tensors)} inputs",
-            details=[f"{tensor.name} {wording.tensor(tensor)}" for tensor in tensors],
+            details=[f"{tensor.name} {formatting.tensor(tensor)}" for tensor in tensors],
             hint="give a .npz file with an array for each input",
         )
     (tensor,) = tensors
@@ -142,7 +142,10 @@ def _layout(tensor: Tensor) -> tuple[int, int, int, bool]:
             return second, third, first, False
     raise UsageError(
         f"the input {tensor.name} is not an image",
-        details=[f"found     {wording.tensor(tensor)}", "expected  [1,height,width,1 or 3] or [1,1 or 3,height,width]"],
+        details=[
+            f"found     {formatting.tensor(tensor)}",
+            "expected  [1,height,width,1 or 3] or [1,1 or 3,height,width]",
+        ],
         hint="give the samples as a .npz file",
     )
 
@@ -158,7 +161,7 @@ def _labels_file(path: Path) -> Array:
         else:
             arrays.check_regular(path)
             if path.stat().st_size > _LABELS_BYTES:
-                raise UsageError(f"--labels: {path} is larger than {wording.kilobytes(_LABELS_BYTES)}")
+                raise UsageError(f"--labels: {path} is larger than {formatting.kilobytes(_LABELS_BYTES)}")
             loaded = np.array(path.read_text().replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
     except (OSError, ValueError, MemoryError):

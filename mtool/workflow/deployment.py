@@ -1,4 +1,4 @@
-"""Where a model's project lies, and which device runs it."""
+"""A deployment of a model: its project folder, and the device that runs it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from mtool.session import Device
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where a model's project lies, and which device runs it.
+    """A deployment of a model: its project folder, and the device that runs it.
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
     port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.

@@ -61,7 +61,7 @@ def run(
         inputs: a .npz or .npy file, or samples (dictionaries from input name to array); default: one sample
             drawn with `seed`.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
         seed: of the drawn sample.
 
     Raises:

@@ -20,7 +20,7 @@ from mtool.manifest import Manifest
 from mtool.project import template
 from mtool.session import Device
 from mtool.transport.emulator import Channel
-from mtool.workflow import reference, wording
+from mtool.workflow import formatting, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.layers import compare_layers
@@ -80,7 +80,7 @@ def flash_model(
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device is flashed.
+        deployment: the project folder, and the device that is flashed.
 
     Raises:
         BoardError: several boards match, or what was asked for is not attached.
@@ -196,7 +196,7 @@ def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash
 
 def _told_flashed(flashed: flash.Flashed, prepared: Prepared) -> None:
     size = building.measure(prepared.built.firmware[KIND], prepared.manifest)
-    total = wording.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
+    total = formatting.kilobytes(size.flash_code_bytes + size.flash_const_bytes)
     note = f"{flashed.runner}, {total} written" + (", verified" if flashed.verified else "")
     log.info("  %-9s %4.1f s   %s", "flash", flashed.seconds, note)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mtool.build import measure
 from mtool.errors import BuildError, FitError, UsageError
-from mtool.workflow import wording
+from mtool.workflow import formatting
 from mtool.workflow.cost import STANDALONE
 from mtool.workflow.fitting import fit_of
 from mtool.workflow.stages import Model, build_model
@@ -69,14 +69,14 @@ def side_by_side(before: Footprint, after: Footprint) -> list[list[str]]:
     """Return rows that put two footprints side by side: a label, and a figure of each."""
     both = (before, after)
     rows = [
-        ["file", *(wording.kilobytes(one.file_bytes) for one in both)],
-        ["MACs", *(wording.amount(one.macs) for one in both)],
-        ["flash: constants", *(wording.kilobytes(one.constant_bytes) for one in both)],
+        ["file", *(formatting.kilobytes(one.file_bytes) for one in both)],
+        ["MACs", *(formatting.amount(one.macs) for one in both)],
+        ["flash: constants", *(formatting.kilobytes(one.constant_bytes) for one in both)],
         [
             "flash: code",
-            *("not built" if one.code_bytes is None else wording.kilobytes(one.code_bytes) for one in both),
+            *("not built" if one.code_bytes is None else formatting.kilobytes(one.code_bytes) for one in both),
         ],
-        ["RAM: arena", *(wording.kilobytes(one.arena_bytes) for one in both)],
+        ["RAM: arena", *(formatting.kilobytes(one.arena_bytes) for one in both)],
     ]
     if any(one.fits is not None for one in both):
         rows.append(["", *("fits" if one.fits else "DOES NOT FIT" for one in both)])

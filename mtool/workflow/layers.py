@@ -21,12 +21,12 @@ from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
+from mtool.workflow.formatting import count
+from mtool.workflow.formatting import samples as samples_of
+from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
-from mtool.workflow.ties import Ties
 from mtool.workflow.tolerance import default_tolerance
-from mtool.workflow.wording import count
-from mtool.workflow.wording import samples as samples_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Layer:
     """How an operator's result compares over all samples.
 
     `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
-    because the reference's float sum is not exact (mtool.workflow.ties); they don't count as differing.
+    because the reference's float sum is not exact (mtool.workflow.rounding_ties); they don't count as differing.
     """
 
     operator: Operator
@@ -52,7 +52,7 @@ class Layer:
 class Layers:
     """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next.
 
-    `rounds`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
+    `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
     `complete`: all that the model's outputs are made of is compared.
     """
 
@@ -60,7 +60,7 @@ class Layers:
     reference: str
     layers: tuple[Layer, ...]
     sequence: bool = False
-    rounds: bool = False
+    has_rounding: bool = False
     complete: bool = True
 
     @property
@@ -73,7 +73,7 @@ class Layers:
         """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
         compared = [layer.difference for layer in self.layers if layer.difference]
         inexact = any(one.differing for one in compared)
-        return self.complete and not self.diverging and self.rounds and (self.ties > 0 or inexact)
+        return self.complete and not self.diverging and self.has_rounding and (self.ties > 0 or inexact)
 
     @property
     def diverging(self) -> tuple[Layer, ...]:
@@ -162,7 +162,7 @@ def verify_layers(
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
@@ -191,7 +191,7 @@ def compare_layers(
     tensors = model.manifest
     network = reference.network(model.path, model.options)
     allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
-    ties = Ties(network if allowed.ties else None, tensors.operators)
+    ties = RoundingTies(network if allowed.ties else None, tensors.operators)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     expected = reference.intermediates(model.path, inputs, [*wanted, *ties.tensors], options=model.options)
     found: dict[str, _Found] = {}
@@ -210,17 +210,17 @@ def compare_layers(
             row = found.setdefault(operator.whole or operand.value, _Found(operator, operand))
             if wished is not None:
                 seen.add(operand)
-                settled, tied = tied_here.settle(operand, wished, array)
+                accepted, tied = tied_here.accept(operand, wished, array)
                 row.expected.append(wished)
-                row.actual.append(settled)
+                row.actual.append(accepted)
                 row.ties += tied
         for row in found.values():
             row.end_sample()
     against = ort.NAME if network else reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    rounds = ties.rounds or is_tflite(model.path)
+    has_rounding = ties.has_rounding or is_tflite(model.path)
     compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
-    return Layers(len(inputs), against, layers, bool(tensors.states), rounds, compared)
+    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:

@@ -28,7 +28,7 @@ def bench_layers(
         board: a board or its name.
         repeat: inferences, over which each operator's median is taken.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.

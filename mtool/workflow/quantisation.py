@@ -23,7 +23,7 @@ from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, MtoolError, UsageError
 from mtool.frontend.onnx_file import read_bound
 from mtool.settings import Integer, Method
-from mtool.workflow import dataset, loss, reference, wording
+from mtool.workflow import dataset, formatting, loss, reference
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
 from mtool.workflow.integer_io import make_integer_io
@@ -283,5 +283,5 @@ def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample],
 def _described(how: Scheme, data: Data) -> str:
     scales = "per channel" if how.per_channel else "per tensor"
     zero = "symmetric" if how.symmetric else "asymmetric"
-    count = wording.count(len(data.samples), "sample")
+    count = formatting.count(len(data.samples), "sample")
     return f"{count}, {how.method}; activations {how.activations} {zero}; weights int8 {scales}"

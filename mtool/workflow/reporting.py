@@ -16,8 +16,8 @@ from mtool.manifest import Manifest
 from mtool.session.profile import Profile
 from mtool.text import one_line
 from mtool.version import __version__
+from mtool.workflow import formatting
 from mtool.workflow import samples as sampling
-from mtool.workflow import wording
 from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
@@ -99,7 +99,7 @@ class Report:
         environment = jinja2.Environment(
             autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
         )
-        environment.filters |= {"kilobytes": wording.kilobytes, "amount": wording.amount}
+        environment.filters |= {"kilobytes": formatting.kilobytes, "amount": formatting.amount}
         template = environment.from_string(_TEMPLATE.read_text())
         return template.render(report=self, version=__version__, pieces=self._pieces())
 
@@ -144,7 +144,7 @@ def report(
         seed: of these.
         repeat: inferences, over which each time's median is taken.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.

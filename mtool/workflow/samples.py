@@ -13,7 +13,7 @@ import numpy as np
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
 from mtool.oracles import Array, Sample
-from mtool.workflow import wording
+from mtool.workflow import formatting
 from mtool.workflow.arrays import StoredArray, stored
 
 __all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
@@ -115,7 +115,7 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bo
     if array.dtype != np.dtype(tensor.dtype):
         raise UsageError(
             f"{tensor.name} in {path} has another type than the model's",
-            details=[f"expected  {wording.tensor(tensor)}", f"found     {_described(array)}"],
+            details=[f"expected  {formatting.tensor(tensor)}", f"found     {_described(array)}"],
             hint=f"convert it: x.astype('{tensor.dtype}')",
         )
     without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
@@ -126,7 +126,7 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bo
     raise UsageError(
         f"{tensor.name} in {path} has another shape than the model's",
         details=[
-            f"expected  {wording.tensor(tensor)}, or an axis of samples before it",
+            f"expected  {formatting.tensor(tensor)}, or an axis of samples before it",
             f"found     {_described(array)}",
         ],
     )

@@ -15,7 +15,7 @@ from mtool.manifest import Manifest
 from mtool.request import Request
 from mtool.settings import Format, Weights
 from mtool.text import short_name
-from mtool.workflow import wording
+from mtool.workflow import formatting
 
 if TYPE_CHECKING:
     from mtool.build import Built
@@ -73,7 +73,8 @@ class Model:
 
     def package(self, form: Format) -> FileTree:
         """Return the model as a package; "c" is `sources`."""
-        return project.package(self.sources(), self.manifest, form, model=self.path.read_bytes())
+        model = self.path.read_bytes() if form == "mlf" else b""
+        return project.package(self.sources(), self.manifest, form, model=model)
 
     def default_folder(self) -> Path:
         """Return where the project goes unless told."""
@@ -111,19 +112,19 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     source = Path(path)
     compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen)))
     described = compiled.manifest
-    inputs = ", ".join(map(wording.tensor, described.inputs))
-    outputs = ", ".join(map(wording.tensor, described.outputs))
+    inputs = ", ".join(map(formatting.tensor, described.inputs))
+    outputs = ", ".join(map(formatting.tensor, described.outputs))
     if described.states:
         kept = sum(state.bytes for state in described.states)
-        outputs += f"   keeps {wording.count(len(described.states), 'state')}, {kept:,} B"
-    size = f"{wording.amount(described.macs)} MACs, {wording.amount(described.parameters)} parameters"
+        outputs += f"   keeps {formatting.count(len(described.states), 'state')}, {kept:,} B"
+    size = f"{formatting.amount(described.macs)} MACs, {formatting.amount(described.parameters)} parameters"
     log.info("%s   %s -> %s   %s", short_name(source.stem), inputs, outputs, size)
     functions = len({operator.function for operator in described.operators})
     operators = described.operators
     by_rows = {one.whole for one in operators if one.whole and not one.label.endswith(" rows")}  # keep rows, pad rows
     count = sum(1 for one in operators if not one.whole) + len(by_rows)
     some = f" ({len(by_rows)} by rows)" if by_rows else ""
-    note = f"{wording.count(count, 'operator')}{some} in {wording.count(functions, 'function')}"
+    note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}")
     return Model(source, target, chosen, compiled.files, described)

@@ -12,15 +12,15 @@ from mtool.frontend import is_tflite
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
 from mtool.settings import Rounding
-from mtool.workflow import counted, reference
+from mtool.workflow import dynamic_outputs, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
+from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.tolerance import default_tolerance
-from mtool.workflow.wording import count
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def verify(
         samples: how many to draw, without a golden file.
         seed: of the drawn samples.
         options: how to compile and which template to use.
-        deployment: where the project lies, and which device runs it.
+        deployment: the project folder, and the device that runs it.
 
     Returns:
         How each output compares; `Report.check` raises a MismatchError if one is not within the tolerance.
@@ -111,8 +111,8 @@ def judge(
         tolerance: what is allowed; default: that of the model.
     """
     tensors = model.manifest
-    expected = [counted.filled(tensors.outputs, sample) for sample in expected]
-    found = [counted.blanked(tensors.outputs, sample) for sample in found]
+    expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
+    found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
     allowed = tolerance or default_tolerance(model.path, model.options.rounding)
     name = golden.name if golden is not None else reference.name_of(model.path)
 
@@ -157,7 +157,7 @@ def _is_of_the_reference(model: Model, inputs: Sequence[Sample], expected: Seque
     """
     outputs = model.manifest.outputs
     own = reference.outputs(model.path, inputs, options=model.options)
-    own = [counted.filled(outputs, sample) for sample in own]
+    own = [dynamic_outputs.padded(outputs, sample) for sample in own]
     if compare(outputs, expected, own, tolerance=Tolerance(grid_steps=0), reference=ort.NAME).ok:
         return True
     steps = _steps_of_the_reference(model, inputs)

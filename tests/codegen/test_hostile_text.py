@@ -13,7 +13,7 @@ import onnx
 import pytest
 import yaml
 from graphs import HOST, NO_FPU, compiled, model, run_c
-from hypothesis import options, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
@@ -268,7 +268,7 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@options(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
+@given(st.lists(st.text() | st.sampled_from([*HOSTILE.values()]), min_size=1, max_size=4))
 def test_a_comment_is_one_comment(lines: list[str]) -> None:
     assert c_tokens(f"{comment(*lines)} int after;") == ["int", "after", ";"]
     assert c_tokens(comment(*lines, apart=True) + "\nint after;") == ["\n", "int", "after", ";"]
@@ -278,7 +278,7 @@ def test_a_comment_is_one_comment(lines: list[str]) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@options(st.text() | st.sampled_from([*HOSTILE.values()]))
+@given(st.text() | st.sampled_from([*HOSTILE.values()]))
 def test_a_string_is_one_string(text: str) -> None:
     literal = c_string(text)
     assert literal.isascii() and c_tokens(f"{literal};") == ['""', ";"]
@@ -287,7 +287,7 @@ def test_a_string_is_one_string(text: str) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@options(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
+@given(st.text(st.characters()) | st.sampled_from([*HOSTILE.values()]))
 def test_shown_text_is_printable_and_short(text: str) -> None:
     assert visible(text).isprintable() and one_line(text, 100).isprintable() and len(one_line(text, 100)) <= 100
     assert not set(plain(text)) & set("\"'`$\\<>[]{}|#;&*%!?~^\n\r\t") and len(plain(text)) <= 80

@@ -8,7 +8,7 @@ from typing import Any
 import models
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, options, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tflite_cases import compute
 from tflite_models import Array, Op, T, litert, model
@@ -206,7 +206,7 @@ def attempt(path: Path) -> None:
 
 
 @settings(max_examples=300, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@options(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
     data = bytearray(SMALL)
     for place, value in edits:
@@ -215,7 +215,7 @@ def test_bytes_changed(tmp_path: Path, edits: list[tuple[int, int]]) -> None:
 
 
 @settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@options(st.integers(0, len(SMALL) - 1))
+@given(st.integers(0, len(SMALL) - 1))
 def test_cut_short(tmp_path: Path, size: int) -> None:
     path = save(tmp_path, SMALL[:size])
     try:
@@ -225,7 +225,7 @@ def test_cut_short(tmp_path: Path, size: int) -> None:
 
 
 @settings(max_examples=60, deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@options(st.binary(max_size=400))
+@given(st.binary(max_size=400))
 def test_random_bytes(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ModelError):
         frontend.load(save(tmp_path, b"\x1c\0\0\0TFL3" + data))

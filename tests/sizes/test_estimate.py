@@ -15,7 +15,7 @@ from mtool.boards import Board
 from mtool.build.fit import Need
 from mtool.codegen import conventions
 from mtool.errors import FitError
-from mtool.sizes import text
+from mtool.sizes import c_source
 from mtool.workflow import Options
 from mtool.workflow.fitting import fit_of
 from tests.arduino import simavr
@@ -209,10 +209,10 @@ def test_a_build_of_other_options_does_not_count(tmp_path: Path) -> None:
 
 def test_the_text_is_read_as_it_is_written() -> None:
     files, manifest = toy.compiled()
-    read = text.read(files.text(name) for name in text.sources(files))
+    read = c_source.read(files.text(name) for name in c_source.sources(files))
     assert {operator.function for operator in manifest.operators} | {"toy_run", "run", "step"} <= set(read.functions)
     assert "expf" in read.called and read.has_float and not read.is_wide
     variables = "static const int32_t table[9] = {0};\nstatic int32_t codes[5];\nstatic uint8_t is_started; /* it */\n"
-    assert text.read([variables]).data_bytes == 21
-    assert text.read([variables]).table_bytes == 4
-    assert text.read(['#include "a.h"\nconst char *const name = "seven!";\n']).table_bytes == 7
+    assert c_source.read([variables]).data_bytes == 21
+    assert c_source.read([variables]).table_bytes == 4
+    assert c_source.read(['#include "a.h"\nconst char *const name = "seven!";\n']).table_bytes == 7

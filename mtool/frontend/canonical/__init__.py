@@ -8,10 +8,10 @@ from mtool.frontend.canonical.elementwise import ELEMENTWISE
 from mtool.frontend.canonical.forms import Attrs, Canonical
 from mtool.frontend.canonical.movement import MOVEMENT
 from mtool.frontend.canonical.reductions import REDUCTIONS
-from mtool.frontend.canonical.sequences import SEQUENCES, recurrent
-from mtool.frontend.canonical.windows import WINDOWS
+from mtool.frontend.canonical.signals import SIGNALS, recurrent
+from mtool.frontend.canonical.spatial import SPATIAL
 
 __all__ = ["CANONICAL", "Attrs", "Canonical", "recurrent"]
 
-CANONICAL: dict[str, Canonical] = {**ELEMENTWISE, **MOVEMENT, **REDUCTIONS, **WINDOWS, **SEQUENCES}
+CANONICAL: dict[str, Canonical] = {**ELEMENTWISE, **MOVEMENT, **REDUCTIONS, **SPATIAL, **SIGNALS}
 """How each operator comes to its canonical form, by its name; what is not here is canonical or expanded."""

@@ -4,11 +4,11 @@ What is left for a kernel of its own is the walk through a tree ensemble, and li
 pairwise probabilities. Semantics where the standard is silent: onnxruntime's.
 """
 
+from mtool.frontend.classical.decomposition import Classical
 from mtool.frontend.classical.encoders import ENCODERS
 from mtool.frontend.classical.linear import LINEAR
 from mtool.frontend.classical.svm import SVM
 from mtool.frontend.classical.trees import TREES
-from mtool.frontend.classical.writing import Classical
 
 CLASSICAL: dict[str, Classical] = {**ENCODERS, **LINEAR, **SVM, **TREES}
 """Operators of ai.onnx.ml, by name."""

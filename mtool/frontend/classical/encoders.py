@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from mtool.frontend.classical.writing import Classical, Writer
+from mtool.frontend.classical.decomposition import Classical, Decomposition
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import Array, DType
@@ -16,7 +16,7 @@ from mtool.ir.types import Array, DType
 STRINGS = "strings are not supported"
 
 
-def _table(write: Writer, side: str) -> Array:
+def _table(write: Decomposition, side: str) -> Array:
     """Return the keys or the values of a label encoder.
 
     Raises:
@@ -34,7 +34,7 @@ def _table(write: Writer, side: str) -> Array:
     raise Unsupported(STRINGS)
 
 
-def _label_encoder(write: Writer) -> None:
+def _label_encoder(write: Decomposition) -> None:
     """LabelEncoder: the value of the first key that is equal, NaN to NaN; else the default."""
     if {"classes_strings", "keys_strings", "values_strings"} & write.attrs.keys():
         raise Unsupported(STRINGS)
@@ -58,7 +58,7 @@ def _label_encoder(write: Writer) -> None:
     state.emit("LabelEncoder", write.origin, [x, *tables], [output])
 
 
-def _one_hot(write: Writer) -> None:
+def _one_hot(write: Decomposition) -> None:
     """OneHotEncoder: 1 where a category is equal; a value that is none of them gives zeros."""
     categories = list(write.attrs.get("cats_int64s") or ())
     if not categories:
@@ -68,7 +68,7 @@ def _one_hot(write: Writer) -> None:
     write.give(write("Cast", write("Equal", raised, write.constant(categories, write.dtype(x))), to=1))
 
 
-def _imputer(write: Writer) -> None:
+def _imputer(write: Decomposition) -> None:
     """Imputer: another number for each that is missing, which NaN or a given number marks."""
     x, attrs = write.proto.input[0], write.attrs
     dtype = write.dtype(x)
@@ -81,7 +81,7 @@ def _imputer(write: Writer) -> None:
     write.give(write("Where", missing, write.constant(values, dtype), x))
 
 
-def _feature_vectorizer(write: Writer) -> None:
+def _feature_vectorizer(write: Decomposition) -> None:
     """FeatureVectorizer: the inputs' columns side by side, each input cut or filled up to its width."""
     widths = list(write.attrs.get("inputdimensions") or ())
     parts = []
@@ -103,7 +103,7 @@ def _feature_vectorizer(write: Writer) -> None:
     write.give(write("Concat", *parts, axis=1))
 
 
-def _array_feature_extractor(write: Writer) -> None:
+def _array_feature_extractor(write: Decomposition) -> None:
     """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
     x, places = write.proto.input
     if len(write.kind(x).shape) == 1:
@@ -112,7 +112,7 @@ def _array_feature_extractor(write: Writer) -> None:
     write.give(write("Gather", x, flat, axis=-1))
 
 
-def _zip_map(write: Writer) -> None:
+def _zip_map(write: Decomposition) -> None:
     """ZipMap: C has no maps; the tensor [examples, classes] of their values, in the order of the labels."""
     write.give(write.proto.input[0])
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from mtool.frontend.classical.writing import Classical, Writer, transformed
+from mtool.frontend.classical.decomposition import Classical, Decomposition, transformed
 from mtool.frontend.problems import Unsupported
 
 
-def _product(write: Writer, x: str, rows: int) -> str:
+def _product(write: Decomposition, x: str, rows: int) -> str:
     """Return x times the coefficients, plus the intercepts: [examples, rows]."""
     dtype, features = write.dtype(x), write.kind(x).shape[1]
     coefficients, intercepts = write.numbers("coefficients"), write.numbers("intercepts")
@@ -20,12 +20,12 @@ def _product(write: Writer, x: str, rows: int) -> str:
     return write("Gemm", *inputs, transB=1)
 
 
-def _regressor(write: Writer) -> None:
+def _regressor(write: Decomposition) -> None:
     targets = write.attrs.get("targets", 1)
     write.give(transformed(write, _product(write, write.matrix(), targets), write.word("post_transform")))
 
 
-def _classifier(write: Writer) -> None:
+def _classifier(write: Decomposition) -> None:
     labels = write.integer_labels("classlabels_ints", "classlabels_strings")
     x, how = write.matrix(), write.word("post_transform")
     features = write.kind(x).shape[1]
@@ -50,7 +50,7 @@ def _classifier(write: Writer) -> None:
     write.give(write("Squeeze", chosen, write.constant([1], np.int64)))
 
 
-def _scaler(write: Writer) -> None:
+def _scaler(write: Decomposition) -> None:
     """Scaler: (x - offset) * scale, each one number or one a feature."""
     x = write.proto.input[0]
     if write.dtype(x) != np.float32:  # its result is float32, whatever goes in
@@ -61,7 +61,7 @@ def _scaler(write: Writer) -> None:
     write.give(write("Mul", x, write.constant(scale or [1.0])))
 
 
-def _normalizer(write: Writer) -> None:
+def _normalizer(write: Decomposition) -> None:
     """Normalizer: each row over its norm; one without a length stays as it is."""
     x, how = write.matrix(), write.word("norm", "MAX")
     if write.dtype(x) != np.float32:

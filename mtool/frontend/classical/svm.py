@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 
-from mtool.frontend.classical.writing import Classical, Writer, transformed
+from mtool.frontend.classical.decomposition import Classical, Decomposition, transformed
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import DType
 
 
-def _kernel(write: Writer, x: str, count: int) -> str:
+def _kernel(write: Decomposition, x: str, count: int) -> str:
     """Return the kernel of each example with each support vector: [examples, vectors]."""
     features = write.kind(x).shape[1]
     vectors = write.numbers("support_vectors")
@@ -37,7 +37,7 @@ def _kernel(write: Writer, x: str, count: int) -> str:
     raise Unsupported(f"kernel {how!r} is not known")
 
 
-def _regressor(write: Writer) -> None:
+def _regressor(write: Decomposition) -> None:
     x = write.matrix()
     dtype, count = write.dtype(x), write.attrs.get("n_supports", 0)
     coefficients, rho = write.numbers("coefficients"), write.numbers("rho")
@@ -52,7 +52,7 @@ def _regressor(write: Writer) -> None:
     write.give(transformed(write, result, write.word("post_transform")))
 
 
-def _classifier(write: Writer) -> None:
+def _classifier(write: Decomposition) -> None:
     """SVMClassifier: one machine a pair of classes, each with a vote; probabilities by Platt's sigmoid of each."""
     labels = write.integer_labels("classlabels_ints", "classlabels_strings")
     per_class = list(write.attrs.get("vectors_per_class") or ())
@@ -86,7 +86,7 @@ def _classifier(write: Writer) -> None:
 
 
 def _decisions(
-    write: Writer,
+    write: Decomposition,
     kernel: str,
     coefficients: list[float],
     rho: list[float],
@@ -104,7 +104,7 @@ def _decisions(
     return write("Gemm", kernel, write.constant(weights, dtype), write.constant(rho, dtype), transB=1)
 
 
-def _probabilities(write: Writer, decisions: str, a: list[float], b: list[float], classes: int) -> str:
+def _probabilities(write: Decomposition, decisions: str, a: list[float], b: list[float], classes: int) -> str:
     """Return the probability of each class from Platt's sigmoids of the pairs."""
     dtype = write.dtype(decisions)
     line = write("Add", write("Mul", decisions, write.constant(a, dtype)), write.constant(b, dtype))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import numpy_helper
 
-from mtool.frontend.classical.writing import Classical, Writer, transformed
+from mtool.frontend.classical.decomposition import Classical, Decomposition, transformed
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import DType
@@ -92,7 +92,7 @@ class Forest:
         return places
 
 
-def _summed(write: Writer, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
+def _summed(write: Decomposition, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:
     """Return what the trees give together, [examples, targets], as float32 (float64 where x is)."""
     state, dtype = write.state, write.dtype(x)
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
@@ -132,7 +132,7 @@ def _leaves(forest: Forest, targets: int, dtype: Any) -> dict[str, tuple[list[An
     return lists
 
 
-def _forest(write: Writer, features: int, leaf_prefix: str, target_key: str) -> Forest:
+def _forest(write: Decomposition, features: int, leaf_prefix: str, target_key: str) -> Forest:
     """Return the trees of the older operators, whose nodes go by tree and number."""
     attrs = write.attrs
     names = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
@@ -166,14 +166,14 @@ def _forest(write: Writer, features: int, leaf_prefix: str, target_key: str) -> 
     return forest
 
 
-def _checked(write: Writer, features: int, leaf_prefix: str, target_key: str) -> Forest:
+def _checked(write: Decomposition, features: int, leaf_prefix: str, target_key: str) -> Forest:
     try:
         return _forest(write, features, leaf_prefix, target_key)
     except (KeyError, IndexError, ValueError) as broken:
         raise Unsupported(f"its lists of nodes do not fit each other ({broken})") from None
 
 
-def _regressor(write: Writer) -> None:
+def _regressor(write: Decomposition) -> None:
     x, targets = write.matrix(), int(write.attrs.get("n_targets", 1))
     forest = _checked(write, write.kind(x).shape[1], "target", "target_ids")
     how = write.word("aggregate_function", "SUM")
@@ -185,7 +185,7 @@ def _regressor(write: Writer) -> None:
     write.give(transformed(write, result, write.word("post_transform")))
 
 
-def _classifier(write: Writer) -> None:
+def _classifier(write: Decomposition) -> None:
     """TreeEnsembleClassifier: with the weights of one class only, the other's score follows from it."""
     labels = write.integer_labels("classlabels_int64s", "classlabels_strings")
     x, how = write.matrix(), write.word("post_transform")
@@ -215,7 +215,7 @@ def _classifier(write: Writer) -> None:
     write.give(transformed(write, both, how if how == "LOGISTIC" and not positive else "NONE"), 1)
 
 
-def _ensemble(write: Writer) -> None:
+def _ensemble(write: Decomposition) -> None:
     """TreeEnsemble 5: branches and leaves apart, modes and splits as tensors."""
     x = write.matrix()
     try:

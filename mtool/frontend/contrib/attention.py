@@ -4,11 +4,11 @@ import numpy as np
 
 from mtool.frontend.contrib.dynamic import integer_product
 from mtool.frontend.contrib.fused import Contrib
+from mtool.frontend.decomposition import Decomposition
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.writing import Writer
 
 
-def _attended(write: Writer, q: str, k: str, v: str, mask: str = "") -> None:
+def _attended(write: Decomposition, q: str, k: str, v: str, mask: str = "") -> None:
     """Give the attention of [batch, steps, heads * size] tensors."""
     heads = write.attrs["num_heads"]
     causal = int(write.attrs.get("unidirectional", 0))
@@ -18,7 +18,7 @@ def _attended(write: Writer, q: str, k: str, v: str, mask: str = "") -> None:
     write.give(write("Attention", q, k, v, *masks, **attrs))
 
 
-def _multi_head(write: Writer) -> None:
+def _multi_head(write: Decomposition) -> None:
     """MultiHeadAttention(query, key, value, bias, key padding, attention bias, past key, past value)."""
     write.refuse(**{"key_padding_mask": write.input(4), "past": write.input(6) + write.input(7)})
     write.refuse(**{"present": "".join(write.proto.output[1:])})
@@ -35,12 +35,12 @@ def _multi_head(write: Writer) -> None:
     _attended(write, q, k, v, write.input(5))
 
 
-def _part(write: Writer, value: str, start: int, end: int) -> str:
+def _part(write: Decomposition, value: str, start: int, end: int) -> str:
     """Return a part of a tensor's last axis."""
     return write("Slice", value, *(write.constant([n], np.int64) for n in (start, end, -1)))
 
 
-def _split(write: Writer, together: str) -> None:
+def _split(write: Decomposition, together: str) -> None:
     """Give the attention of query, key and value side by side along the last axis."""
     size = write.kind(together).shape[-1]
     write.refuse(
@@ -52,14 +52,14 @@ def _split(write: Writer, together: str) -> None:
     _attended(write, q, k, v)
 
 
-def _attention(write: Writer) -> None:
+def _attention(write: Decomposition) -> None:
     """Attention(input, weights, bias, mask index, past, attention bias)."""
     write.refuse(**{"mask_index": write.input(3), "past": write.input(4), "attention_bias": write.input(5)})
     together = write("MatMul", write.input(0), write.input(1))
     _split(write, write("Add", together, write.input(2)) if write.input(2) else together)
 
 
-def _quantised(write: Writer) -> None:
+def _quantised(write: Decomposition) -> None:
     """QAttention(input, weight, bias, their scales, mask index, their zero points, past): an integer product first."""
     write.refuse(**{"mask_index": write.input(5), "past": write.input(8)})
     product = integer_product(write, write.input(0), write.input(1), (write.input(6), write.input(7)))
@@ -67,7 +67,7 @@ def _quantised(write: Writer) -> None:
     _split(write, write("Add", write("Mul", write("Cast", product, to=1), scale), write.input(2)))
 
 
-def _rotary(write: Writer) -> None:
+def _rotary(write: Decomposition) -> None:
     """RotaryEmbedding(input, positions, cosines, sines): ONNX has the positions last."""
     x, positions, cosines, sines = write.proto.input
     write.refuse(

@@ -8,19 +8,19 @@ import onnx
 
 from mtool.frontend.canonical import recurrent
 from mtool.frontend.contrib.fused import Contrib
+from mtool.frontend.decomposition import Decomposition
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.writing import Writer
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 
 
-def _scaled(write: Writer, product: str, scale: str, bias: str) -> str:
+def _scaled(write: Decomposition, product: str, scale: str, bias: str) -> str:
     """Return an integer product as float, times a scale, plus a bias."""
     result = write("Mul", write("Cast", product, to=1), scale)
     return write("Add", result, bias) if bias else result
 
 
-def integer_product(write: Writer, a: str, b: str, points: tuple[str, str]) -> str:
+def integer_product(write: Decomposition, a: str, b: str, points: tuple[str, str]) -> str:
     """Return (a - a's zero point) x (b - b's zero point) as int32; an empty name is a zero point of 0."""
     given = list(points)
     if given[1] and not given[0]:
@@ -30,20 +30,20 @@ def integer_product(write: Writer, a: str, b: str, points: tuple[str, str]) -> s
     return write("MatMulInteger", a, b, *given)
 
 
-def _to_float(write: Writer) -> None:
+def _to_float(write: Decomposition) -> None:
     """MatMulIntegerToFloat(A, B, A's scale, B's scale, A's zero point, B's zero point, bias)."""
     product = integer_product(write, write.input(0), write.input(1), (write.input(4), write.input(5)))
     write.give(_scaled(write, product, write("Mul", write.input(2), write.input(3)), write.input(6)))
 
 
-def _dynamic(write: Writer) -> None:
+def _dynamic(write: Decomposition) -> None:
     """DynamicQuantizeMatMul(A, B, B's scale, B's zero point, bias): A is quantised to uint8 by its own range."""
     codes, scale, point = write.several("DynamicQuantizeLinear", 3, write.input(0))
     product = integer_product(write, codes, write.input(1), (point, write.input(3)))
     write.give(_scaled(write, product, write("Mul", scale, write.input(2)), write.input(4)))
 
 
-def _n_bits(write: Writer) -> None:
+def _n_bits(write: Decomposition) -> None:
     """MatMulNBits: B is uint8 [N, blocks, bytes], its 4-bit numbers the low half of a byte first."""
     attrs = write.attrs
     bits, size, rows, columns = (
@@ -75,7 +75,7 @@ def _unpacked(data: Array, bits: int) -> Array:
     return np.stack([data & 15, data >> 4], axis=-1).reshape(*data.shape[:-1], -1)
 
 
-def _lstm(write: Writer) -> None:
+def _lstm(write: Decomposition) -> None:
     """DynamicQuantizeLSTM: an LSTM with 8-bit weights [directions, columns, rows], W and R.
 
     The input is quantised to uint8 by its range over all steps, the state by its range at each step.

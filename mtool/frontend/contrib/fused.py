@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mtool.frontend.decomposition import Decomposition
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.writing import Writer
 
-Contrib = Callable[[Writer], None]
+Contrib = Callable[[Decomposition], None]
 
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "": (), "Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"),
@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
 """Activations that a fused operator may end in, and what their parameters are."""
 
 
-def _activated(write: Writer, value: str, name: str, parameters: dict[str, float]) -> str:
+def _activated(write: Decomposition, value: str, name: str, parameters: dict[str, float]) -> str:
     if name not in ACTIVATIONS:
         raise Unsupported(f"its activation {name!r} is not known")
     if name == "Clip":
@@ -28,18 +28,18 @@ def _activated(write: Writer, value: str, name: str, parameters: dict[str, float
     return write(name, value, **parameters) if name else value
 
 
-def _activation(write: Writer, value: str) -> str:
+def _activation(write: Decomposition, value: str) -> str:
     """Apply the attributes `activation` and `activation_params`."""
     name = write.word("activation", "")
     given = write.attrs.get("activation_params") or ()
     return _activated(write, value, name, dict(zip(ACTIVATIONS.get(name, ()), given, strict=False)))
 
 
-def _attrs(write: Writer, *without: str) -> dict[str, Any]:
+def _attrs(write: Decomposition, *without: str) -> dict[str, Any]:
     return {key: value for key, value in write.attrs.items() if key not in without}
 
 
-def _conv(write: Writer) -> None:
+def _conv(write: Decomposition) -> None:
     """FusedConv: a convolution, a residual, an activation."""
     attrs = _attrs(write, "activation", "activation_params")
     result = write("Conv", *[name for name in write.proto.input[:3] if name], **attrs)
@@ -48,7 +48,7 @@ def _conv(write: Writer) -> None:
     write.give(_activation(write, result))
 
 
-def _nhwc_conv(write: Writer) -> None:
+def _nhwc_conv(write: Decomposition) -> None:
     """NhwcConv, NhwcFusedConv: channels last, in the filters too."""
     rank = len(write.kind(write.input(0)).shape)
     first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
@@ -61,7 +61,7 @@ def _nhwc_conv(write: Writer) -> None:
     write.give(_activation(write, result))
 
 
-def _gemm(write: Writer) -> None:
+def _gemm(write: Decomposition) -> None:
     """FusedGemm."""
     name = write.word("activation", "")
     keys = {"alpha": "activation_alpha", "beta": "activation_beta"}
@@ -71,7 +71,7 @@ def _gemm(write: Writer) -> None:
     write.give(_activated(write, write("Gemm", *inputs, **kept), name, parameters))
 
 
-def _matmul(write: Writer) -> None:
+def _matmul(write: Decomposition) -> None:
     """FusedMatMul, TransposeMatMul: operands turned, the product times alpha."""
     write.refuse(transBatchA=write.attrs.get("transBatchA"), transBatchB=write.attrs.get("transBatchB"))
     operands = []
@@ -89,21 +89,21 @@ def _matmul(write: Writer) -> None:
 def _gelu(approximate: str) -> Contrib:
     """Gelu, BiasGelu; FastGelu by the hyperbolic tangent. The bias is the second input, if there is one."""
 
-    def written(write: Writer) -> None:
+    def written(write: Decomposition) -> None:
         x = write("Add", write.input(0), write.input(1)) if write.input(1) else write.input(0)
         write.give(write("Gelu", x, approximate=approximate))
 
     return written
 
 
-def _quick_gelu(write: Writer) -> None:
+def _quick_gelu(write: Decomposition) -> None:
     """QuickGelu: x * sigmoid(alpha * x)."""
     x = write.input(0)
     alpha = write.constant(write.attrs.get("alpha", 1.702), write.dtype(x))
     write.give(write("Mul", x, write("Sigmoid", write("Mul", x, alpha))))
 
 
-def _simplified_layer_normalization(write: Writer) -> None:
+def _simplified_layer_normalization(write: Decomposition) -> None:
     write.refuse(**{"second output": "".join(write.proto.output[1:])})
     attrs = {"axis": write.attrs.get("axis", -1), "epsilon": write.attrs.get("epsilon", 1e-5)}
     write.give(write("RMSNormalization", write.input(0), write.input(1), **attrs))
@@ -112,7 +112,7 @@ def _simplified_layer_normalization(write: Writer) -> None:
 def _skip_normalization(simplified: bool) -> Contrib:
     """SkipLayerNormalization(input, skip, gamma, beta, bias); the simplified one has no beta."""
 
-    def written(write: Writer) -> None:
+    def written(write: Decomposition) -> None:
         write.refuse(**{"mean and deviation": "".join(write.proto.output[1:3])})
         total = write("Add", write.input(0), write.input(1))
         bias = write.input(3 if simplified else 4)
@@ -133,7 +133,7 @@ def _skip_normalization(simplified: bool) -> Contrib:
 def _same(op: str) -> Contrib:
     """An operator that ONNX has too."""
 
-    def written(write: Writer) -> None:
+    def written(write: Decomposition) -> None:
         outputs = write.several(op, len(write.proto.output), *write.proto.input, **write.attrs)
         for place, output in enumerate(outputs):
             write.give(output, place)
@@ -141,7 +141,7 @@ def _same(op: str) -> Contrib:
     return written
 
 
-def _expand_dims(write: Writer) -> None:
+def _expand_dims(write: Decomposition) -> None:
     axis = write.state.value_of(write.input(1), "axis")
     write.give(write("Unsqueeze", write.input(0), write.constant(np.reshape(axis, -1), np.int64)))
 

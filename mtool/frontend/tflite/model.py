@@ -12,7 +12,7 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.problems import REFUSED, Unsupported, disagreement
-from mtool.frontend.tflite import elementwise, exact, kernels, movement, windows
+from mtool.frontend.tflite import elementwise, exact, images, kernels, movement
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir import Graph, Quant
@@ -20,7 +20,7 @@ from mtool.settings import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
-    **windows.TRANSLATIONS,
+    **images.TRANSLATIONS,
     **elementwise.TRANSLATIONS,
     **movement.TRANSLATIONS,
 }

@@ -1,4 +1,4 @@
-"""Outputs whose size depends on data: whole tensors on a device, of which as much is there as a count says."""
+"""Outputs whose size depends on data: on the device a whole tensor, and a count of its valid elements."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,10 +8,10 @@ from mtool.manifest import Tensor
 from mtool.workflow.samples import Array, Sample
 
 
-def filled(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a reference's outputs as a device gives them: zeros up to the largest size, and the counts.
+def padded(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a reference's outputs as a device gives them: padded with zeros to the maximum size, and the counts.
 
-    What is more than the largest size is cut, as the device does.
+    Elements beyond the maximum size are cut off, as on the device.
     """
     result = dict(sample)
     for tensor in (tensor for tensor in tensors if tensor.count is not None):
@@ -26,8 +26,8 @@ def filled(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
     return result
 
 
-def trimmed(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a device's outputs as ONNX has them: cut to their counts, which are left out."""
+def cut(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a device's outputs as ONNX has them: cut to their counts, and without the counts."""
     counts = {tensor.count for tensor in tensors}
     result = {}
     for tensor in (tensor for tensor in tensors if tensor.name not in counts):
@@ -38,9 +38,9 @@ def trimmed(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
     return result
 
 
-def blanked(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
-    """Return a device's outputs with zeros for what is not there."""
-    return filled(tensors, {**sample, **trimmed(tensors, sample)})
+def masked(tensors: Sequence[Tensor], sample: Mapping[str, Array]) -> Sample:
+    """Return a device's outputs with zeros from the count on."""
+    return padded(tensors, {**sample, **cut(tensors, sample)})
 
 
 def _axis(tensor: Tensor) -> int:

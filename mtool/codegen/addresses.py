@@ -1,4 +1,4 @@
-"""Where values lie: in the arena, or in the inputs and outputs that the caller keeps."""
+"""The address of a value: an offset in the arena, or in an input or output that the caller keeps."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ from mtool.plan.memory import aliases
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """Where a value lies: in the arena or the `index`-th input or output, `offset` bytes from its start."""
 
     memory: Literal["arena", "inputs", "outputs"]
@@ -16,16 +16,16 @@ class Place:
     offset: int
 
 
-def place_of(plan: Plan, value: str) -> Place:
+def address_of(plan: Plan, value: str) -> Address:
     """Return where a value lies, which is no constant."""
     if value in plan.offsets:
-        return Place("arena", 0, plan.offsets[value])
+        return Address("arena", 0, plan.offsets[value])
     graph = plan.graph
     lies = aliases(graph)
     root, offset = lies.get(value, (value, 0))
     if root in graph.inputs:
-        return Place("inputs", graph.inputs.index(root), offset)
+        return Address("inputs", graph.inputs.index(root), offset)
     for index, output in enumerate(graph.outputs):
         if lies.get(output, (output, 0))[0] == root:
-            return Place("outputs", index, offset)
+            return Address("outputs", index, offset)
     raise AssertionError(f"{value} lies nowhere")

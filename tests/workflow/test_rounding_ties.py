@@ -21,7 +21,7 @@ from mtool.kernels.target import Target
 from mtool.manifest import Operand, Source
 from mtool.session.verify import Tolerance
 from mtool.workflow.exact import Bounds, ExactValues, Unknown
-from mtool.workflow.ties import SampleTies
+from mtool.workflow.rounding_ties import SampleTies
 
 pytest.importorskip("onnxruntime")
 
@@ -92,11 +92,11 @@ def test_ties_are_told_from_differences() -> None:
     source = Source(tensor="y", moves=())
     operand = Operand(value="y", dtype="int8", shape=(5,), bytes=5, memory="outputs", index=0, offset=0, source=source)
     ties = SampleTies(ExactValues(proto), set(), known)
-    settled, count = ties.settle(operand, known["y"], np.array([4, 3, 5, 3, 4], np.int8))
-    assert settled.tolist() == [4, 4, 5, 3, 4] and count == 1
+    accepted, count = ties.accept(operand, known["y"], np.array([4, 3, 5, 3, 4], np.int8))
+    assert accepted.tolist() == [4, 4, 5, 3, 4] and count == 1
     wrong = {**known, "y": np.array([9, 4, 4, 3, 3], np.int8)}  # no rounding makes 9 of 3.5
-    settled, count = SampleTies(ExactValues(proto), set(), wrong).settle(operand, wrong["y"], known["y"])
-    assert settled.tolist() == known["y"].tolist() and count == 0
+    accepted, count = SampleTies(ExactValues(proto), set(), wrong).accept(operand, wrong["y"], known["y"])
+    assert accepted.tolist() == known["y"].tolist() and count == 0
 
 
 def branches(dtype: Any, channels: int = 16, size: int = 12) -> onnx.ModelProto:

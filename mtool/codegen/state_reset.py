@@ -1,4 +1,4 @@
-"""States: where they lie, what they begin with, and `<model>_reset`, which puts that back."""
+"""States in C: their description, their initial values, and `<model>_reset`, which restores these."""
 
 import base64
 from collections.abc import Sequence

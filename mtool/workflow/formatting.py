@@ -1,4 +1,4 @@
-"""How amounts are written for people."""
+"""Numbers and types as text for people."""
 
 from typing import TYPE_CHECKING
 

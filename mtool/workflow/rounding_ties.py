@@ -1,4 +1,4 @@
-"""Ties: elements of a quantised reference that the error of its own float sums decides.
+"""Rounding ties: elements of a quantised reference that the error of its own float sums decides.
 
 The reference computes a quantised operator in float: it dequantises, sums, and rounds to the output's grid. A sum that
 falls in the middle between two steps comes out a little above or below it there, by the order in which the floats were
@@ -21,14 +21,14 @@ _SLACK = 1e-5  # of floats on a grid, times max(1, largest magnitude): what floa
 _ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 
 
-class Ties:
-    """The ties of an ONNX network, operator by operator; of none (None): none."""
+class RoundingTies:
+    """The rounding ties of an ONNX network, operator by operator; None has no ties."""
 
     def __init__(self, network: onnx.ModelProto | None, operators: Sequence[Operator] = ()) -> None:
         proto = network or onnx.ModelProto()
         self._exact = ExactValues(proto)
         self._held = {operand.source.tensor for op in operators for operand in op.writes if operand.source}
-        self.rounds = any(node.op_type in _ROUNDING for node in proto.graph.node)
+        self.has_rounding = any(node.op_type in _ROUNDING for node in proto.graph.node)
 
     @property
     def tensors(self) -> list[str]:
@@ -53,7 +53,7 @@ class SampleTies:
         self._held = {name for name in held if name in known}
         self._found: dict[str, Bounds | None] = {}
 
-    def settle(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
+    def accept(self, operand: Operand, expected: Array, actual: Array) -> tuple[Array, int]:
         """Return an operator's result with the expected value wherever a tie explains the difference, and how many.
 
         Args:

@@ -1,4 +1,4 @@
-"""How an operator is written as other ONNX nodes: one after another, each imported at once, so its type is known."""
+"""Decomposition of one operator into other ONNX nodes; each is imported at once, so its type is known."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from mtool.ir import TensorType
 OPSET = {"": 23}
 
 
-class Writer:
-    """Writes the nodes that one operator stands for."""
+class Decomposition:
+    """One operator, and the nodes that it is decomposed into."""
 
     def __init__(self, state: Importer, proto: onnx.NodeProto, origin: str, attrs: Mapping[str, Any]) -> None:
         self.state, self.proto, self.origin, self.attrs = state, proto, origin, attrs

@@ -1,4 +1,4 @@
-"""The stated maximum of a size that depends on data, as the shape of what an operator makes."""
+"""Maximum sizes: where a size depends on data, the stated maximum is the shape of the operator's outputs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from mtool.frontend.problems import Unsupported
 from mtool.ir import DType, TensorType
 
 
-def limited(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
+def set_maximum_sizes(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> bool:
     """Give the outputs of a counting operator their maximum as their shape, if one is stated.
 
     It is stated under the name of the first output, or of the dimension in the shape that the model declares for it.

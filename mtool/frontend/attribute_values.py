@@ -1,4 +1,4 @@
-"""What attributes that are words or flags may say: the schemas of onnx have no lists of them, and they become C."""
+"""The values that attributes with a fixed set of words may have; onnx's schemas have no lists of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,8 +49,8 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def check_words(op: str, attrs: Mapping[str, Any]) -> None:
-    """Hold the words and flags of a node against what its operator knows.
+def check_attribute_values(op: str, attrs: Mapping[str, Any]) -> None:
+    """Check that the words and flags of a node have values that its operator knows.
 
     Raises:
         Unsupported: one is not among them.

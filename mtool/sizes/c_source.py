@@ -1,4 +1,4 @@
-"""What is read off generated C: its functions with their length in tokens, and what they call."""
+"""The functions of generated C: their length in tokens, and the functions that they call."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -26,8 +26,8 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """What the C of a model holds.
+class CSource:
+    """Functions, calls and data in the C of a model.
 
     Attributes:
         functions: each function's length, by its name.
@@ -53,7 +53,7 @@ def sources(files: Iterable[str]) -> list[str]:
     return sorted(name for name in files if name.endswith(".c") and not name.endswith("_weights.c"))
 
 
-def read(texts: Iterable[str]) -> Text:
+def read(texts: Iterable[str]) -> CSource:
     """Read the C files of a model, its weights left out."""
     functions: dict[str, Function] = {}
     called: set[str] = set()
@@ -71,7 +71,7 @@ def read(texts: Iterable[str]) -> Text:
         table_bytes += sum((8 if "int64" in kind else 4) * (body.count(",") + 1) for kind, body in _TABLE.findall(text))
         table_bytes += sum(len(string) + 1 for string in _STRING.findall(_INCLUDE.sub("", text)))
         included |= set(_INCLUDE.findall(text))
-    return Text(functions, frozenset(called), is_wide, has_float, data_bytes, table_bytes, frozenset(included))
+    return CSource(functions, frozenset(called), is_wide, has_float, data_bytes, table_bytes, frozenset(included))
 
 
 def _is_wide(text: str) -> bool:

@@ -1,22 +1,22 @@
-"""Rounds: calls that repeat, each time a little further on, as those of operators that compute a few rows at a time."""
+"""Loops of calls: calls that repeat, each time a little further on, as those of row-wise execution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mtool.codegen.addresses import address_of
 from mtool.codegen.functions import Functions
-from mtool.codegen.places import place_of
 from mtool.plan import Plan
 
-LONGEST = 96  # steps of a round
-LEAST = 3  # rounds that are worth a loop
+LONGEST = 96  # steps of a loop's body
+LEAST = 3  # iterations that are worth a loop
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """Steps from `first` on that are `times` rounds of `length` steps; a step by itself is one round of one.
+class CallLoop:
+    """A loop over calls: `times` iterations of the `length` steps from `first` on; a step by itself is one of one.
 
-    In each round after the first, the arguments of the steps lie `moves` elements further on than in the one before:
-    a row for each step of a round, a number for each of its arguments.
+    In each iteration after the first, the arguments of the steps lie `moves` elements further on than in the one
+    before: a row for each step, a number for each of its arguments.
     """
 
     first: int
@@ -32,19 +32,19 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a step calls: all that has to be the same in every round, where its arguments lie, and their elements."""
+    """What a step calls: all that has to be the same in every iteration, where its arguments lie, and their sizes."""
 
     same: tuple[object, ...]
-    places: tuple[int, ...]
+    offsets: tuple[int, ...]
     sizes: tuple[int, ...]
 
 
-def rounds_of(plan: Plan, functions: Functions) -> tuple[Rounds, ...]:
-    """Return all steps as rounds, in order; without operators that are computed by rows each is by itself."""
+def call_loops(plan: Plan, functions: Functions) -> tuple[CallLoop, ...]:
+    """Return all steps as loops, in order; without row-wise execution each step is by itself."""
     if not plan.graph.line_buffers:
-        return tuple(Rounds(number) for number in range(len(plan.steps)))
+        return tuple(CallLoop(number) for number in range(len(plan.steps)))
     calls = [_call(plan, functions, number) for number in range(len(plan.steps))]
-    found: list[Rounds] = []
+    found: list[CallLoop] = []
     number = 0
     while number < len(calls):
         found.append(_longest(calls, number))
@@ -55,7 +55,7 @@ def rounds_of(plan: Plan, functions: Functions) -> tuple[Rounds, ...]:
 def _call(plan: Plan, functions: Functions, number: int) -> _Call:
     node, call = plan.steps[number].node, functions.calls[number]
     same: list[object] = [call.function.name]
-    places, sizes = [], []
+    offsets, sizes = [], []
     for argument in call.function.kernel.arguments:
         value, source = "", argument.source
         if source == "output":
@@ -67,19 +67,19 @@ def _call(plan: Plan, functions: Functions, number: int) -> _Call:
         else:
             value = (node.outputs if source[0] == "output" else node.inputs)[int(source[1])]
         if not value:
-            places.append(0)
+            offsets.append(0)
             sizes.append(1)
             continue
-        place, dtype = place_of(plan, value), plan.graph.types[value].dtype
-        same += [place.memory, place.index, dtype.c]
-        places.append(place.offset)
+        address, dtype = address_of(plan, value), plan.graph.types[value].dtype
+        same += [address.memory, address.index, dtype.c]
+        offsets.append(address.offset)
         sizes.append(dtype.size)
-    return _Call(tuple(same), tuple(places), tuple(sizes))
+    return _Call(tuple(same), tuple(offsets), tuple(sizes))
 
 
-def _longest(calls: Sequence[_Call], first: int) -> Rounds:
-    """Return the rounds that begin with a step and save most calls."""
-    best, saved = Rounds(first), 0
+def _longest(calls: Sequence[_Call], first: int) -> CallLoop:
+    """Return the loop that begins with a step and saves most calls."""
+    best, saved = CallLoop(first), 0
     for length in range(1, min(LONGEST, (len(calls) - first) // LEAST) + 1):
         moves = _moves(calls, first, length, None)
         if moves is None:
@@ -88,7 +88,7 @@ def _longest(calls: Sequence[_Call], first: int) -> Rounds:
         while first + (times + 1) * length <= len(calls) and _moves(calls, first + (times - 1) * length, length, moves):
             times += 1
         if times >= LEAST and (times - 1) * length > saved:
-            best, saved = Rounds(first, length, times, moves), (times - 1) * length
+            best, saved = CallLoop(first, length, times, moves), (times - 1) * length
     return best
 
 
@@ -101,7 +101,7 @@ def _moves(
         one, other = calls[first + position], calls[first + position + length]
         if one.same != other.same:
             return None
-        moved = tuple(b - a for a, b in zip(one.places, other.places, strict=True))
+        moved = tuple(b - a for a, b in zip(one.offsets, other.offsets, strict=True))
         if any(by % size for by, size in zip(moved, one.sizes, strict=True)):
             return None
         moves.append(tuple(by // size for by, size in zip(moved, one.sizes, strict=True)))

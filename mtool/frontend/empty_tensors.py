@@ -1,4 +1,4 @@
-"""Tensors without elements: their value is known, so what depends on nothing else is a constant."""
+"""Tensors without elements: their value is known, so whatever depends on nothing else is a constant."""
 
 from dataclasses import replace
 

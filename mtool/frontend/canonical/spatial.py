@@ -1,4 +1,4 @@
-"""Canonical forms of what slides over space or looks into it: convolutions, pools, resizing, regions.
+"""Canonical forms of operators over spatial dimensions: convolutions, pools, resizing, regions.
 
 Padding is made explicit.
 """
@@ -166,7 +166,7 @@ def _roi_align(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs
     state.emit("RoiAlign", origin, list(proto.input), [proto.output[0]], made)
 
 
-WINDOWS: dict[str, Canonical] = {
+SPATIAL: dict[str, Canonical] = {
     **dict.fromkeys(["Conv", "ConvInteger"], _conv),
     "ConvTranspose": _conv_transpose,
     "Col2Im": _col2im,

@@ -1,4 +1,4 @@
-"""Canonical forms of what follows a sequence or a signal: recurrent layers, transforms, n-grams."""
+"""Canonical forms of operators over time: recurrent layers, Fourier transforms, n-grams."""
 
 import onnx
 
@@ -74,7 +74,7 @@ def _tf_idf(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     state.emit("TfIdfVectorizer", origin, list(proto.input), list(proto.output), attributes_of(TfIdf, attrs))
 
 
-SEQUENCES: dict[str, Canonical] = {
+SIGNALS: dict[str, Canonical] = {
     **dict.fromkeys(["RNN", "GRU", "LSTM"], recurrent),
     "TfIdfVectorizer": _tf_idf,
     "DFT": _dft,

@@ -1,4 +1,4 @@
-"""What the operators of ai.onnx.ml have in common: examples in rows, class labels, transformations of scores."""
+"""Decomposition of the operators of ai.onnx.ml: examples in rows, class labels, transformations of scores."""
 
 from collections.abc import Callable
 
@@ -6,14 +6,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from mtool.frontend import writing
+from mtool.frontend import decomposition
 from mtool.frontend.problems import Unsupported
 
 FLOATS = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
 
 
-class Writer(writing.Writer):
-    """Writes the nodes that one classical operator stands for."""
+class Decomposition(decomposition.Decomposition):
+    """One classical operator, and the nodes that it is decomposed into."""
 
     def numbers(self, key: str) -> list[float]:
         """Return an attribute that is a list, or a tensor under `<key>_as_tensor`; empty if it is not given."""
@@ -53,10 +53,10 @@ class Writer(writing.Writer):
         return next((list(map(int, self.attrs[key])) for key in integers if self.attrs.get(key)), [])
 
 
-Classical = Callable[[Writer], None]
+Classical = Callable[[Decomposition], None]
 
 
-def transformed(write: Writer, scores: str, how: str) -> str:
+def transformed(write: Decomposition, scores: str, how: str) -> str:
     """Apply a post_transform along the last axis of scores [examples, classes].
 
     Raises:
