@@ -121,14 +121,18 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
     functions = replace(functions, constants={**functions.constants, **initial_constants(plan)})
-    labels = [*graph.given, *graph.output_names[: len(graph.returned)]]
+    labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
         _tensor(plan, value, name, c_name)
-        for value, name, c_name in zip([*graph.given, *graph.returned], labels, names[: len(labels)], strict=True)
+        for value, name, c_name in zip(
+            [*graph.caller_inputs, *graph.caller_outputs], labels, names[: len(labels)], strict=True
+        )
     ]
     interface = Interface(
-        tuple(tensors[: len(graph.given)]), tuple(tensors[len(graph.given) :]), states_of(plan, names[len(labels) :])
+        tuple(tensors[: len(graph.caller_inputs)]),
+        tuple(tensors[len(graph.caller_inputs) :]),
+        states_of(plan, names[len(labels) :]),
     )
     return Emitted(plan, functions, interface, chosen, model_file, model_hash)
 

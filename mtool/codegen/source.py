@@ -63,7 +63,7 @@ def _arena_map(plan: Plan) -> str:
     def at(number: int) -> str:
         return "the caller" if number < 0 or number >= len(names) else names[number]
 
-    lifelong = {value for _, value, _ in plan.graph.kept}
+    lifelong = {value for _, value, _ in plan.graph.state_values}
     writers = _writers(plan)
 
     rows: list[tuple[str, str, str, str, str]] = []
@@ -102,13 +102,13 @@ def _writers(plan: Plan) -> dict[str, list[str]]:
 def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
-    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.kept if value in values]
+    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.state_values if value in values]
     if kept:
         return ", ".join(kept)
     inputs = [f"input {short_name(value)}" for value in values if value in graph.inputs]
     outputs = [
         f"output {short_name(name)}"
-        for name, value in zip(graph.output_names, graph.returned, strict=False)
+        for name, value in zip(graph.output_names, graph.caller_outputs, strict=False)
         if value in values
     ]
     between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]

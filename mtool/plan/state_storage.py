@@ -57,7 +57,7 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
         return {}
     uses = _Uses.of(graph, steps)
     found: dict[str, str] = {}
-    for _, value, output in graph.kept:
+    for _, value, output in graph.state_values:
         output = uses.root.get(output, output)
         buffer, moved = _stream_buffer(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
         if moved:
@@ -127,7 +127,7 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
             if value in makers:
                 behind[makers[value].name].add(node.name)
     readers = graph.consumers()
-    for _, value, output in graph.kept:
+    for _, value, output in graph.state_values:
         writer = makers[output]
         while isinstance(writer.attrs, View):
             writer = makers[writer.inputs[0]]
@@ -204,7 +204,7 @@ def copy_states(
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
     types, sources = dict(graph.types), dict(graph.sources)
     graph = replace(graph, nodes=tuple(nodes))
-    for number, (_, value, output) in enumerate(graph.kept, len(graph.returned)):
+    for number, (_, value, output) in enumerate(graph.state_values, len(graph.caller_outputs)):
         if uses.root.get(output, output) in storage:
             continue
         kind = types[value]

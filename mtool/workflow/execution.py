@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool import locks
 from mtool.boards import Board
-from mtool.workflow import fresh
+from mtool.workflow import project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
 from mtool.workflow.deployment import DEFAULT, Deployment
@@ -67,7 +67,7 @@ def run(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    known = fresh.recall(Path(path), board, options or Options(), deployment.folder)
+    known = project_cache.load(Path(path), board, options or Options(), deployment.folder)
     model = known[0] if known else compile(path, board=board, options=options)
     tensors = model.manifest.inputs
     if inputs is None:
@@ -77,7 +77,7 @@ def run(
     folder = known[1] if known else write_project(model, deployment.folder)
     prepared = build_project(model.board, folder, kinds=ALL_KINDS)
     if known is None:
-        fresh.remember(model, folder)
+        project_cache.store(model, folder)
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
         infer = executor_of(device, prepared.folder)
