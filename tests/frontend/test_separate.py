@@ -6,12 +6,12 @@ import graphs
 import numpy as np
 import onnx
 import pytest
-from mtool.frontend.given import Given
 from onnx import TensorProto, helper, numpy_helper
 
 from mtool.errors import ModelError
 from mtool.frontend import load
 from mtool.frontend.budget import Budget
+from mtool.frontend.options import ModelOptions
 from mtool.frontend.reading import read_separated
 from mtool.frontend.separate import LARGE_BYTES
 
@@ -48,7 +48,7 @@ def test_the_initial_value_of_a_state_is_separated_too(tmp_path: Path) -> None:
     model = graphs.model([node], {"x": (np.float32, (SIZE,)), "w": (np.float32, (SIZE,))}, ["y"], {})
     model.graph.initializer.append(numpy_helper.from_array(WEIGHTS, "w"))
     onnx.save(model, tmp_path / "s.onnx")
-    graph = load(tmp_path / "s.onnx", Given(states=(("y", "w"),)))
+    graph = load(tmp_path / "s.onnx", ModelOptions(states=(("y", "w"),)))
     np.testing.assert_array_equal(next(iter(graph.states)).initial, WEIGHTS)
 
 
