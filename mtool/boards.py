@@ -56,7 +56,7 @@ class Memory(Record):
 
 
 class Taken(Record):
-    """What a framework takes of a board besides the model, at most: bytes of code, and of data."""
+    """The most memory that a framework takes besides the model: bytes of code, and of data."""
 
     code: Size
     data: Size

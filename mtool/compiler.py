@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the compile half gives: the model's files, and its manifest."""
+    """The result of the compile half: the model's files, and its manifest."""
 
     files: FileTree
     manifest: Manifest

@@ -214,7 +214,7 @@ def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Paramete
 
 
 def _end(output: Output, action: Callable[[], None]) -> int:
-    """Run a command's action and return its exit code; an error is told in one form."""
+    """Run a command's action and return its exit code; errors are all reported in one form."""
     with output.logging():
         try:
             action()

@@ -1,4 +1,4 @@
-"""What each node is imported by: by its domain, its operator, and whether it has only constant inputs."""
+"""Dispatch: how each node is imported, by its domain, its operator, and whether all its inputs are constant."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -204,7 +204,7 @@ def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]
 def _told(
     state: Importer, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
 ) -> bool:
-    """Infer the types of a node's outputs; return whether their values are told as well.
+    """Infer the types of a node's outputs; return whether their values are known as well.
 
     `constants` has the values of its inputs; None: not all are known.
     """

@@ -133,7 +133,7 @@ class Folder:
 
 
 def put_inside(tensor: onnx.TensorProto, data: bytes) -> None:
-    """Let a tensor have its bytes itself."""
+    """Move a tensor's external bytes into the tensor."""
     tensor.raw_data = data
     tensor.data_location = TensorProto.DEFAULT
     del tensor.external_data[:]

@@ -20,7 +20,7 @@ from mtool.ir.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What may stand in an input of a node; `low` and `high` are broadcast to it.
+    """The range of values that an input of a node may have; `low` and `high` are broadcast to it.
 
     size: of the dimensions that it is of, for messages.
     """
@@ -63,7 +63,7 @@ def check_indices(
     types: Mapping[str, TensorType],
     constants: Mapping[str, Array],
 ) -> None:
-    """Hold a node's constant indices or lengths against the dimensions that they are of.
+    """Check a node's constant indices or lengths against the dimensions that they are of.
 
     Raises:
         Unsupported: one lies outside.

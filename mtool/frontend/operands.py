@@ -22,7 +22,7 @@ Check = Callable[[Shapes, Sequence[Shape], Mapping[str, Any]], bool]
 def check_operands(
     proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], version: int
 ) -> None:
-    """Hold the shapes of a node's inputs and outputs against each other.
+    """Check that the shapes of a node's inputs and outputs agree.
 
     Raises:
         Unsupported: they do not go together.

@@ -94,7 +94,7 @@ def _load_external_data(model: onnx.ModelProto, folder: external.Folder, budget:
 
 
 def check(model: onnx.ModelProto, title: str) -> None:
-    """Hold a model against the rules of ONNX.
+    """Check a model against the rules of ONNX.
 
     Raises:
         ModelError: it breaks one, or its opset is too old.

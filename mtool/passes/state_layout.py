@@ -139,7 +139,7 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
 
 
 def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
-    """Return what a Concat or Slice is told when its dimensions are turned to channels last."""
+    """Return the attributes of a Concat or Slice when its dimensions are turned to channels last."""
     if isinstance(node.attrs, AlongAxis):
         return replace(node.attrs, axis=axis)
     attrs = Slice.of(node)

@@ -1,4 +1,4 @@
-"""What a model costs on a board: instructions or time, flash, RAM, stack."""
+"""The cost of a model on a board: instructions or time, flash, RAM, stack."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

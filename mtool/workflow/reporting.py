@@ -1,4 +1,4 @@
-"""What is known of a model on a board, for one page: memory, time, flash, numbers, and where it would fit."""
+"""A report on a model on a board, for one page: memory, time, flash, accuracy, and the boards that it fits."""
 
 import dataclasses
 from dataclasses import dataclass, replace

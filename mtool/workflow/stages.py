@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Options(Request):
-    """How a model is compiled and its project made, besides what is said of the model itself.
+    """The options of a model, of its compilation and of its project.
 
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.

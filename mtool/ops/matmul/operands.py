@@ -41,7 +41,7 @@ class Product:
 
     @property
     def batches(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return math.prod(self.batch)
 
     @property

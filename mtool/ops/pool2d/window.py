@@ -1,4 +1,4 @@
-"""What pools by windows share: one pixel at a time, all of its channels."""
+"""The common part of schedules that pool by windows: one pixel at a time, all of its channels."""
 
 import math
 
