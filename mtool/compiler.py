@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import codegen, frontend, passes
+from mtool import codegen, frontend, memory, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.filetree import FileTree
@@ -19,6 +19,8 @@ from mtool.request import DEFAULTS, Request
 from mtool.settings import Partial
 
 log = logging.getLogger(__name__)
+
+_LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a search for cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,20 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     # No name for what is between: a large model is not to be held once for each stage.
-    plan = _plan_for(passes.run(frontend.load(path, request), target_of(board)), board, request)
+    plan = _plan_for(_lowered(path, target_of(board), request), board, request)
     files, manifest = codegen.generate(plan, path.name, file_hash(path), request.conventions, request.weights)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest)
+
+
+def _lowered(path: Path, target: Target, request: Request) -> Graph:
+    """Read a model and bring it to kernels and loops."""
+    memory.return_large_blocks()
+    graph = passes.run(frontend.load(path, request), target)
+    if sum(data.nbytes for data in graph.constants.values()) >= _LARGE_BYTES:
+        memory.drop_cycles()
+    return graph
 
 
 def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:

@@ -4,9 +4,10 @@
 """
 
 import hashlib
-from collections.abc import Mapping
+import io
+import math
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -68,24 +69,28 @@ class Binary:
 NO_BINARY = Binary("", b"", {})
 
 
-def binary_of(model: str, constants: Mapping[str, Array], *, as_text: bool) -> Binary:
+def binary_of(model: str, constants: MutableMapping[str, Array], *, as_text: bool) -> Binary:
     """Return the file of a model's large constants.
 
     Args:
         model: the model's name.
-        constants: all of them, by symbol.
+        constants: all of them, by symbol; those in the file become views of it, so that they are in memory once.
         as_text: there shall be no such file.
     """
     large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES]
     if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
         large = []
     places: dict[str, int] = {}
-    parts: list[Any] = []  # buffers
-    size = 0
+    kinds = {symbol: (constants[symbol].dtype, constants[symbol].shape) for symbol in large}
+    file = io.BytesIO()
     for symbol in large:
         data = np.ascontiguousarray(constants[symbol])
-        places[symbol] = size
-        more = -data.nbytes % _ALIGNMENT
-        parts += [data.reshape(-1).view(np.uint8), bytes(more)]
-        size += data.nbytes + more
-    return Binary(f"{model}_weights.bin", b"".join(parts), places)
+        constants[symbol] = np.empty(0)  # until the file is whole
+        places[symbol] = file.tell()
+        file.write(data.reshape(-1).view(np.uint8).data)
+        file.write(bytes(-data.nbytes % _ALIGNMENT))
+        del data
+    content = file.getvalue()
+    for symbol, (dtype, shape) in kinds.items():
+        constants[symbol] = np.frombuffer(content, dtype, math.prod(shape), places[symbol]).reshape(shape)
+    return Binary(f"{model}_weights.bin", content, places)

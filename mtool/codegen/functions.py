@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Functions:
 
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
-    constants: Mapping[str, Array]
+    constants: dict[str, Array]
     layouts: Mapping[str, str]
 
 
@@ -60,7 +60,8 @@ def emit_functions(plan: Plan) -> Functions:
             calls[-1].function.steps.append(number)
             continue
         kernel = step.schedule.emit(step.node, plan.graph, plan.target)
-        function = shared.setdefault((kernel.arguments, kernel.body), Function(f"{model}_{step.node.name}", kernel))
+        without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
+        function = shared.setdefault((kernel.arguments, kernel.body), Function(f"{model}_{step.node.name}", without))
         function.steps.append(number)
         used = {}
         for name, data in kernel.constants.items():

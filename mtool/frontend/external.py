@@ -135,5 +135,5 @@ class Folder:
 def put_inside(tensor: onnx.TensorProto, data: bytes) -> None:
     """Move a tensor's external bytes into the tensor."""
     tensor.raw_data = data
-    tensor.data_location = TensorProto.DEFAULT
+    tensor.ClearField("data_location")
     del tensor.external_data[:]

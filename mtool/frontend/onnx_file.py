@@ -12,6 +12,7 @@ from mtool.frontend.bind_states import bind_states
 from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.options import DEFAULTS, ModelOptions
+from mtool.frontend.separate import Separated, initialiser
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
@@ -32,7 +33,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
             operators that can't be compiled (all of them are listed).
     """
     budget = Budget(options.limits)
-    return graph_of(reading.read(path, budget), path.name, path.stem, options, budget)
+    model, separated = reading.read_separated(path, budget)
+    return graph_of(model, path.name, path.stem, options, budget, separated)
 
 
 def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAULTS) -> Graph:
@@ -50,26 +52,39 @@ def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAUL
     return graph_of(copy, name, name, options, Budget(options.limits))
 
 
-def graph_of(model: onnx.ModelProto, title: str, stem: str, options: ModelOptions, budget: Budget) -> Graph:
+def graph_of(
+    model: onnx.ModelProto,
+    title: str,
+    stem: str,
+    options: ModelOptions,
+    budget: Budget,
+    separated: Separated | None = None,
+) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
+
+    `separated` has its large initialisers, if they were taken out of it.
 
     Raises:
         UsageError: what is given names nothing of the model.
         ModelError: it has an unbound dimension, or operators that can't be compiled (all of them are listed).
     """
     _fix_inputs(model, options.constants, title)
-    initial = _initial_values(model, {value for _, value in options.states}, budget)
+    separated = separated or {}
+    initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
     _bind_dims(model, options.dims, title)
-    return bind_states(import_graph(model, model_name(stem), options.maxima, budget), options.states, initial, title)
+    graph = import_graph(model, model_name(stem), options.maxima, budget, separated)
+    return bind_states(graph, options.states, initial, title)
 
 
-def _initial_values(model: onnx.ModelProto, inputs: Collection[str], budget: Budget) -> dict[str, Array]:
+def _initial_values(
+    model: onnx.ModelProto, inputs: Collection[str], budget: Budget, separated: Separated
+) -> dict[str, Array]:
     """Take the initialisers of these inputs out of the model and return them."""
     inputs = {value.name for value in model.graph.input if value.name in inputs}
     found = [tensor for tensor in model.graph.initializer if tensor.name in inputs]
     for tensor in found:
         model.graph.initializer.remove(tensor)
-    return {tensor.name: tensors.initialiser(tensor, budget) for tensor in found}
+    return {tensor.name: initialiser(tensor, separated, budget) for tensor in found}
 
 
 def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:

@@ -15,6 +15,7 @@ from mtool.frontend.importer import Importer
 from mtool.frontend.inference import check_size, element_name
 from mtool.frontend.problems import TooLarge, Unsupported
 from mtool.frontend.scope import bodies_of
+from mtool.frontend.separate import Separated, initialiser
 from mtool.ir import DType, Graph, TensorType
 from mtool.ir.source import Source
 from mtool.lowerings.verification import verify
@@ -22,7 +23,11 @@ from mtool.text import argument
 
 
 def import_graph(
-    model: onnx.ModelProto, name: str, maxima: Mapping[str, int] | None = None, budget: Budget | None = None
+    model: onnx.ModelProto,
+    name: str,
+    maxima: Mapping[str, int] | None = None,
+    budget: Budget | None = None,
+    separated: Separated | None = None,
 ) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
@@ -32,6 +37,7 @@ def import_graph(
         maxima: the largest sizes of what has a size that depends on data (mtool/frontend/bounds.py), by the name of
             the value or of the dimension.
         budget: what the import may take.
+        separated: the large initialisers, if they were taken out of the model.
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
@@ -41,7 +47,7 @@ def import_graph(
     if not model.graph.output:
         raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
     state = Importer(model, import_node, maxima, budget)
-    _add_initialisers(state, model)
+    _add_initialisers(state, model, separated or {})
     inputs = []
     for value in model.graph.input:
         if value.name not in state.constants:
@@ -92,7 +98,7 @@ def import_graph(
     return graph
 
 
-def _add_initialisers(state: Importer, model: onnx.ModelProto) -> None:
+def _add_initialisers(state: Importer, model: onnx.ModelProto, separated: Separated) -> None:
     """Give the values that have initialisers, and that are read, their constants.
 
     Raises:
@@ -101,7 +107,7 @@ def _add_initialisers(state: Importer, model: onnx.ModelProto) -> None:
     read = tensors.read_names(model)
     for tensor in model.graph.initializer:
         if tensor.name in read:
-            state.add_constant(tensor.name, tensors.initialiser(tensor, state.budget))
+            state.add_constant(tensor.name, initialiser(tensor, separated, state.budget))
     for sparse in model.graph.sparse_initializer:
         name = sparse.values.name
         try:

@@ -1,7 +1,6 @@
 """Read an ONNX file: its size, its bytes, its external data, its hash; hold it against the rules of ONNX."""
 
 import hashlib
-import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from google.protobuf.message import DecodeError
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, tensors
 from mtool.frontend.budget import LIMITS, Budget
+from mtool.frontend.separate import Separated, separate
 from mtool.frontend.strings import check_strings
 
 MIN_OPSET = 1
@@ -26,12 +26,32 @@ def read(path: Path, budget: Budget | None = None) -> onnx.ModelProto:
         UsageError: the file is missing.
         ModelError: the file is not a model or malformed, or larger than the budget allows.
     """
-    budget = budget or Budget()
+    model = _unchecked(path, budget or Budget())
+    check(model, path.name)
+    return model
+
+
+def read_separated(path: Path, budget: Budget) -> tuple[onnx.ModelProto, Separated]:
+    """Read a model as `read` does, its large initialisers as arrays beside it: they are in memory twice at most.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model or malformed, or larger than the budget allows.
+    """
+    whole = _unchecked(path, budget)
+    check_strings(whole, path.name)
+    model, separated = separate(whole, budget)
+    del whole
+    check(model, path.name)
+    return model, separated
+
+
+def _unchecked(path: Path, budget: Budget) -> onnx.ModelProto:
+    """Parse a model file and take in its external data."""
     model = _parsed(path, read_bytes(path, budget))
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path.name} holds no model", details=["it parses as ONNX, but its graph is empty"])
     _load_external_data(model, external.Folder(path), budget)
-    check(model, path.name)
     return model
 
 
@@ -196,8 +216,11 @@ def file_hash(path: Path) -> str:
 
 def _names_locations(path: Path) -> bool:
     """Whether the word that every tensor with external data has is in a file."""
+    word = b"location"
+    end = b""  # of the block before
     with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return data.find(b"location") >= 0
+        while block := file.read(external.BLOCK_BYTES):
+            if word in end + block:
+                return True
+            end = block[-len(word) :]
+    return False

@@ -73,7 +73,8 @@ class Model:
 
     def package(self, form: Format) -> FileTree:
         """Return the model as a package; "c" is `sources`."""
-        return project.package(self.sources(), self.manifest, form, model=self.path.read_bytes())
+        model = self.path.read_bytes() if form == "mlf" else b""
+        return project.package(self.sources(), self.manifest, form, model=model)
 
     def default_folder(self) -> Path:
         """Return where the project goes unless told."""

@@ -121,3 +121,16 @@ def test_arduino_and_avr_get_text(small: Path, tmp_path: Path, capsys: pytest.Ca
     argv = ["compile", str(small), "--emit", "arduino-lib", "--board", "mps2_an386", "-d", str(tmp_path / "lib")]
     assert app.invoke(argv) == 0
     assert not [*(tmp_path / "lib").rglob("*.bin")]
+
+
+def test_constants_in_the_file_are_in_memory_once() -> None:
+    large = rng.standard_normal((1024, 1025)).astype(np.float32)
+    constants = {"a": large, "b": np.arange(3, dtype=np.int8), "c": large[:, ::2].T}
+    before = {name: data.copy() for name, data in constants.items()}
+    file = binary_of("m", constants, as_text=False)
+    assert [*constants] == [*before] and [*file.places] == ["a", "c"]
+    for name, data in before.items():
+        assert constants[name].dtype == data.dtype
+        np.testing.assert_array_equal(constants[name], data)
+    content = np.frombuffer(file.data, np.uint8)
+    assert [np.shares_memory(constants[name], content) for name in before] == [True, False, True]

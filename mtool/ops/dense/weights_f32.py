@@ -16,8 +16,10 @@ def pack(weights: Array, bias: Array, group: int) -> Array:
         bias: float32 [N].
         group: outputs at a time.
     """
-    count, depth = weights.shape[0], round_up(weights.shape[1], 4)
-    groups = round_up(count, group) // group
-    more = groups * group - count
-    steps = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(groups, group, depth).transpose(0, 2, 1)
-    return np.concatenate([steps.reshape(groups, -1), np.pad(bias, (0, more)).reshape(groups, group)], axis=1)
+    count, depth = weights.shape
+    whole, rest = divmod(count, group)
+    stream = np.zeros((round_up(count, group) // group, round_up(depth, 4) + 1, group), weights.dtype)
+    for part, source in ((stream[:, :depth], weights), (stream[:, -1:], bias[:, np.newaxis])):
+        part[:whole] = source[: whole * group].reshape(whole, group, source.shape[1]).transpose(0, 2, 1)
+        part[whole:, :, :rest] = source[whole * group :].T
+    return stream.reshape(len(stream), -1)
