@@ -132,7 +132,7 @@ class Folder:
         )
 
 
-def put_inside(tensor: onnx.TensorProto, data: bytes) -> None:
+def embed(tensor: onnx.TensorProto, data: bytes) -> None:
     """Move a tensor's external bytes into the tensor."""
     tensor.raw_data = data
     tensor.ClearField("data_location")

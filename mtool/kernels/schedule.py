@@ -81,7 +81,7 @@ class Schedule(Protocol):
         ...
 
 
-def described(schedule: Schedule) -> str:
+def schedule_text(schedule: Schedule) -> str:
     """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
     values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
     turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]

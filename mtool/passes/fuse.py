@@ -8,7 +8,7 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.node import Computation, WithEpilogue
 from mtool.ir.scalar import FUNCTIONS
-from mtool.kernels.operands import LIBM
+from mtool.kernels.expressions import LIBM
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 

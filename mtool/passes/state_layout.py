@@ -15,7 +15,7 @@ from mtool.lowerings.movement import Permutation, Slice
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
 
-def hold_quantised(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
+def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
     """Keep the integers of a state whose output is dequantised last, and dequantise them in the next run.
 
     A quarter of the bytes; and where the next run quantises its input to the same grid, neither is left.

@@ -87,7 +87,7 @@ class Cost:
         return f"{kilobytes(total)}  ({parts})"
 
 
-@locks.keeping()
+@locks.keep_locks()
 def bench(
     path: str | Path,
     *,

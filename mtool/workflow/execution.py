@@ -43,7 +43,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
-@locks.keeping()
+@locks.keep_locks()
 def run(
     path: str | Path,
     *,

@@ -64,7 +64,7 @@ class Ready:
     smoke: Smoke
 
 
-@locks.keeping()
+@locks.keep_locks()
 def flash_model(
     path: str | Path,
     *,

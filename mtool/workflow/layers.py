@@ -137,7 +137,7 @@ class Layers:
         raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
-@locks.keeping()
+@locks.keep_locks()
 def verify_layers(
     path: str | Path,
     *,

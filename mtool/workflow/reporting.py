@@ -124,7 +124,7 @@ def _shown(value: object) -> object:
     return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-@locks.keeping()
+@locks.keep_locks()
 def report(
     path: str | Path,
     *,

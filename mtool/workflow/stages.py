@@ -165,7 +165,7 @@ def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c
     return target
 
 
-@locks.keeping()
+@locks.keep_locks()
 def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 

@@ -35,7 +35,7 @@ def attributes_of(kind: type[Told], attrs: Attrs, **fixed: Any) -> Told:
     return kind(**{**{name: value for name, value in attrs.items() if name in names}, **fixed})
 
 
-def as_it_is(kind: type[Attributes]) -> Canonical:
+def unchanged(kind: type[Attributes]) -> Canonical:
     """Return the form of an operator whose attributes are those of the file."""
 
     def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

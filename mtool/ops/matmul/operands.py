@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import Expr, Graph, Node
-from mtool.kernels.operands import needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.ops.matmul.node import Matmul
 
