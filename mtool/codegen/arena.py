@@ -29,7 +29,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """What lies in a model's arena.
+    """The contents of a model's arena.
 
     Attributes:
         model: the model's name.

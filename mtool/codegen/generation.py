@@ -21,7 +21,7 @@ from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.kernels.schedule import described
+from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
@@ -189,7 +189,7 @@ def _manifest(
             whole=step.node.whole,
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
-            schedule=described(step.schedule),
+            schedule=schedule_text(step.schedule),
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),

@@ -12,8 +12,8 @@ from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.operands import has_small_floats
-from mtool.kernels.schedule import described
+from mtool.kernels.expressions import has_small_floats
+from mtool.kernels.schedule import schedule_text
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
@@ -129,7 +129,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
     node, graph = step.node, plan.graph
     kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
     origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
-    facts = [f"schedule {described(step.schedule)}"]
+    facts = [f"schedule {schedule_text(step.schedule)}"]
     macs = step.op.macs(node, graph)
     if macs:
         facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")

@@ -202,7 +202,7 @@ class Rewriter:
         return kept
 
     def rename(self, old: str, new: str) -> None:
-        """Let every later reader of `old` read `new` instead."""
+        """Replace `old` by `new` in every later reader."""
         self._renamed[old] = new
         if old in self.sources:
             self.sources.setdefault(new, self.sources[old])

@@ -1,4 +1,4 @@
-"""How SIMD schedules scale their int32 sums: by a float a channel, or by a multiplier of 31 bits and a shift.
+"""Scaling of int32 sums in SIMD schedules: by a float a channel, or by a 31-bit multiplier and a shift.
 
 A schedule packs these words behind a channel's weights and calls the runtime's function whose name has `kind`; its
 loops are the same. crt/include/mt_math.h has the arithmetic.
@@ -38,12 +38,12 @@ class Scaling(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What the names of the runtime's functions have behind the schedule's."""
+        """The suffix of the runtime's functions, behind the schedule's."""
 
     @property
     @abstractmethod
     def meaning(self) -> str:
-        """What the words of a channel are, for the comment on a table that has them."""
+        """The meaning of a channel's words, for the comment on a table that has them."""
 
     @abstractmethod
     def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:

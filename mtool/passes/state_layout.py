@@ -15,7 +15,7 @@ from mtool.lowerings.movement import Permutation, Slice
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
 
-def hold_quantised(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
+def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
     """Keep the integers of a state whose output is dequantised last, and dequantise them in the next run.
 
     A quarter of the bytes; and where the next run quantises its input to the same grid, neither is left.
@@ -139,7 +139,7 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
 
 
 def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
-    """Return what a Concat or Slice is told when its dimensions are turned to channels last."""
+    """Return the attributes of a Concat or Slice when its dimensions are turned to channels last."""
     if isinstance(node.attrs, AlongAxis):
         return replace(node.attrs, axis=axis)
     attrs = Slice.of(node)

@@ -119,7 +119,7 @@ def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:
 
 
 def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
-    """Return the nodes with those that write a state after those that read it, where that is possible."""
+    """Return the nodes in an order in which states are written after they are read, where that is possible."""
     behind: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come after it
     makers = graph.producers()
     for node in graph.nodes:
@@ -186,7 +186,7 @@ def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node
 def copy_states(
     graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step]
 ) -> tuple[Graph, tuple[Step, ...]]:
-    """Let stream buffers append in place, and copy each state whose output can't be written into its storage.
+    """Append to stream buffers in place, and copy each state whose output can't be written into its storage.
 
     Args:
         graph: with its nodes in their order.

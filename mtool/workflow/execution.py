@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run gave: the outputs of each sample, and what an inference costs.
+    """The result of a run: the outputs of each sample, and the cost of an inference.
 
     `first_run` tells how the first sample compares with the reference, where the build is new.
     """
@@ -43,7 +43,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
-@locks.keeping()
+@locks.keep_locks()
 def run(
     path: str | Path,
     *,

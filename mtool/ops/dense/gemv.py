@@ -1,4 +1,4 @@
-"""What schedules share that compute some outputs of a dense layer at a time, by a function of the runtime."""
+"""The common part of schedules that compute some outputs of a dense layer at a time by a runtime function."""
 
 from dataclasses import dataclass
 from typing import ClassVar

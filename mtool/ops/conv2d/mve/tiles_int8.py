@@ -66,7 +66,7 @@ def _by_vectors(conv: Conv) -> bool:
 
 @dataclass(frozen=True)
 class Tiles(BaseSchedule):
-    """What both schedules share."""
+    """The common part of both schedules."""
 
     name = ""
     template = ""
