@@ -55,8 +55,8 @@ class Memory(Record):
     holds: tuple[Role, ...]
 
 
-class Taken(Record):
-    """What a framework takes of a board besides the model, at most: bytes of code, and of data."""
+class FrameworkMemory(Record):
+    """The most memory that a framework takes besides the model: bytes of code, and of data."""
 
     code: Size
     data: Size
@@ -124,7 +124,7 @@ class Board(Record):
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
     placed: dict[str, dict[Role, str]] = {}
-    takes: dict[str, Taken] = {}
+    takes: dict[str, FrameworkMemory] = {}
     templates: dict[str, str]
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None

@@ -25,7 +25,7 @@ _LARGE_BYTES = 16 << 20  # of constants, from which on their memory is worth a s
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the compile half gives: the model's files, and its manifest."""
+    """The result of the compile half: the model's files, and its manifest."""
 
     files: FileTree
     manifest: Manifest

@@ -16,7 +16,7 @@ _RIGHTS = 0o666  # less the umask
 
 
 def write(path: Path, data: bytes, *, follow: bool = False) -> None:
-    """Write a file aside and rename it into place; its folder is created if missing.
+    """Write a temporary file beside a file and rename it to that; its folder is created if missing.
 
     Args:
         path: the file.
@@ -91,17 +91,17 @@ def create(name: str, data: bytes, folder: int) -> None:
 
 def _replace(target: Path, data: bytes) -> None:
     _check_replaceable(target)
-    aside = _beside(target)
+    temporary = _beside(target)
     try:
-        handle = os.open(aside, _NEW, _RIGHTS)
+        handle = os.open(temporary, _NEW, _RIGHTS)
         with open(handle, "wb") as file:  # noqa: PTH123
             file.write(data)
         if target.is_file():
-            aside.chmod(stat.S_IMODE(target.stat().st_mode))
-        aside.replace(target)
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
-            aside.unlink()
+            temporary.unlink()
         raise
 
 

@@ -80,7 +80,7 @@ def locked(*devices: str) -> Iterator[None]:
 
 
 @contextmanager
-def keeping() -> Iterator[None]:
+def keep_locks() -> Iterator[None]:
     """Let go of the folders that are locked within only at the end of the block, or of the function it decorates."""
     if _kept.get() is not None:
         yield
@@ -95,7 +95,7 @@ def keeping() -> Iterator[None]:
 
 @contextmanager
 def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Hold a folder while the block runs, or longer where `keeping` says so; wait while another process does.
+    """Hold a folder while the block runs, or longer where `keep_locks` says so; wait while another process does.
 
     Args:
         path: the folder, which need not be there yet.

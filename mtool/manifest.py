@@ -112,7 +112,7 @@ class Source(Strict):
 
 
 class Operand(Strict):
-    """What an operator reads or writes, constants apart: a tensor of the arena, or of the caller.
+    """A tensor that an operator reads or writes, constants apart: in the arena, or of the caller.
 
     `memory` says where it lies: "arena" (`offset` bytes from its start), or the `index`-th of the "inputs" or
     "outputs". `shape` is in elements, in the layout that the operator uses (NHWC), without the channels that
@@ -161,7 +161,7 @@ class Operator(Strict):
 
 
 class Project(Strict):
-    """How the project folder is built and driven.
+    """The build and the connection of a project folder.
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of

@@ -18,7 +18,7 @@ LAST_LINES = 25
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a finished program left: its exit code, its output (stdout and stderr together) and its seconds."""
+    """The result of a program: its exit code, its output (stdout and stderr together) and its seconds."""
 
     argv: tuple[str, ...]
     returncode: int

@@ -19,7 +19,7 @@ class Request(ModelOptions):
     partial: whether operators may be computed a few rows at a time for a smaller arena (mtool.plan.partial): "never",
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
-    schedules: those that are asked for, by node (`pw_2`); the cost model chooses all others.
+    schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 

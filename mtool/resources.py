@@ -1,4 +1,4 @@
-"""Where mtool's data lies: at the top of a checkout, or inside the installed package; and what it keeps of a user."""
+"""Paths of mtool's data: at the top of a checkout or inside the installed package; and of what it keeps for a user."""
 
 import os
 from collections.abc import Mapping

@@ -3,22 +3,22 @@
 from typing import Literal
 
 Io = Literal["arena", "external"]
-"""Where the inputs and outputs lie: in the arena, or in memory of the caller."""
+"""The memory of the inputs and outputs: the arena, or the caller's."""
 
 Partial = Literal["auto", "never", "always"]
 """Whether operators may be computed a few rows at a time."""
 
 Rounding = Literal["onnx", "tflite"]
-"""How integers are rounded: as ONNX says, or as TFLite's reference kernels do it."""
+"""The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
 InterfaceApi = Literal["c", "packed", "step"]
 """The entry point of a model: a typed C function, a packed function, or one call an operator."""
 
 OperatorsApi = Literal["typed", "pointers", "values", "packed"]
-"""How the entry point calls the operators."""
+"""The calling convention of the operators."""
 
 Executor = Literal["aot", "graph", "graph-host"]
-"""What calls the operators: C, the graph executor on the device, or the host."""
+"""The caller of the operators: C, the graph executor on the device, or the host."""
 
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
@@ -27,7 +27,7 @@ Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib",
 """What `compile` writes: the C alone, or a package of an ecosystem."""
 
 Method = Literal["minmax", "entropy", "percentile"]
-"""How quantisation finds an activation's range."""
+"""The method by which quantisation finds an activation's range."""
 
 Integer = Literal["int8", "uint8"]
 """The type of a quantised activation."""

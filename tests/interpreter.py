@@ -22,16 +22,16 @@ Feeds = Mapping[str, Array]
 
 def run(graph: Graph, feeds: Sequence[Feeds]) -> list[list[Array]]:
     """Return the outputs that the caller gets of each call, with the states kept between them."""
-    kept = {value: first_value(graph, state, value) for state, value, _ in graph.kept}
+    kept = {value: first_value(graph, state, value) for state, value, _ in graph.state_values}
     results = []
     for fed in feeds:
-        values = {**graph.constants, **kept, **{value: np.asarray(fed[value]) for value in graph.given}}
+        values = {**graph.constants, **kept, **{value: np.asarray(fed[value]) for value in graph.caller_inputs}}
         for node in graph.nodes:
             for value, made in zip(node.outputs, compute(node, graph, [values[v] for v in node.inputs]), strict=True):
                 assert made.shape == graph.types[value].shape and made.dtype == graph.types[value].dtype.numpy, value
                 values[value] = made
-        kept = {value: values[output] for _, value, output in graph.kept}
-        results.append([values[output] for output in graph.returned])
+        kept = {value: values[output] for _, value, output in graph.state_values}
+        results.append([values[output] for output in graph.caller_outputs])
     return results
 
 
@@ -149,7 +149,7 @@ class Arena:
         for node in self.graph.nodes:
             if node.op == "view":
                 self.root[node.outputs[0]] = self.root.get(node.inputs[0], node.inputs[0])
-        for state, value, _ in self.graph.kept:
+        for state, value, _ in self.graph.state_values:
             self.write(value, first_value(self.graph, state, value))
 
     def place(self, value: str) -> slice:
@@ -175,9 +175,9 @@ class Arena:
 
     def run(self, feeds: Feeds) -> list[Array]:
         """Return the outputs of one call; before it, all bytes but the states' are lost."""
-        kept = {value: self.read(value) for _, value, _ in self.graph.kept}
+        kept = {value: self.read(value) for _, value, _ in self.graph.state_values}
         self.bytes[:] = 0x5A
-        for value, data in [*kept.items(), *((value, np.asarray(feeds[value])) for value in self.graph.given)]:
+        for value, data in [*kept.items(), *((value, np.asarray(feeds[value])) for value in self.graph.caller_inputs)]:
             self.write(value, data)
         for number, step in enumerate(self.plan.steps):
             node = step.node
@@ -194,4 +194,4 @@ class Arena:
                     self.bytes[place.start + first : place.stop] = raw[first:]
                 else:
                     self.write(value, data)
-        return [self.read(value) for value in self.graph.returned]
+        return [self.read(value) for value in self.graph.caller_outputs]

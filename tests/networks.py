@@ -57,7 +57,7 @@ def feeds_of(graph: Graph, seed: int, calls: int = 1) -> list[dict[str, Array]]:
     made = []
     for _ in range(calls):
         fed = {}
-        for value in graph.given:
+        for value in graph.caller_inputs:
             kind = graph.types[value]
             if kind.dtype.is_float:
                 fed[value] = rng.uniform(-2, 2, kind.shape).astype(kind.dtype.numpy)

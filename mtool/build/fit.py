@@ -1,4 +1,4 @@
-"""What a firmware needs of each memory of a board, and the error where one is too small."""
+"""The memory that a firmware needs on a board, and the error where a memory is too small."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a firmware needs of one memory: the memory's name and its bytes, and the shares that lie in it."""
+    """The need of a firmware for one memory: the memory's name, the bytes, and the shares that lie in it."""
 
     memory: str
     limit_bytes: int
@@ -33,7 +33,7 @@ class Need:
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes are needed that are not there."""
+        """The bytes that are missing."""
         return max(self.bytes - self.limit_bytes, 0)
 
     @property
@@ -68,7 +68,7 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
 
 
 def check(size: Size, manifest: Manifest) -> None:
-    """Hold a firmware's sizes to the board's memories: for linkers that know no more than the family's largest chip.
+    """Check a firmware's sizes against the board's memories: some linkers know only the family's largest chip.
 
     Raises:
         FitError: a memory is too small.

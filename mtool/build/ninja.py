@@ -1,4 +1,4 @@
-"""What a build that ran Ninja says when it fails."""
+"""Errors of a build that Ninja ran."""
 
 import re
 

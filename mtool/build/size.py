@@ -1,4 +1,4 @@
-"""What a firmware takes of flash and RAM, read from its ELF file.
+"""Sizes of a firmware in flash and RAM, read from its ELF file.
 
 On a board with memories the whole image is counted: startup, model, libraries. Where an operating
 system places things (`memories` is empty) only the model's own symbols are, since the rest of the

@@ -1,4 +1,4 @@
-"""What stands at an address of a firmware: function, file and line, read from its ELF file."""
+"""The symboliser: function, file and line of an address in a firmware, read from its ELF file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ class Symboliser:
         return "", 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def __enter__(self) -> Self:

@@ -35,7 +35,7 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is there of a toolchain: its version ("12.2.1"; "" if missing) and what is missing of it."""
+    """An installed toolchain: its version ("12.2.1"; "" if missing), and its programs that are missing."""
 
     toolchain: Toolchain
     version: str

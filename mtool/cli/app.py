@@ -180,7 +180,7 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         verbosity = -1 if quiet or before.quiet else verbose + before.verbose
         output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
 
-        @locks.keeping()
+        @locks.keep_locks()
         def act() -> None:
             for name, names in asked.items():
                 from mtool.cli.reading import options
@@ -214,7 +214,7 @@ def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Paramete
 
 
 def _end(output: Output, action: Callable[[], None]) -> int:
-    """Run a command's action and return its exit code; an error is told in one form."""
+    """Run a command's action and return its exit code; errors are all reported in one form."""
     with output.logging():
         try:
             action()

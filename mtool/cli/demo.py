@@ -28,7 +28,7 @@ _INK = 16  # the darkest pixel
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a board read: a digit for each image."""
+    """The digits that a board read, one for each image."""
 
     cost: "Cost"
     digits: "NDArray[Any]"

@@ -1,8 +1,8 @@
-"""How a command ends where nothing is wrong with it: it is interrupted, or nobody reads what it says."""
+"""The end of a command that did not fail: it was interrupted, or nobody reads its output any more."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
 
 class ReaderGone(Exception):
-    """What reads standard output has ended, for instance `head`: nobody wants more."""
+    """The reader of standard output has ended, for instance `head`: nobody wants more."""

@@ -1,4 +1,4 @@
-"""What a command says: results to stdout (text or JSON), progress and errors to stderr."""
+"""Output of a command: results to stdout (text or JSON), progress and errors to stderr."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ _WIDEST_CELL = 160  # characters
 
 
 class Output:
-    """Where a command writes to, and how much.
+    """The consoles of a command, and how much it writes there.
 
     Args:
         command: the command's name, for the JSON.
@@ -45,14 +45,14 @@ class Output:
 
     @functools.cached_property
     def stdout(self) -> "Console":
-        """What draws results."""
+        """The console for results."""
         from mtool.cli.console import console
 
         return console(self._stdout)
 
     @functools.cached_property
     def stderr(self) -> "Console":
-        """What draws progress and errors."""
+        """The console for progress and errors."""
         from mtool.cli.console import console
 
         return console(self._stderr)

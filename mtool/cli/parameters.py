@@ -107,7 +107,7 @@ Operators = Annotated[
 ]
 ExecutorName = Annotated[
     Executor,
-    typer.Option("--executor", help="What calls the operators: C, the graph executor on the device, or the host."),
+    typer.Option("--executor", help="The caller of the operators: C, the graph executor on the device, or the host."),
 ]
 Schedules = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""How the text of parameters is read that become a command's `Options`."""
+"""Parsing of the parameters that become a command's `Options`."""
 
 import json
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from mtool.plan.memory import aliases
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a value lies: in the arena or the `index`-th input or output, `offset` bytes from its start."""
+    """The address of a value: in the arena or the `index`-th input or output, `offset` bytes from its start."""
 
     memory: Literal["arena", "inputs", "outputs"]
     index: int
@@ -17,7 +17,7 @@ class Address:
 
 
 def address_of(plan: Plan, value: str) -> Address:
-    """Return where a value lies, which is no constant."""
+    """Return the address of a value that is no constant."""
     if value in plan.offsets:
         return Address("arena", 0, plan.offsets[value])
     graph = plan.graph

@@ -29,7 +29,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """What lies in a model's arena.
+    """The contents of a model's arena.
 
     Attributes:
         model: the model's name.
@@ -96,9 +96,9 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
     graph, name = plan.graph, _Names()
     values: dict[str, Spot] = {}
     own: dict[str, tuple[Sequence[str], Sequence[Tensor | StateTensor]]] = {
-        "in": (graph.given, interface.inputs),
-        "out": (graph.returned, interface.outputs),
-        "state": ([value for _, value, _ in graph.kept], interface.states),
+        "in": (graph.caller_inputs, interface.inputs),
+        "out": (graph.caller_outputs, interface.outputs),
+        "state": ([value for _, value, _ in graph.state_values], interface.states),
     }
     for prefix, (roots, tensors) in own.items():
         for value, tensor in zip(roots, tensors, strict=True):

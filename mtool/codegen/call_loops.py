@@ -32,7 +32,7 @@ class CallLoop:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a step calls: all that has to be the same in every iteration, where its arguments lie, and their sizes."""
+    """The call of a step: all that has to be the same in every iteration, where its arguments lie, and their sizes."""
 
     same: tuple[object, ...]
     offsets: tuple[int, ...]

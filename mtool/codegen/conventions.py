@@ -11,7 +11,7 @@ Form = Literal["pointers", "values", "packed"]
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """How a model is called, and how it calls its operators.
+    """The calling conventions of a model, and of its operators.
 
     Attributes:
         interface: the entry point: a typed C function, a packed function, or one call an operator.

@@ -21,7 +21,7 @@ from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.kernels.schedule import described
+from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.plan import Plan
@@ -121,14 +121,18 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
     functions = replace(functions, constants={**functions.constants, **initial_constants(plan)})
-    labels = [*graph.given, *graph.output_names[: len(graph.returned)]]
+    labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
         _tensor(plan, value, name, c_name)
-        for value, name, c_name in zip([*graph.given, *graph.returned], labels, names[: len(labels)], strict=True)
+        for value, name, c_name in zip(
+            [*graph.caller_inputs, *graph.caller_outputs], labels, names[: len(labels)], strict=True
+        )
     ]
     interface = Interface(
-        tuple(tensors[: len(graph.given)]), tuple(tensors[len(graph.given) :]), states_of(plan, names[len(labels) :])
+        tuple(tensors[: len(graph.caller_inputs)]),
+        tuple(tensors[len(graph.caller_inputs) :]),
+        states_of(plan, names[len(labels) :]),
     )
     return Emitted(plan, functions, interface, chosen, model_file, model_hash)
 
@@ -185,7 +189,7 @@ def _manifest(
             whole=step.node.whole,
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
-            schedule=described(step.schedule),
+            schedule=schedule_text(step.schedule),
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),

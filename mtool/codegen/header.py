@@ -18,7 +18,12 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
     lines += ['#include "mt_convention.h"']
     lines += [f'#include "{model}_packed.h"'] if conventions.interface == "packed" else []
-    lines += ["", f"MT_CONVENTION({conventions.name}); /* objects of other conventions do not link */", ""]
+    lines += [
+        "",
+        "/* Objects of other conventions do not link with what includes this. */",
+        f"MT_CONVENTION({conventions.name});",
+        "",
+    ]
     lines += linkage.BEGIN
     lines += [f"#define {upper}_ARENA_BYTES {plan.arena_bytes}"]
     lines += [f"extern uint8_t {model}_arena[];"] * bool(plan.arena_bytes) + [""]

@@ -12,8 +12,8 @@ from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.operands import has_small_floats
-from mtool.kernels.schedule import described
+from mtool.kernels.expressions import has_small_floats
+from mtool.kernels.schedule import schedule_text
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
@@ -63,7 +63,7 @@ def _arena_map(plan: Plan) -> str:
     def at(number: int) -> str:
         return "the caller" if number < 0 or number >= len(names) else names[number]
 
-    lifelong = {value for _, value, _ in plan.graph.kept}
+    lifelong = {value for _, value, _ in plan.graph.state_values}
     writers = _writers(plan)
 
     rows: list[tuple[str, str, str, str, str]] = []
@@ -102,13 +102,13 @@ def _writers(plan: Plan) -> dict[str, list[str]]:
 def _what(plan: Plan, values: list[str], writers: dict[str, list[str]]) -> str:
     """Return what a storage holds: inputs and outputs by name, the rest by the operators that write it."""
     graph = plan.graph
-    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.kept if value in values]
+    kept = [f"state {short_name(state.input)}" for state, value, _ in graph.state_values if value in values]
     if kept:
         return ", ".join(kept)
     inputs = [f"input {short_name(value)}" for value in values if value in graph.inputs]
     outputs = [
         f"output {short_name(name)}"
-        for name, value in zip(graph.output_names, graph.returned, strict=False)
+        for name, value in zip(graph.output_names, graph.caller_outputs, strict=False)
         if value in values
     ]
     between = [title for value in values if value not in graph.outputs for title in writers.get(value, ())]
@@ -129,7 +129,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
     node, graph = step.node, plan.graph
     kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
     origins = list(node.origins[:3]) + (["…"] if len(node.origins) > 3 else [])
-    facts = [f"schedule {described(step.schedule)}"]
+    facts = [f"schedule {schedule_text(step.schedule)}"]
     macs = step.op.macs(node, graph)
     if macs:
         facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")

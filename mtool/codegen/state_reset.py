@@ -19,7 +19,7 @@ def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:
     """Return the description of each state."""
     graph = plan.graph
     found = []
-    for (state, value, _), c_name in zip(graph.kept, c_names, strict=True):
+    for (state, value, _), c_name in zip(graph.state_values, c_names, strict=True):
         kind, quant = graph.types[value], graph.quant.get(value)
         begin = b"" if _is_zero(state) else np.ascontiguousarray(state.initial).tobytes()
         found.append(

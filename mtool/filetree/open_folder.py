@@ -18,7 +18,7 @@ _OPEN_FOLDER = _OPEN | os.O_DIRECTORY
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What stands at a path.
+    """The file or other object at a path.
 
     Attributes:
         digest: the SHA-256 (hex) of a plain file.

@@ -1,4 +1,4 @@
-"""What of a folder mtool wrote: a list of its files with their hashes, which lies in the folder itself."""
+"""The record of a folder: the files that mtool wrote there, with their hashes; it lies in the folder itself."""
 
 import json
 from collections.abc import Mapping

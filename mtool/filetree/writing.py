@@ -22,7 +22,7 @@ from mtool.filetree.record import FILE, FOLDER, Record
 from mtool.filetree.tree import FileTree
 
 Edits = Literal["stop", "force", "keep"]
-"""What to do about a person's files where mtool would write or remove its own: stop, overwrite them, leave them."""
+"""The treatment of a person's files where mtool would write or remove its own: stop, overwrite them, leave them."""
 
 _NEW = f"{FOLDER}/new"
 _LIST = f"{FOLDER}/{FILE}"
@@ -66,7 +66,7 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is written, what is removed, and the record until that is done and afterwards."""
+    """The files to write and to remove, and the record until that is done and afterwards."""
 
     write: Sequence[str]
     remove: Sequence[str]

@@ -69,7 +69,7 @@ _MADE: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flashed:
-    """What was done: by which runner, in how many seconds, whether it read the flash back."""
+    """A finished flash: the runner, the seconds, and whether it read the flash back."""
 
     runner: str
     seconds: float

@@ -1,4 +1,4 @@
-"""Which device is meant: attached boards by VID:PID and USB serial number, and how a choice is made among them.
+"""Choice of a device: attached boards by VID:PID and USB serial number, and which of them is meant.
 
 One USB serial number stands for a probe and for its UART, so that the port that is read is that of the board that is
 flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, then mtool.toml, then the single match.
@@ -52,7 +52,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for, and where ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: nothing."""
+    """The requested device, and who asked for it ("--probe", "MTOOL_PROBE", "mtool.toml"); empty: nobody."""
 
     port: str = ""
     probe: str = ""

@@ -1,4 +1,4 @@
-"""What a flash runner is: one tool that writes a firmware into a board, behind one small class."""
+"""The interface of a flash runner: one tool that writes a firmware into a board, behind one small class."""
 
 import re
 import shutil

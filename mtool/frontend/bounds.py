@@ -34,7 +34,7 @@ COUNTING = ("NonZero", "NonMaxSuppression", "Compress", "Unique", "TopK")
 """Operators whose output's size depends on data."""
 
 
-def carried(
+def bounds_of_outputs(
     op: str,
     inputs: Sequence[str],
     outputs: Sequence[str],

@@ -1,4 +1,4 @@
-"""What compiling one model may take: a small file can describe work and memory without end.
+"""The budget of an import: a small file can describe work and memory without end.
 
 Each limit has a name, by which `--limit NAME=N` sets it. docs/limits.md has the table.
 """
@@ -22,7 +22,7 @@ _LONGEST = 200  # characters of a node's name in a message
 
 
 class Budget:
-    """What is spent of each limit during one import."""
+    """The consumption of each limit during one import."""
 
     def __init__(self, limits: Mapping[str, int] | None = None) -> None:
         unknown = sorted(set(limits or {}) - set(LIMITS))
@@ -41,7 +41,7 @@ class Budget:
         self.check(name, self._spent[name], where)
 
     def afford(self, name: str, amount: int, where: str) -> None:
-        """Hold what may become needed against what is left, without counting it.
+        """Check that as much is left, without spending it.
 
         Raises:
             ModelError: the sum exceeds the limit.
@@ -49,7 +49,7 @@ class Budget:
         self.check(name, self._spent[name] + amount, where)
 
     def check(self, name: str, total: int, where: str) -> None:
-        """Hold a total against a limit.
+        """Check a total against a limit.
 
         Raises:
             ModelError: it exceeds the limit.

@@ -67,7 +67,7 @@ def _single(data: Any, role: str) -> Any:
 
 
 def alias(state: Importer, old: str, new: str, opsets: Opsets) -> None:
-    """Let a value go by another name too."""
+    """Give a value another name too."""
     if new:
         state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
 

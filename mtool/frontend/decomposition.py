@@ -64,7 +64,7 @@ class Decomposition:
         return given.decode() if isinstance(given, bytes) else str(given)
 
     def give(self, value: str, place: int = 0) -> None:
-        """Let a value be the operator's output of that number, if that is read."""
+        """Make a value the operator's output of that number, if that is read."""
         if place < len(self.proto.output) and self.proto.output[place]:
             node = helper.make_node("Identity", [value], [self.proto.output[place]], name=self.origin)
             self.state.run(node, OPSET)

@@ -1,4 +1,4 @@
-"""What each node is imported by: by its domain, its operator, and whether it has only constant inputs."""
+"""Dispatch: how each node is imported, by its domain, its operator, and whether all its inputs are constant."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,10 +21,10 @@ from mtool.frontend.control import CONTROL
 from mtool.frontend.decomposition import Decomposition
 from mtool.frontend.folding import fold
 from mtool.frontend.importer import Importer
-from mtool.frontend.indices import check_indices, kept_inside, outside
+from mtool.frontend.indices import check_indices, clamp_constant_indices, range_of_wrong_indices
 from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.maximum_sizes import set_maximum_sizes
-from mtool.frontend.operands import check_operands
+from mtool.frontend.operand_shapes import check_operand_shapes
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
@@ -97,7 +97,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         if not functions.expand(state, proto, domain, version, origin, opsets, bodies):
             raise
         return
-    check_operands(proto, attrs, state.types, version)
+    check_operand_shapes(proto, attrs, state.types, version)
     if known and proto.op_type == "DequantizeLinear":
         state.dequantised[proto.output[0]] = (proto, max(version, 19))  # which onnx.reference has
     if proto.op_type in CANONICAL:
@@ -120,13 +120,15 @@ def _with_indices_inside(
     if not state.perhaps:
         check_indices(proto, schema, attrs, state.types, state.constants)
         return proto
-    allowed = outside(proto, attrs, state.types, state.constants)
+    allowed = range_of_wrong_indices(proto, attrs, state.types, state.constants)
     if allowed is None:
         return proto
     changed = onnx.NodeProto()
     changed.CopyFrom(proto)
     name = proto.input[allowed.place]
-    changed.input[allowed.place] = state.constant(f"{name}/inside", kept_inside(state.constants[name], allowed))
+    changed.input[allowed.place] = state.constant(
+        f"{name}/inside", clamp_constant_indices(state.constants[name], allowed)
+    )
     return changed
 
 
@@ -204,7 +206,7 @@ def _known_values(state: Importer, proto: onnx.NodeProto) -> Mapping[str, Array]
 def _told(
     state: Importer, proto: onnx.NodeProto, domain: str, version: int, constants: Mapping[str, Array] | None
 ) -> bool:
-    """Infer the types of a node's outputs; return whether their values are told as well.
+    """Infer the types of a node's outputs; return whether their values are known as well.
 
     `constants` has the values of its inputs; None: not all are known.
     """

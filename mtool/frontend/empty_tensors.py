@@ -6,7 +6,7 @@ from mtool.ir import Graph
 
 
 def without_empty_inputs(graph: Graph) -> Graph:
-    """Let operators read constants instead of the inputs without elements, which stay in the interface."""
+    """Replace inputs without elements by constants where operators read them; the interface keeps them."""
     empty: dict[str, str] = {}
     for value in graph.inputs:
         if value in graph.constants:

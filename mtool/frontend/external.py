@@ -132,8 +132,8 @@ class Folder:
         )
 
 
-def put_inside(tensor: onnx.TensorProto, data: bytes) -> None:
-    """Let a tensor have its bytes itself."""
+def embed(tensor: onnx.TensorProto, data: bytes) -> None:
+    """Move a tensor's external bytes into the tensor."""
     tensor.raw_data = data
     tensor.ClearField("data_location")
     del tensor.external_data[:]

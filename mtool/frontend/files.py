@@ -13,7 +13,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
     Args:
         path: the model file.
-        options: what is said of the model beside it.
+        options: of the model.
 
     Raises:
         UsageError: the file is missing, what is given names nothing of the model, or the rounding is TFLite's and the

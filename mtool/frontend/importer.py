@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from mtool.errors import MtoolError
-from mtool.frontend.bounds import COUNTING, Bound, carried
+from mtool.frontend.bounds import COUNTING, Bound, bounds_of_outputs
 from mtool.frontend.budget import Budget
 from mtool.frontend.problems import Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
@@ -108,7 +108,7 @@ class Importer:
             assert isinstance(attrs, Counting)
             outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
         else:
-            self.bounds |= carried(op, inputs, outputs, attrs, self.types, self.bounds)
+            self.bounds |= bounds_of_outputs(op, inputs, outputs, attrs, self.types, self.bounds)
         again = self._made.intersection(outputs)
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")

@@ -20,7 +20,7 @@ from mtool.ir.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What may stand in an input of a node; `low` and `high` are broadcast to it.
+    """The range of values that an input of a node may have; `low` and `high` are broadcast to it.
 
     size: of the dimensions that it is of, for messages.
     """
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 Rule = Callable[[Sequence[Shape], Mapping[str, Any]], Range]
 
 
-def outside(
+def range_of_wrong_indices(
     proto: NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], constants: Mapping[str, Array]
 ) -> Range | None:
     """Return what a node's constant indices have to be, if one is not; None: all are, or they are no constants."""
@@ -63,12 +63,12 @@ def check_indices(
     types: Mapping[str, TensorType],
     constants: Mapping[str, Array],
 ) -> None:
-    """Hold a node's constant indices or lengths against the dimensions that they are of.
+    """Check a node's constant indices or lengths against the dimensions that they are of.
 
     Raises:
         Unsupported: one lies outside.
     """
-    allowed = outside(proto, attrs, types, constants)
+    allowed = range_of_wrong_indices(proto, attrs, types, constants)
     if allowed is None:
         return
     found = constants[proto.input[allowed.place]]
@@ -78,7 +78,7 @@ def check_indices(
     raise Unsupported(f"its {name} hold {found[wrong]} for a dimension of {size}; expected {low} to {high}")
 
 
-def kept_inside(found: Array, allowed: Range) -> Array:
+def clamp_constant_indices(found: Array, allowed: Range) -> Array:
     """Return indices with those outside made the nearest that are allowed (0 where none is)."""
     return np.asarray(np.clip(found, allowed.low, np.maximum(allowed.high, allowed.low))).astype(found.dtype)
 

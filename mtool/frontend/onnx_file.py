@@ -24,7 +24,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
     Args:
         path: the model file.
-        options: what is said of the model beside it.
+        options: of the model.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.

@@ -6,7 +6,7 @@ log = logging.getLogger(__name__)
 
 
 class Unsupported(Exception):
-    """What the node is or does is not supported; the text is the reason."""
+    """The node is not supported; the text is the reason."""
 
 
 class TooLarge(Unsupported):

@@ -110,11 +110,11 @@ def _load_external_data(model: onnx.ModelProto, folder: external.Folder, budget:
         extent = folder.extent(tensor)
         total += extent.length
         budget.afford("constants", total, f"tensor {tensor.name!r}, in {extent.location}")
-        external.put_inside(tensor, b"".join(folder.blocks(tensor, extent)))
+        external.embed(tensor, b"".join(folder.blocks(tensor, extent)))
 
 
 def check(model: onnx.ModelProto, title: str) -> None:
-    """Hold a model against the rules of ONNX.
+    """Check a model against the rules of ONNX.
 
     Raises:
         ModelError: it breaks one, or its opset is too old.

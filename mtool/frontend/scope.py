@@ -1,4 +1,4 @@
-"""What names mean in a graph inside the model: a branch, a loop's body, a function.
+"""Scopes: the meaning of names in a graph inside the model (a branch, a loop's body, a function).
 
 A body is never copied to be imported: its nodes are bound to the model's values one at a time.
 """
@@ -46,7 +46,7 @@ NO_BODIES: Bodies = {}
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the names of one graph or function mean.
+    """The meaning of the names in one graph or function.
 
     opsets: of its nodes.
     names: its values, by the names that they have inside.

@@ -38,7 +38,7 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 
 
 def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any]) -> None:
-    """Hold the numbers of inputs and outputs and the attributes of a node against the operator's schema.
+    """Check the numbers of inputs and outputs and the attributes of a node against the operator's schema.
 
     Args:
         proto: the node.
@@ -71,7 +71,7 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
 
 
 def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
-    """Hold an attribute `axis` against the dimensions of the first input.
+    """Check an attribute `axis` against the dimensions of the first input.
 
     Raises:
         Unsupported: there is no such axis.
@@ -87,7 +87,7 @@ def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[s
 
 
 def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
-    """Hold what only some operators have against the shapes of the inputs.
+    """Check blocks and equations, which only some operators have, against the shapes of the inputs.
 
     Raises:
         Unsupported: an attribute or the size of an input is out of range.

@@ -10,7 +10,7 @@ from mtool.ir.types import DType
 
 MOST, MOST_OF_A_NODE = 1000, 100  # changes of a graph, and for each of its nodes
 Position = tuple[int, ...]
-"""Where a node stands in the order: positions are compared as tuples are."""
+"""A node's position in the order; positions are compared as tuples are."""
 
 
 class Editor(Rewriter):
@@ -156,7 +156,7 @@ class Editor(Rewriter):
         return self._positions.pop(node.name)
 
     def _redirect(self, old: str, new: str) -> None:
-        """Let the readers of a value, and the graph's outputs, have another one."""
+        """Replace a value by another one in all readers and in the graph's outputs."""
         for node in self.readers(old):
             position = self._take_out(node)
             self._insert(replace(node, inputs=tuple(new if value == old else value for value in node.inputs)), position)

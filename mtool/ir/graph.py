@@ -56,19 +56,19 @@ class Graph:
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def caller_inputs(self) -> tuple[str, ...]:
         """The inputs that the caller gives: all but those of states."""
         return self.inputs[: len(self.inputs) - len(self.states)]
 
     @property
-    def returned(self) -> tuple[str, ...]:
+    def caller_outputs(self) -> tuple[str, ...]:
         """The outputs that the caller gets: all but those of states."""
         return self.outputs[: len(self.outputs) - len(self.states)]
 
     @property
-    def kept(self) -> tuple[tuple[State, str, str], ...]:
+    def state_values(self) -> tuple[tuple[State, str, str], ...]:
         """Each state with the values of its input and its output."""
-        ins, outs = self.inputs[len(self.given) :], self.outputs[len(self.returned) :]
+        ins, outs = self.inputs[len(self.caller_inputs) :], self.outputs[len(self.caller_outputs) :]
         return tuple(zip(self.states, ins, outs, strict=True))
 
     def producers(self) -> dict[str, Node]:
@@ -96,7 +96,7 @@ class Graph:
         lines += [f"  in   {value}: {self.types[value]}" for value in self.inputs]
         lines += [f"  {node}  -> {', '.join(str(self.types[value]) for value in node.outputs)}" for node in self.nodes]
         lines += [f"  out  {value}: {self.types[value]}" for value in self.outputs]
-        lines += [f"  kept {output} -> {value}" for _, value, output in self.kept]
+        lines += [f"  kept {output} -> {value}" for _, value, output in self.state_values]
         return "\n".join(lines)
 
 
@@ -202,7 +202,7 @@ class Rewriter:
         return kept
 
     def rename(self, old: str, new: str) -> None:
-        """Let every later reader of `old` read `new` instead."""
+        """Replace `old` by `new` in every later reader."""
         self._renamed[old] = new
         if old in self.sources:
             self.sources.setdefault(new, self.sources[old])

@@ -7,7 +7,7 @@ from mtool.ir.expr import Expr
 
 
 class _Bearer(Protocol):
-    """What has attributes: a node."""
+    """Anything with attributes: a node."""
 
     @property
     def op(self) -> str: ...
@@ -21,7 +21,7 @@ class _Bearer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an operator is told beside its operands. Each kind has a class of its own; this one is of those without.
+    """The attributes of an operator. Each kind has its own class; kinds without attributes have this one.
 
     `dataclasses.replace` changes a field.
     """
@@ -65,7 +65,7 @@ class WithEpilogue(Computation):
 
     @property
     def epilogue(self) -> Expr:
-        """What is stored for each element."""
+        """The expression that is stored for each element."""
         return self.expr
 
 

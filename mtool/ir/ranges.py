@@ -61,7 +61,7 @@ class Ranges:
         condition, *branches = part.args
         reach: list[Range | None] = []
         for branch, plain, holds in zip(branches, args[1:], (True, False), strict=True):
-            facts = said(condition, holds=holds)
+            facts = ranges_implied_by(condition, holds=holds)
             if branch.size <= SMALL and facts:
                 parts = {key: common(self.of(key), fact) for key, fact in facts.items() if key.size <= SMALL}
                 if any(fact is not None and fact[0] > fact[1] for fact in parts.values()):
@@ -74,7 +74,7 @@ class Ranges:
         return (min(low for low, _ in whole), max(high for _, high in whole)) if whole else None
 
 
-def said(condition: Expr, *, holds: bool = True) -> dict[Expr, Range]:
+def ranges_implied_by(condition: Expr, *, holds: bool = True) -> dict[Expr, Range]:
     """Return the ranges of what a condition compares with constants, if it holds, or if it does not."""
     found: dict[Expr, Range] = {}
     waiting = [condition]

@@ -1,4 +1,4 @@
-"""Where a value comes from: a tensor of the model, and how it was moved since."""
+"""The source of a value: a tensor of the model, and how it was moved since."""
 
 from dataclasses import dataclass
 from typing import Literal

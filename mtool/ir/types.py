@@ -89,7 +89,7 @@ class DType(enum.Enum):
 
     @property
     def code(self) -> str:
-        """What the names of C functions for it end in: f32, i8, u64."""
+        """The suffix of C functions for it: f32, i8, u64."""
         return "f32" if self.is_half else f"{self.kind[0] if self.kind != 'bool' else 'u'}{self.size * 8}"
 
     @property

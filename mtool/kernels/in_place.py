@@ -1,4 +1,4 @@
-"""Which operands a kernel's output may be written over."""
+"""In-place execution: the operands that a kernel's output may be written over."""
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.node import WithEpilogue

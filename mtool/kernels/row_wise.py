@@ -43,7 +43,7 @@ def _same(node: Node, graph: Graph, count: int) -> Attributes:
 
 @dataclass(frozen=True, slots=True)
 class RowWise:
-    """How an operator is computed a few rows at a time; tensors are [1, H, W, C].
+    """The row-wise execution of an operator; tensors are [1, H, W, C].
 
     reads: the rows of the inputs that it reads beside those that its expression does; None: it has to be computed as
         a whole.

@@ -1,4 +1,4 @@
-"""How SIMD schedules scale their int32 sums: by a float a channel, or by a multiplier of 31 bits and a shift.
+"""Scaling of int32 sums in SIMD schedules: by a float a channel, or by a 31-bit multiplier and a shift.
 
 A schedule packs these words behind a channel's weights and calls the runtime's function whose name has `kind`; its
 loops are the same. crt/include/mt_math.h has the arithmetic.
@@ -38,15 +38,15 @@ class Scaling(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What the names of the runtime's functions have behind the schedule's."""
+        """The suffix of the runtime's functions, behind the schedule's."""
 
     @property
     @abstractmethod
     def meaning(self) -> str:
-        """What the words of a channel are, for the comment on a table that has them."""
+        """The meaning of a channel's words, for the comment on a table that has them."""
 
     @abstractmethod
-    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Return biases and numbers with which channels without weights give the same by small sums.
 
         Quantisers give a dead channel a tiny scale and a bias near the ends of int32; its sum is its bias, which is
@@ -66,10 +66,10 @@ class Scaling(ABC):
         a, b = replace(self, words=self.words[0::2]), replace(self, words=self.words[1::2])
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
 
-    def filled(self, count: int) -> Self:
-        """Return numbers for `count` channels; those that are new give 0."""
+    def padded(self, count: int) -> Self:
+        """Return numbers for `count` channels; the new ones give 0."""
         more = np.zeros((count - len(self.words), self.words.shape[1]), np.uint32)
-        more[:, 1:] = 1  # places
+        more[:, 1:] = 1  # shifts
         return replace(self, words=np.concatenate([self.words, more]))
 
     def repeated(self) -> Self:
@@ -115,7 +115,7 @@ class FloatScaling(Scaling):
         """The scales, float32 [N]."""
         return np.ascontiguousarray(self.words[:, 0]).view(np.float32)
 
-    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Give dead channels a scale of 1."""
         dead = _dead(weights)
         values = np.clip(np.rint(bias.astype(np.float32) * self.scale), -FAR, FAR)
@@ -129,7 +129,7 @@ class FloatScaling(Scaling):
 
 @dataclass(frozen=True, slots=True)
 class FixedScaling(Scaling):
-    """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `places`.
+    """TFLite's, and that without an FPU: sum * multiplier / 2^32 shifted to the right by `shifts`.
 
     twice: rounded to sum * multiplier / 2^31, ties up, then the rest, ties away from zero; otherwise once, ties up.
     """
@@ -139,8 +139,8 @@ class FixedScaling(Scaling):
     @classmethod
     def of(cls, multiplier: Array, shift: Array, *, twice: bool) -> Self:
         """Take int32 multipliers and the shifts of a Rescale [N]; see mtool.ir.scalar.Rescale."""
-        places = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
-        return cls(np.stack([multiplier, places], axis=1).astype(np.int32).view(np.uint32), twice)
+        shifts = np.where(multiplier == 0, 1, shift.astype(np.int32) + twice)  # of 0 any number
+        return cls(np.stack([multiplier, shifts], axis=1).astype(np.int32).view(np.uint32), twice)
 
     @property
     def kind(self) -> str:
@@ -158,16 +158,16 @@ class FixedScaling(Scaling):
         return self.words[:, 0].view(np.int32)
 
     @property
-    def places(self) -> Array:
+    def shifts(self) -> Array:
         """The shifts, int32 [N]."""
         return self.words[:, 1].view(np.int32)
 
-    def settled(self, weights: Array, bias: Array) -> tuple[Array, Self]:
+    def without_dead_channels(self, weights: Array, bias: Array) -> tuple[Array, Self]:
         """Give dead channels a power of two."""
         dead = _dead(weights)
         how = Rescale(0, -FAR, FAR, wide=False, twice=self.twice)
         steps = FUNCTIONS["rescale"].meaning(
-            Expr("rescale", DType.INT32, value=how), bias, self.multiplier, self.places - self.twice
+            Expr("rescale", DType.INT32, value=how), bias, self.multiplier, self.shifts - self.twice
         )
         known = np.array([1 << 30, BEHIND - 2 + self.twice], np.int32).view(np.uint32)
         words = np.where(dead[:, None], known, self.words)
@@ -175,7 +175,7 @@ class FixedScaling(Scaling):
 
     def fits(self, weights: Array, bias: Array) -> bool:
         """Whether all shifts go to the right, and no sum is too large to be doubled, as the first rounding does."""
-        if self.places.min(initial=1) < 1:
+        if self.shifts.min(initial=1) < 1:
             return False
         wide = np.abs(weights.reshape(len(weights), -1).astype(np.int64))
         most = 128 * wide.sum(axis=1) + np.abs(bias.astype(np.int64))
@@ -187,8 +187,8 @@ class FixedScaling(Scaling):
         return replace(self, words=np.stack([turned.view(np.uint32), self.words[:, 1]], axis=1))
 
     def _as_vectors(self) -> Array:
-        """Negative places: Helium's rounding shift goes to the left."""
-        return np.stack([self.words[:, 0], (-self.places).astype(np.int32).view(np.uint32)], axis=1)
+        """Negative shifts: Helium's rounding shift goes to the left."""
+        return np.stack([self.words[:, 0], (-self.shifts).astype(np.int32).view(np.uint32)], axis=1)
 
 
 def _dead(weights: Array) -> Array:

@@ -53,7 +53,7 @@ class Schedule(Protocol):
     name: str
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Say whether this schedule can compute the node on the target."""
+        """Return whether this schedule can compute the node on the target."""
         ...
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
@@ -81,7 +81,7 @@ class Schedule(Protocol):
         ...
 
 
-def described(schedule: Schedule) -> str:
+def schedule_text(schedule: Schedule) -> str:
     """Return a schedule's name with the knobs that do not have their defaults: dsp_patch:unroll=16."""
     values = {name: (knob, getattr(schedule, name)) for name, knob in schedule.knobs().items()}
     turned = [f"{name}={knob.written(value)}" for name, (knob, value) in values.items() if value != knob.default]
@@ -89,7 +89,7 @@ def described(schedule: Schedule) -> str:
 
 
 class BaseSchedule:
-    """What most schedules have in common; each may say otherwise."""
+    """The defaults of most schedules; each may override them."""
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """None."""
@@ -100,7 +100,7 @@ class BaseSchedule:
         return residual_operands(node, graph)
 
     def knobs(self) -> Mapping[str, Knob]:
-        """Those that are declared."""
+        """The declared knobs."""
         declared: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
         return {one.name: one.metadata["knob"] for one in declared if "knob" in one.metadata}
 

@@ -11,7 +11,7 @@ from mtool.kernels.row_wise import RowWise
 
 
 class Channels(Enum):
-    """How output channels depend on input channels."""
+    """The dependence of output channels on input channels."""
 
     EACH = "each on that of the same number alone"
     ALL = "each on all, by constant weights"
@@ -48,7 +48,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """What is true of every node of a kind.
+    """The properties of every node of a kind.
 
     attributes: their class.
     operands: its own, in order; an expression may read these and further ones.
@@ -70,7 +70,7 @@ class Specification:
         return tuple(operand for operand in self.operands if operand.is_given(node.attrs))
 
     def check(self, node: Node, graph: Graph) -> None:
-        """Hold a node against the specification.
+        """Check a node against the specification.
 
         Raises:
             AssertionError: it does not meet it; a bug of the pass that made it.

@@ -1,4 +1,4 @@
-"""What the compile half knows of a core."""
+"""The target: a board's core, as far as the compile half knows it."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the compile half knows of a board: its core and its features ("fpu", "dsp", "mve")."""
+    """A board as the compile half knows it: its core and its features ("fpu", "dsp", "mve")."""
 
     cpu: str
     features: frozenset[str]

@@ -1,4 +1,4 @@
-"""What convolutions and dense layers have in common: sums of inputs times constant weights, plus a bias."""
+"""Weighted sums, the common part of convolutions and dense layers: inputs times constant weights, plus a bias."""
 
 from dataclasses import dataclass
 

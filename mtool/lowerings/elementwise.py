@@ -54,7 +54,7 @@ class Gelu(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsInf(Attributes):
-    """Which infinities count (1)."""
+    """The infinities that count (1)."""
 
     detect_negative: int = 1
     detect_positive: int = 1
@@ -223,7 +223,7 @@ def _elementwise(build: Build) -> Operator:
 
 
 def _unary(attributes: type[A], build: Callable[[Expr, A], Expr]) -> Operator:
-    """Return an operator of one operand that is told more."""
+    """Return an operator of one operand with attributes."""
 
     def lower(ctx: Lowering, node: Node) -> None:
         (element,) = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)
@@ -233,7 +233,7 @@ def _unary(attributes: type[A], build: Callable[[Expr, A], Expr]) -> Operator:
 
 
 def _binary(attributes: type[A], build: Callable[[Expr, Expr, A], Expr]) -> Operator:
-    """Return an operator of two operands that is told more."""
+    """Return an operator of two operands with attributes."""
 
     def lower(ctx: Lowering, node: Node) -> None:
         left, right = ctx.operands(node.inputs, ctx.types[node.outputs[0]].shape)

@@ -37,7 +37,7 @@ def epilogue_of(
     wide = filters.astype(np.int64).reshape(filters.shape[0], -1)
     kind = ctx.types[integer.value].dtype
     if kind.size > 1:
-        w_scale = _settled(w_scale, wide)
+        w_scale = _without_dead_scales(w_scale, wide)
     low, high = kind.limits
     if kind.size > 1:
         reach = _reach(wide, low - zero_point, high - zero_point)
@@ -45,7 +45,7 @@ def epilogue_of(
         reach = np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low)
     exact = np.abs(bias) / (np.float64(x_scale) * w_scale.astype(np.float64))
     if kind.size == 1 and (reach + exact).max(initial=0) > 2**31:
-        w_scale = _settled(w_scale, wide)
+        w_scale = _without_dead_scales(w_scale, wide)
     scale = (x_scale * w_scale).astype(np.float32)
     exact = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
     steps = np.rint(exact)
@@ -82,11 +82,11 @@ def _reach(wide: Array, low: int, high: int) -> Array:
     return reach
 
 
-def _settled(w_scale: Array, wide: Array) -> Array:
+def _without_dead_scales(w_scale: Array, wide: Array) -> Array:
     """Return the scales with those of channels without weights as large as the others'.
 
     Quantisers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
     """
     live = wide.any(axis=1)
-    settled: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
-    return settled
+    scales: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
+    return scales

@@ -30,7 +30,7 @@ from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_intege
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherND(Attributes):
-    """How many dimensions, from the first on, data and indices go through together."""
+    """The number of leading dimensions that data and indices share."""
 
     batch_dims: int = 0
 
@@ -53,7 +53,7 @@ class ReverseSequence(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binarizer(Attributes):
-    """What is above the threshold becomes 1."""
+    """Elements above the threshold become 1."""
 
     threshold: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What an operator's lowering works with: a graph under construction that knows its quantised values.
+"""The context of a lowering: a graph under construction that knows its quantised values.
 
 A lowering turns one canonical ONNX node into internal nodes: `loop` (an expression an element),
 `view`, `transpose`, `concat`, and the kernels (`conv2d`, `dense`, `pool2d`, `softmax`).
@@ -126,7 +126,7 @@ Lower = Callable[[Lowering, Node], None]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A canonical ONNX operator: what it becomes, and the class of what its nodes are told."""
+    """A canonical ONNX operator: its lowering, and the class of its attributes."""
 
     lower: Lower
     attributes: type[Attributes] = Attributes

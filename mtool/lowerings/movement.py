@@ -31,7 +31,7 @@ class Slice(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pad(Attributes):
-    """What is around the input.
+    """Padding around the input.
 
     mode: "constant", "edge", "reflect" or "wrap".
     before: elements before each dimension; negative: they are cut. The output's shape says how many are behind.

@@ -30,7 +30,7 @@ def template_node(
         template: the name of the C template, without its ending.
         inputs: C name to value.
         outputs: C name to value.
-        values: what the template is told beside `types`, the types of inputs and outputs by C name.
+        values: the template's variables beside `types`, the types of inputs and outputs by C name.
         scratch: bytes of working memory; the template calls it `scratch`.
         scratch_type: the C type of its elements.
         math: whether the C calls the mathematical library.

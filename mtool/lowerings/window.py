@@ -22,7 +22,7 @@ class Window(Attributes):
 
     @property
     def rank(self) -> int:
-        """How many spatial dimensions there are."""
+        """The number of spatial dimensions."""
         return len(self.kernel)
 
 

@@ -26,4 +26,4 @@ SPECIFICATIONS: dict[str, Specification] = {
     "transpose": moves.TRANSPOSE,
     "view": moves.VIEW,
 }
-"""What the nodes of each internal kind are like, by the kind's name."""
+"""The specification of each internal kind, by its name."""

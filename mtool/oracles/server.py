@@ -12,7 +12,7 @@ from mtool.errors import MtoolError
 from mtool.oracles import wire
 
 FUNCTIONS = ("litert.intermediates", "litert.outputs", "ort.outputs")
-"""What can be called."""
+"""The functions that can be called."""
 
 
 class _Kept(logging.Handler):

@@ -14,7 +14,7 @@ from mtool.ir.expr import const
 from mtool.ir.graph import Rewriter
 from mtool.ir.index import least, most
 from mtool.ir.node import Computation
-from mtool.ir.ranges import Range, Ranges, common, said
+from mtool.ir.ranges import Range, Ranges, common, ranges_implied_by
 from mtool.ops.loop.node import Loop
 
 Facts = tuple[tuple[Expr, Range], ...]
@@ -84,7 +84,7 @@ def _guarded(expr: Expr) -> Iterator[tuple[Expr, Facts]]:
         yield part, facts
         if part.op == "where":
             condition, yes, no = part.args
-            waiting += [(condition, facts), (no, facts), (yes, (*facts, *said(condition).items()))]
+            waiting += [(condition, facts), (no, facts), (yes, (*facts, *ranges_implied_by(condition).items()))]
         else:
             waiting += [(arg, facts) for arg in part.args]
 

@@ -45,7 +45,7 @@ def remove_dead_channels(graph: Graph, target: Target) -> Graph:
 
 
 def _agreed(graph: Graph, kept: Mapping[str, list[int]]) -> dict[str, list[int]]:
-    """Let what stands before and after a depthwise, a pool or a view keep the same channels: the union, or all."""
+    """Keep the same channels before and after a depthwise, a pool or a view: the union, or all."""
     first: dict[str, str] = {}  # of all values that have to agree, the one that stands before all others
     for node in graph.nodes:
         if _is_channelwise(node, graph):
@@ -101,7 +101,7 @@ def _tap_masks(rows: Array, columns: Array) -> Array:
 
 
 class _Channels:
-    """What is known of each value's channels, and which of them can go.
+    """The known facts of each value's channels, and which of them can be removed.
 
     `gone` says which channels of a value every reader can do without; a value that it lacks keeps all.
     """

@@ -8,7 +8,7 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.node import Computation, WithEpilogue
 from mtool.ir.scalar import FUNCTIONS
-from mtool.kernels.operands import LIBM
+from mtool.kernels.expressions import LIBM
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
@@ -53,7 +53,7 @@ def _makers(editor: Editor, node: Node) -> Iterator[tuple[Node, list[Expr]]]:
 
 
 def _dequantisation(editor: Editor, node: Node) -> Node | None:
-    """Let a reader compute what is no larger than what it is made of, before it takes in what makes that."""
+    """Fuse a value no larger than its operands into its reader, before the value's producer is fused with it."""
     for maker, loads in _makers(editor, node):
         if (
             isinstance(maker.attrs, Loop)
@@ -198,7 +198,7 @@ def _inline(editor: Editor, maker: Node, node: Node) -> Node:
 
 
 def _into_epilogue(editor: Editor, kernel: Node, node: Node) -> None:
-    """Let a kernel's epilogue go on with what a loop does to its output."""
+    """Append a loop's expression to the epilogue of the kernel whose output it reads."""
     value = kernel.outputs[0]
     inputs, numbers = _merged_inputs(kernel, node, value)
     epilogue = WithEpilogue.of(kernel).epilogue

@@ -5,7 +5,7 @@ from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
 from mtool.lowerings.lowering import Lowering
 from mtool.lowerings.quantise import note_moved
-from mtool.passes.state_layout import hold_quantised
+from mtool.passes.state_layout import quantise_states
 
 
 def lower(graph: Graph) -> Graph:
@@ -21,4 +21,4 @@ def lower(graph: Graph) -> Graph:
                 f"{node.op} {node.name!r} can't be compiled", details=[f"{type(failed).__name__}: {failed}"]
             ) from failed
     note_moved(ctx)
-    return hold_quantised(ctx.finish(), ctx.dequantised)
+    return quantise_states(ctx.finish(), ctx.dequantised)

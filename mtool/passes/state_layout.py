@@ -15,7 +15,7 @@ from mtool.lowerings.movement import Permutation, Slice
 _ELEMENTWISE = ("QuantizeLinear", "DequantizeLinear", "Identity")
 
 
-def hold_quantised(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
+def quantise_states(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Graph:
     """Keep the integers of a state whose output is dequantised last, and dequantise them in the next run.
 
     A quarter of the bytes; and where the next run quantises its input to the same grid, neither is left.
@@ -27,7 +27,7 @@ def hold_quantised(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Grap
     ctx = Lowering(graph)
     outputs, states = list(graph.outputs), list(graph.states)
     renamed: dict[str, str] = {}
-    for number, (state, value, output) in enumerate(graph.kept):
+    for number, (state, value, output) in enumerate(graph.state_values):
         found = dequantised.get(output)
         initial = _integers(state, graph.types[found.value].dtype, found, graph, value) if found else None
         if found is None or initial is None:
@@ -39,7 +39,7 @@ def hold_quantised(graph: Graph, dequantised: Mapping[str, Dequantised]) -> Grap
         )
         renamed[value] = ctx.value(f"{value}.float", DType.FLOAT32, graph.types[output].shape)
         ctx.dequantise(Node("dequantizelinear", f"{value}/read", (), ()), replace(found, value=value), renamed[value])
-        outputs[len(graph.returned) + number] = found.value
+        outputs[len(graph.caller_outputs) + number] = found.value
         states[number] = replace(state, initial=initial)
     if not renamed:
         return graph
@@ -77,7 +77,7 @@ def put_time_outermost(graph: Graph) -> Graph:
 
 
 def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consumers: Mapping[str, list[Node]]) -> Graph:
-    state, value, output = graph.kept[number]
+    state, value, output = graph.state_values[number]
     first, last = _single_reader(value, consumers), _maker(output, producers)
     if first is None or last is None or {first.op, last.op} != {"Concat", "Slice"}:
         return graph
@@ -108,7 +108,7 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
         _channels_first(rewriter, made, node.outputs[0], node)
     kept = _channels_last(rewriter, output, last)
     outputs = list(graph.outputs)
-    outputs[len(graph.returned) + number] = kept
+    outputs[len(graph.caller_outputs) + number] = kept
     rewriter.outputs = tuple(outputs)
     rewriter.sources.pop(value, None)
     initial = state.initial
@@ -139,7 +139,7 @@ def _maker(value: str, producers: Mapping[str, Node]) -> Node | None:
 
 
 def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
-    """Return what a Concat or Slice is told when its dimensions are turned to channels last."""
+    """Return the attributes of a Concat or Slice when its dimensions are turned to channels last."""
     if isinstance(node.attrs, AlongAxis):
         return replace(node.attrs, axis=axis)
     attrs = Slice.of(node)

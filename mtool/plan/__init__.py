@@ -28,7 +28,7 @@ def make_plan(
         target: what the board's core can do.
         io: "arena": inputs and outputs lie in the arena; "external": the caller keeps them.
         partial: whether regions may be computed a few rows at a time (mtool.plan.partial).
-        schedules: those that are asked for, by node; the cheapest for all others.
+        schedules: a user's choices, by node; the cheapest for all others.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.

@@ -1,4 +1,4 @@
-"""Schedules that are asked for by name, in place of those that the cost model would take."""
+"""Schedules that a user asks for by name, in place of the cost model's choice."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ Choices = Mapping[str, Choice]
 
 
 def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target: "Target") -> "Schedule":
-    """Return the schedule that is asked for, its knobs turned.
+    """Return the schedule of a choice, with its knobs set.
 
     Raises:
         UsageError: the operator has no such schedule, the schedule no such knob, the knob no such value, or the

@@ -110,7 +110,7 @@ class _Storages:
         self.accesses: list[list[_Access]] = []
         self.outside = {*graph.constants}
         if io == "external":
-            self.outside |= {*graph.given} | {self.root(value) for value in graph.returned}
+            self.outside |= {*graph.caller_inputs} | {self.root(value) for value in graph.caller_outputs}
         self.line_buffer_bytes: dict[str, int] = {}
         for value, (buffer, offset) in graph.line_buffers.items():
             self.line_buffer_bytes[buffer] = max(
@@ -123,7 +123,7 @@ class _Storages:
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.last |= {self.root(value): number for value in step.node.inputs}
-        end = (*graph.outputs, *(value for _, value, _ in graph.kept))
+        end = (*graph.outputs, *(value for _, value, _ in graph.state_values))
         self.last |= {self.root(value): len(steps) for value in end}
 
     def root(self, value: str) -> str:
@@ -212,7 +212,7 @@ def storages(
         scratch_of.append(made.scratch(number))
     for value in graph.outputs:
         made.access(len(steps), value, writes=False)
-    lifelong = {made.owner[value] for _, value, _ in graph.kept}
+    lifelong = {made.owner[value] for _, value, _ in graph.state_values}
     for number, (piece, accesses) in enumerate(zip(made.pieces, made.accesses, strict=True)):
         if number in lifelong:
             piece.parts = (Part(0, piece.bytes, _span(-1, len(steps))),)

@@ -44,7 +44,7 @@ class Region:
 
 
 class Progress:
-    """How many rows of each node of a region are done while it is made chunk by chunk, and which are wanted still."""
+    """The progress of a region that is computed chunk by chunk: the rows of each node that are done."""
 
     def __init__(self, graph: Graph, region: Region) -> None:
         self.region = region
@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class RegionMemory:
-    """What it takes to make a region chunk by chunk.
+    """The memory that a region needs when it is computed chunk by chunk.
 
     rows: of each value, how many have to be at hand at once, padding rows counted.
     live_bytes: no arena can be smaller, as so many bytes are read or written at some step or wanted after it.
@@ -74,7 +74,7 @@ class RegionMemory:
 
 
 def region_memory(graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> RegionMemory:
-    """Return what it takes to make a region, without making it.
+    """Return the memory that a region needs, without making it.
 
     Args:
         graph: the region's.

@@ -1,4 +1,4 @@
-"""Which operators can be computed a few rows at a time, and which rows of their inputs that takes."""
+"""The rows of its inputs that an operator reads when it is computed a few rows at a time."""
 
 from mtool.ir import Attributes, Expr, Graph, Node
 from mtool.ir.expr import axis

@@ -57,7 +57,7 @@ def values_in_state_storage(graph: Graph, steps: Sequence[Step]) -> dict[str, st
         return {}
     uses = _Uses.of(graph, steps)
     found: dict[str, str] = {}
-    for _, value, output in graph.kept:
+    for _, value, output in graph.state_values:
         output = uses.root.get(output, output)
         buffer, moved = _stream_buffer(graph, steps, uses, value), _moved(graph, steps, uses, value, output)
         if moved:
@@ -119,7 +119,7 @@ def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:
 
 
 def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
-    """Return the nodes with those that write a state after those that read it, where that is possible."""
+    """Return the nodes in an order in which states are written after they are read, where that is possible."""
     behind: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come after it
     makers = graph.producers()
     for node in graph.nodes:
@@ -127,7 +127,7 @@ def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
             if value in makers:
                 behind[makers[value].name].add(node.name)
     readers = graph.consumers()
-    for _, value, output in graph.kept:
+    for _, value, output in graph.state_values:
         writer = makers[output]
         while isinstance(writer.attrs, View):
             writer = makers[writer.inputs[0]]
@@ -186,7 +186,7 @@ def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node
 def copy_states(
     graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step]
 ) -> tuple[Graph, tuple[Step, ...]]:
-    """Let stream buffers append in place, and copy each state whose output can't be written into its storage.
+    """Append to stream buffers in place, and copy each state whose output can't be written into its storage.
 
     Args:
         graph: with its nodes in their order.
@@ -204,7 +204,7 @@ def copy_states(
     nodes, outputs = [appending.get(node.name, node) for node in graph.nodes], list(graph.outputs)
     types, sources = dict(graph.types), dict(graph.sources)
     graph = replace(graph, nodes=tuple(nodes))
-    for number, (_, value, output) in enumerate(graph.kept, len(graph.returned)):
+    for number, (_, value, output) in enumerate(graph.state_values, len(graph.caller_outputs)):
         if uses.root.get(output, output) in storage:
             continue
         kind = types[value]

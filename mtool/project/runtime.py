@@ -1,4 +1,4 @@
-"""What of the runtime a model needs: the headers that it includes, and the sources that stand behind them."""
+"""The part of the runtime that a model needs: the headers that it includes, and their sources."""
 
 import re
 from collections.abc import Iterable

@@ -58,7 +58,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 class Folders(BaseModel):
-    """Where in a project lie the model's files, the runtime's headers and sources, and mt_build.h."""
+    """The folders of a project: of the model's files, the runtime's headers and sources, and mt_build.h."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -51,7 +51,7 @@ class Client:
         self._is_open = True
 
     hello: Hello
-    """What the device said of itself."""
+    """The device's answer to the handshake."""
 
     @property
     def resent(self) -> int:
@@ -181,7 +181,7 @@ class Client:
         return protocol.read_invoke(self._one(protocol.invoke(index, arguments, work_s)))
 
     def reset(self) -> None:
-        """Let the firmware leave its server; the session is over."""
+        """Make the firmware leave its server; the session is over."""
         self._one(Request(Message.MT_RESET))
         self._is_open = False
 

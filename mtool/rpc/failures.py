@@ -1,4 +1,4 @@
-"""What a person is told when a session comes to an end by itself."""
+"""Messages for a session that ends by itself."""
 
 from mtool.errors import CommunicationError
 from mtool.rpc.protocol import Request

@@ -60,7 +60,7 @@ NONCE_AT = 2
 
 
 class Message(IntEnum):
-    """What a frame is. The host sends those below REPLY, the device their replies (plus REPLY) and the rest."""
+    """The kind of a frame. The host sends those below REPLY, the device their replies (plus REPLY) and the rest."""
 
     MT_HELLO = 0x01
     MT_INFO = 0x02
@@ -109,7 +109,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a device says of itself.
+    """A device's description of itself.
 
     Attributes:
         version: of the protocol.

@@ -1,4 +1,4 @@
-"""How fast a link is, as measured by what has come over it."""
+"""The speed of a link, as measured by the bytes that came over it."""
 
 _LEAST_BYTES = 1024  # of one measurement: less tells of the round trip, not of the line
 _LEAST_S = 1e-4

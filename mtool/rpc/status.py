@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """What a function of the runtime, or a reply, says."""
+    """The status of a function of the runtime, or of a reply."""
 
     MT_OK = 0
     MT_BAD_FRAME = 1

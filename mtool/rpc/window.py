@@ -86,7 +86,7 @@ class Window:
         encoded_most = min(hello.packet_bytes, share * 254 // 256 - 4)
         self._most_data = max(encoded_most - FRAME_BYTES - WRITE_BYTES, 1)
         self.data_bytes = self._most_data if transport.is_lossless else min(self._most_data, _FIRST_DATA_BYTES)
-        """How many bytes of a tensor the next WRITE or READ should carry."""
+        """The bytes of a tensor that the next WRITE or READ should carry."""
 
     def exchange(self, requests: Iterable[Request]) -> list[Reply]:
         """Send requests and return their replies, in order, whatever their statuses.

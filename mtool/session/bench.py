@@ -1,4 +1,4 @@
-"""How fast an inference is on a device, and how deep its stack grows."""
+"""Speed of an inference on a device, and the depth of its stack."""
 
 import contextlib
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ _FILE = "calibration.json"
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a second of the device's timer is.
+    """The length of a second of the device's timer.
 
     Attributes:
         ratio: seconds of the host's clock for each of the device's timer.

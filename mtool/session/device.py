@@ -40,7 +40,7 @@ _MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a device says of itself.
+    """A device's description of itself.
 
     Attributes:
         model: the model's name.
@@ -372,7 +372,7 @@ class Device:
 
     @property
     def unit(self) -> str:
-        """What the device's timer measures: "ns", or "instructions"."""
+        """The unit of the device's timer: "ns", or "instructions"."""
         project: Any = self.manifest.project
         timer = project.board.timer
         return "ns" if timer is None else str(timer.unit)

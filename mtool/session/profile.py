@@ -1,4 +1,4 @@
-"""Where the time of an inference goes: the device times each operator, with the firmware that runs the model."""
+"""The time of each operator: the device times them, with the firmware that runs the model."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from mtool.session.tensors import to_bytes
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """What one operator of an inference costs.
+    """The cost of one operator of an inference.
 
     Attributes:
         index: its place in the order of execution; that of its first part.
@@ -54,7 +54,7 @@ class OperatorTime:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of an inference goes.
+    """The time of each operator of an inference.
 
     Attributes:
         operators: in the order of execution.

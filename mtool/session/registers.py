@@ -62,7 +62,7 @@ _WITH_ADDRESS = {1, 4, 5, 6, 7}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the registers say; 0 is "not known" for an address.
+    """The meaning of the registers; 0 is "not known" for an address.
 
     Attributes:
         name: of the exception; "" if there was none.

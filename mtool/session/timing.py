@@ -1,4 +1,4 @@
-"""What the device's timer measured."""
+"""Times that the device's timer measured."""
 
 import statistics
 from dataclasses import dataclass

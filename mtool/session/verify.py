@@ -37,7 +37,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one output compares over all samples.
+    """The comparison of one output over all samples.
 
     `differing` of `elements` are not equal; `max_abs` is the largest difference (None: not finite),
     `max_lsb` the same in steps of the output's grid, if it has one. `histogram` counts elements by their difference.
@@ -58,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How all outputs compare over `samples` samples; `sequence`: the model's state went on from each to the next.
+    """The comparison of all outputs over `samples` samples; `sequence`: the state went on from each to the next.
 
     `ties` counts elements of all operators' results that are rounded the other way because the reference's float sums
     are not exact, where those explain that outputs differ; None: nobody had to count.

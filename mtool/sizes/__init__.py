@@ -1,1 +1,1 @@
-"""What a firmware takes of a board before it is built: estimates at the upper end, from measured tables."""
+"""The memory that a firmware takes before it is built: estimates at the upper end, from measured tables."""

@@ -1,4 +1,4 @@
-"""Which measured core stands for a board's, when bytes of code are estimated."""
+"""The measured core that stands for a board's, when bytes of code are estimated."""
 
 from mtool.boards import Board
 

@@ -1,4 +1,4 @@
-"""What a firmware needs of each memory of a board, before it is built.
+"""An estimate of what a firmware needs of each memory of a board, before it is built.
 
 The model's constants, its arena, the buffers and the stack are known. Code is estimated at the upper end: a function's
 bytes are its tokens times the largest ratio that its schedule has in a corpus (`sizes.json`, by scripts/sizes.py), and

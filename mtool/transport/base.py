@@ -1,4 +1,4 @@
-"""What a transport is."""
+"""The interface of a transport."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType

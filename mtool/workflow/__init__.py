@@ -1,4 +1,4 @@
-"""What a user does with a model, whole: quantise, compile, build, run, verify, bench. The command line's twin.
+"""The workflows of a user: quantise, compile, build, run, verify, bench. The command line's twin.
 
 Each name is loaded when it is first used, so that a command imports what it needs and no more.
 """

@@ -1,4 +1,4 @@
-"""What a model costs on a board: instructions or time, flash, RAM, stack."""
+"""The cost of a model on a board: instructions or time, flash, RAM, stack."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -90,7 +90,7 @@ class Cost:
         return f"{kilobytes(total)}  ({parts})"
 
 
-@locks.keeping()
+@locks.keep_locks()
 def bench(
     path: str | Path,
     *,

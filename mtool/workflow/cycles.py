@@ -1,4 +1,4 @@
-"""How an estimate of cycles is shown: per core, at the clock of real boards, by kind of instruction and by function."""
+"""Tables of estimated cycles: per core, at the clock of real boards, by kind of instruction and by function."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ INSTALL = "pip install 'mtool[quantize]'"
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """How an image's pixels (0 to 255) become values: value = pixel * scale + offset."""
+    """The mapping of an image's pixels (0 to 255) to values: value = pixel * scale + offset."""
 
     scale: float = 1 / 255
     offset: float = 0.0

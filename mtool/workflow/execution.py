@@ -12,7 +12,7 @@ from mtool import locks
 from mtool.boards import Board
 from mtool.session import Device
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import fresh
+from mtool.workflow import project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a run gave: the outputs of each sample, and what an inference costs.
+    """The result of a run: the outputs of each sample, and the cost of an inference.
 
     `first_run` tells how the first sample compares with the reference, where the build is new.
     """
@@ -45,7 +45,7 @@ class Ran:
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 
-@locks.keeping()
+@locks.keep_locks()
 def run(
     path: str | Path,
     *,
@@ -72,7 +72,7 @@ def run(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    known = fresh.recall(Path(path), board, options or Options(), deployment.folder)
+    known = project_cache.load(Path(path), board, options or Options(), deployment.folder)
     model = known[0] if known else compile(path, board=board, options=options)
     tensors = model.manifest.inputs
     if inputs is None:
@@ -82,7 +82,7 @@ def run(
     folder = known[1] if known else write_project(model, deployment.folder)
     prepared = build_project(model.board, folder, kinds=kinds)
     if known is None:
-        fresh.remember(model, folder)
+        project_cache.store(model, folder)
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
         outputs, speed = _inferences(prepared, device, drawn)

@@ -30,7 +30,7 @@ _STAMP = "compared.key"
 
 @dataclass(frozen=True, slots=True)
 class FirstRun:
-    """How the first run of a build compares with the reference."""
+    """The comparison of a build's first run with the reference."""
 
     report: "Report"
 

@@ -1,4 +1,4 @@
-"""Which boards a model fits: measured where its firmware is built already, else estimated at the upper end."""
+"""The boards that a model fits: measured where its firmware is built already, else estimated at the upper end."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from mtool.workflow.stages import Model, Options, default_folder, weights_of
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a model's firmware needs of a board.
+    """The need of a model's firmware for a board's memories.
 
     Attributes:
         board: the board's name.

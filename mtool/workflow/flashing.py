@@ -64,7 +64,7 @@ class Ready:
     smoke: Smoke
 
 
-@locks.keeping()
+@locks.keep_locks()
 def flash_model(
     path: str | Path,
     *,
@@ -241,7 +241,7 @@ def _smoke(device: Device, model: Model, *, baud: int | None) -> Smoke:
 def _compare(
     device: Device, model: Model, samples: Sequence[sampling.Sample], outputs: Sequence[sampling.Sample]
 ) -> str:
-    """Hold the outputs to the reference's; return its name, or "" if it is not installed or can't run the model."""
+    """Compare outputs with the reference's; return its name, or "" if it is not installed or can't run the model."""
     try:
         expected = reference.outputs(model.path, samples, options=model.options)
     except MtoolError:

@@ -1,4 +1,4 @@
-"""What a compiled model takes of a board: measured on a built firmware where its toolchain is there."""
+"""The footprint of a compiled model on a board: measured on a built firmware where its toolchain is installed."""
 
 import tempfile
 from dataclasses import asdict, dataclass

@@ -31,7 +31,7 @@ from mtool.workflow.tolerance import default_tolerance
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """How an operator's result compares over all samples.
+    """The comparison of an operator's result over all samples.
 
     `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
     because the reference's float sum is not exact (mtool.workflow.rounding_ties); they don't count as differing.
@@ -50,7 +50,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """How all operators compare over `samples` samples; `sequence`: the model's state went on from each to the next.
+    """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
 
     `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
     `complete`: all that the model's outputs are made of is compared.
@@ -137,7 +137,7 @@ class Layers:
         raise MismatchError(f"{first.describe()} is the first that diverges from {self.reference}", details=details)
 
 
-@locks.keeping()
+@locks.keep_locks()
 def verify_layers(
     path: str | Path,
     *,

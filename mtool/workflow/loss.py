@@ -1,4 +1,4 @@
-"""What quantisation loses: how far outputs and layers are from the float model's, and how many classes stay right."""
+"""The loss by quantisation: distance of outputs and layers from the float model's, and classes that stay right."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ LAYER_SAMPLES = 16  # samples that layers are compared over: every activation of
 
 @dataclass(frozen=True, slots=True)
 class OutputLoss:
-    """How far an output is from the float model's, over all samples.
+    """The distance of an output from the float model's, over all samples.
 
     `max_abs` and `mean_abs` are in the output's own unit. `sqnr_db` is the power of the signal over that of the
     difference; None: no difference, or no signal. `cosine` is that of the angle between the two; None: one is zero.
@@ -32,7 +32,7 @@ class OutputLoss:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """How many of `samples` have the right class, and how many the same before and after; None: no labels."""
+    """The number of `samples` with the right class, and with the same before and after; None: no labels."""
 
     samples: int
     right_before: int | None
@@ -42,7 +42,7 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class LayerLoss:
-    """How far a layer is from the float model's: its output with the loss of all before it, and its weights.
+    """The distance of a layer from the float model's: its output with the loss of all before it, and its weights.
 
     `node` is what `exclude` takes. Signal over difference in decibels; None: no difference, or no weights.
     """

@@ -12,7 +12,7 @@ from mtool.workflow.samples import seeded
 from mtool.workflow.stages import Options, build_model, compile
 
 
-@locks.keeping()
+@locks.keep_locks()
 def bench_layers(
     path: str | Path,
     *,

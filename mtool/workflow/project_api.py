@@ -27,7 +27,7 @@ from mtool.workflow.stages import Model, write_project
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a template is: its name, a line about it, its builder, transport and firmware kinds, the boards for it."""
+    """A template's name, summary, builder, transport, firmware kinds and boards."""
 
     name: str
     description: str

@@ -41,7 +41,7 @@ _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMu
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How a model is quantised. Weights are int8 and symmetric.
+    """The scheme of a quantisation. Weights are int8 and symmetric.
 
     method: how an activation's range is found: "minmax" takes all of it, "entropy" and "percentile" cut rare values.
     activations: their type.

@@ -145,7 +145,7 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
     return found
 
 
-def own_spread(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
+def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:
     """Return by how many steps the reference's output differs from itself, with and without its optimisations.
 
     The two round in different places. No other implementation can be held to less.

@@ -1,4 +1,4 @@
-"""What is known of a model on a board, for one page: memory, time, flash, numbers, and where it would fit."""
+"""A report on a model on a board, for one page: memory, time, flash, accuracy, and the boards that it fits."""
 
 import dataclasses
 from dataclasses import dataclass, replace
@@ -124,7 +124,7 @@ def _shown(value: object) -> object:
     return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-@locks.keeping()
+@locks.keep_locks()
 def report(
     path: str | Path,
     *,

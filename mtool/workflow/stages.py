@@ -29,7 +29,7 @@ HOST_DRIVEN = "host_driven"
 
 @dataclass(frozen=True, slots=True)
 class Options(Request):
-    """How a model is compiled and its project made, besides what is said of the model itself.
+    """The options of a model, of its compilation and of its project.
 
     template: a template's name or folder; empty: the board's first.
     template_options: values of the template's options, as text.
@@ -176,7 +176,7 @@ def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c
     return target
 
 
-@locks.keeping()
+@locks.keep_locks()
 def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 

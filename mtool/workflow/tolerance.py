@@ -1,4 +1,4 @@
-"""What a model's outputs are held to unless told otherwise."""
+"""The default tolerance of a model's outputs."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ def golden_suffix(model: Path, rounding: Rounding) -> str:
     return "_tflite_ref" if rounding == "tflite" else "_tflite_xnn"
 
 
-@locks.keeping()
+@locks.keep_locks()
 def verify(
     path: str | Path,
     *,
@@ -191,4 +191,7 @@ def _steps_of_the_reference(model: Model, inputs: Sequence[Sample]) -> int:
         for output in model.manifest.outputs
         if output.scale and len(output.scale) == 1
     ]
-    return max((reference.own_spread(model.path, inputs, name, step, model.options) for name, step in grids), default=0)
+    return max(
+        (reference.spread_of_reference(model.path, inputs, name, step, model.options) for name, step in grids),
+        default=0,
+    )

@@ -243,10 +243,10 @@ def test_every_tensor_name_builds_as_c99_and_from_cpp17(tmp_path: Path) -> None:
     for path in objects:
         build("gcc", *FLAGS, f"-I{INCLUDE}", "-c", path.with_suffix(".c"), "-o", path)
     (tmp_path / "use.c").write_text(use("nasty", manifest, [*ISO, *POSIX]))
-    build("gcc", *FLAGS, "-D_GNU_SOURCE", tmp_path / "use.c", *objects, "-lm", "-o", tmp_path / "use")
+    build("gcc", *FLAGS, "-D_GNU_SOURCE", f"-I{INCLUDE}", tmp_path / "use.c", *objects, "-lm", "-o", tmp_path / "use")
     build(tmp_path / "use")
     (tmp_path / "use.cpp").write_text(use("nasty", manifest, [*ISO, *POSIX]))
-    argv = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", tmp_path / "use.cpp", *objects, "-lm"]
+    argv = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", tmp_path / "use.cpp", *objects, "-lm"]
     build(*argv, "-o", tmp_path / "use_cpp")
     build(tmp_path / "use_cpp")
 

@@ -30,7 +30,7 @@ def changes(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
             on = ast.unparse(node.func.value)
-            if node.func.attr not in OTHERS or on in ("os", "shutil", "aside", "path", "target", "opened"):
+            if node.func.attr not in OTHERS or on in ("os", "shutil", "temporary", "path", "target", "opened"):
                 found.add(node.func.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "open":
             modes = [each.value for each in node.args if isinstance(each, ast.Constant)]

@@ -92,4 +92,4 @@ def test_names_are_the_smallest_that_are_free() -> None:
 def test_random_numbers_fit_their_inputs() -> None:
     for before, _ in pairs("simplify_layout", "int8", 2):
         (fed,) = networks.feeds_of(before, 0)
-        assert {*fed} == {*before.given}
+        assert {*fed} == {*before.caller_inputs}

@@ -13,7 +13,7 @@ from mtool.codegen import Conventions
 from mtool.codegen.functions import emit_functions
 from mtool.ir import DType, Graph, Node, TensorType
 from mtool.ir.expr import axis, call, load
-from mtool.kernels.operands import operands_read
+from mtool.kernels.expressions import operands_read
 from mtool.ops.loop.node import Loop
 from mtool.plan import make_plan
 

@@ -93,8 +93,8 @@ def test_a_folder_is_waited_for(holder: "subprocess.Popen[str]") -> None:
 
 def test_a_folder_is_kept_until_the_work_in_it_is_done() -> None:
     other = ("with locks.folder(Path('/nowhere/project'), patience_s=0):", "    pass")
-    with locks.keeping():
-        with locks.keeping(), locks.folder(Path("/nowhere/project")):
+    with locks.keep_locks():
+        with locks.keep_locks(), locks.folder(Path("/nowhere/project")):
             pass
         assert len(locks.handles()) == 1
         refused = python(*other)

@@ -69,7 +69,7 @@ def test_a_dead_channel_keeps_its_result() -> None:
     bias[2] = -(2**30)
     scale = SCALE.copy()
     scale[2] = 2.5e-9
-    small, scales = FloatScaling.of(scale).settled(weights, bias)
+    small, scales = FloatScaling.of(scale).without_dead_channels(weights, bias)
     assert (small[2], scales.scale[2]) == (round(-(2**30) * 2.5e-9), 1)
     assert (np.delete(small, 2) == np.delete(bias, 2)).all()
     assert not packed(weights, small).apart
@@ -81,11 +81,11 @@ def test_a_dead_channel_keeps_the_result_of_its_multiplier(twice: bool) -> None:
     weights[2] = 0
     bias[2] = -(2**31) + 5
     scaling = fixed([2**30 + 12345] * 4, [26] * 4, twice=twice)
-    small, scales = scaling.settled(weights, bias)
+    small, scales = scaling.without_dead_channels(weights, bias)
     wanted = round((-(2**31) + 5) * (2**30 + 12345) / 2**58)
-    assert int(small[2]) * int(scales.multiplier[2]) == wanted * 2 ** (32 + int(scales.places[2]) - twice)
+    assert int(small[2]) * int(scales.multiplier[2]) == wanted * 2 ** (32 + int(scales.shifts[2]) - twice)
     assert scales.fits(weights, small) and scaling.fits(weights, bias) == (not twice)
-    again, same = scales.settled(weights, small)
+    again, same = scales.without_dead_channels(weights, small)
     assert (again == small).all() and (same.words == scales.words).all()
 
 
@@ -107,5 +107,5 @@ def test_shifts_to_the_left_are_for_portable_kernels() -> None:
     assert not fixed([*numbers, 1], [0, 3, 30, -1], twice=True).fits(weights, bias)
     assert not fixed([*numbers, 1], [1, 3, 30, 0], twice=False).fits(weights, bias)
     weights[3] = 0
-    small, scaling = fixed([*numbers, 1], [0, 3, 30, -1], twice=True).settled(weights, bias)
+    small, scaling = fixed([*numbers, 1], [0, 3, 30, -1], twice=True).without_dead_channels(weights, bias)
     assert scaling.fits(weights, small)

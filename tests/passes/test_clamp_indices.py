@@ -13,7 +13,7 @@ from onnx import ModelProto, helper
 from mtool.ir import DType, Expr
 from mtool.ir.expr import axis, const, load
 from mtool.ir.index import choose, compare, integer, least, minus, modulo, most, over, plus, times, wrapped
-from mtool.ir.ranges import Ranges, said
+from mtool.ir.ranges import Ranges, ranges_implied_by
 from mtool.onnx_backend.batch import Batch, CModel, build, to_c
 from mtool.ops.loop.node import Loop
 
@@ -182,4 +182,6 @@ def test_ranges_hold_for_every_number() -> None:
 def test_what_a_condition_says() -> None:
     index = integer(K)
     inside = compare("greater_equal", index, 2)
-    assert said(inside) == {index: (2, 2**31 - 1)} and said(inside, holds=False) == {index: (-(2**31), 1)}
+    assert ranges_implied_by(inside) == {index: (2, 2**31 - 1)} and ranges_implied_by(inside, holds=False) == {
+        index: (-(2**31), 1)
+    }

@@ -76,7 +76,7 @@ def test_random_streams_stay_the_same(seed: int) -> None:
 
 def test_most_windows_lie_with_time_outermost() -> None:
     turned = [graph for seed in range(40) for graph in [put_time_outermost(stream(seed))]]
-    shapes = [graph.types[value].shape for graph in turned for _, value, _ in graph.kept]
+    shapes = [graph.types[value].shape for graph in turned for _, value, _ in graph.state_values]
     assert sum(shape[-1] == 3 and len(shape) == 4 for shape in shapes) > 25
 
 
@@ -85,7 +85,7 @@ def test_integers_that_say_it_exactly_are_kept_as_such() -> None:
         lower(graph).types[value].dtype.label
         for seed in range(40)
         for graph in [stream(seed)]
-        for _, value, _ in graph.kept
+        for _, value, _ in graph.state_values
     ]
     assert "int8" in kinds and "float32" in kinds
 
@@ -103,7 +103,7 @@ def test_hundreds_of_roundings_before_a_state_need_no_recursion() -> None:
     inputs = {"x": (F32, (1, 3, 1)), "cache": (F32, (1, 3, 2))}
     proto = model(nodes, inputs, ["y", "v1200"], constants)
     turned = put_time_outermost(frontend.from_proto(proto, "test", ModelOptions(states=(("v1200", "cache"),))))
-    assert [turned.types[value].shape for _, value, _ in turned.kept] == [(1, 1, 2, 3)]
+    assert [turned.types[value].shape for _, value, _ in turned.state_values] == [(1, 1, 2, 3)]
 
 
 @pytest.mark.parametrize("begins", [True, False])
@@ -124,5 +124,5 @@ def test_a_state_with_a_scale_for_each_channel_is_kept_as_integers(begins: bool)
         model(nodes, inputs, ["y", "next"], constants), "test", ModelOptions(states=(("next", "cache"),))
     )
     held = lower(graph)
-    assert [held.types[value].dtype.label for _, value, _ in held.kept] == ["int8"]
+    assert [held.types[value].dtype.label for _, value, _ in held.state_values] == ["int8"]
     assert_same(graph, held, exact=False, calls=4)

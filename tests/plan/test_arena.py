@@ -206,7 +206,7 @@ def test_states_live_as_long_as_the_firmware(io: Io) -> None:
         graph = stateful(seed)
         plan = held(graph, make_plan(graph, HOST, io), 4)
         homes = {value: piece for piece, _ in plan.storages for value in piece.values}
-        for _, value, output in plan.graph.kept:
+        for _, value, output in plan.graph.state_values:
             assert plan.offsets[value] == plan.offsets[output]
             assert homes[value].parts == (Part(0, homes[value].bytes, (1 << (len(plan.steps) + 2)) - 1),)
 

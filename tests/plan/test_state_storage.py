@@ -266,7 +266,7 @@ def quantised_window(scale_out: float) -> onnx.ModelProto:
 
 def test_a_quantised_state_is_kept_as_integers(tmp_path: Path) -> None:
     plan = check(quantised_window(0.05), [("next", "cache")], tmp_path)
-    ((state, value, _),) = plan.graph.kept
+    ((state, value, _),) = plan.graph.state_values
     assert str(plan.graph.types[value]) == "int8[1,1,2,6]"
     assert state.initial is not None and (state.initial == 3).all()  # 0.0 is the zero point
     assert copies(plan) == 0
@@ -275,7 +275,7 @@ def test_a_quantised_state_is_kept_as_integers(tmp_path: Path) -> None:
 
 def test_a_state_with_two_scales_is_requantised_as_the_model_says(tmp_path: Path) -> None:
     plan = check(quantised_window(0.07), [("next", "cache")], tmp_path)
-    ((_, value, _),) = plan.graph.kept
+    ((_, value, _),) = plan.graph.state_values
     assert plan.graph.types[value].dtype.label == "int8"
 
 

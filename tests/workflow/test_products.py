@@ -233,7 +233,7 @@ def test_the_spread_of_a_quantised_model_is_not_that_of_saturation(
 
     monkeypatch.setattr(onnxruntime.SessionOptions, "add_session_config_entry", watched)
     monkeypatch.setattr(products, "saturate", lambda: True)
-    assert reference.own_spread(path, [{"x": far(np.uint8, 4, 64)}], "y", 1.0, mtool.Options()) == 0
+    assert reference.spread_of_reference(path, [{"x": far(np.uint8, 4, 64)}], "y", 1.0, mtool.Options()) == 0
     assert entries == [("session.x64quantprecision", "1")]
 
 

@@ -14,4 +14,4 @@ from mtool.frontend.canonical.spatial import SPATIAL
 __all__ = ["CANONICAL", "Attrs", "Canonical", "recurrent"]
 
 CANONICAL: dict[str, Canonical] = {**ELEMENTWISE, **MOVEMENT, **REDUCTIONS, **SPATIAL, **SIGNALS}
-"""How each operator comes to its canonical form, by its name; what is not here is canonical or expanded."""
+"""The function for each operator's canonical form, by its name; others are canonical already, or expanded."""

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of
+from mtool.frontend.canonical.forms import Attrs, Canonical, attributes_of, unchanged
 from mtool.frontend.importer import Importer
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings import LOWERINGS
@@ -73,7 +73,7 @@ ELEMENTWISE: dict[str, Canonical] = {
     "Clip": _clip,
     **dict.fromkeys(["Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "PRelu", "Mod", "BitShift"], _binary),
     **dict.fromkeys(["Less", "Greater", "Equal"], _binary),
-    "Cast": as_it_is(Cast),
+    "Cast": unchanged(Cast),
     "CastLike": _cast_like,
-    "BitCast": as_it_is(Attributes),
+    "BitCast": unchanged(Attributes),
 }

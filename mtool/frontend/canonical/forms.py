@@ -1,4 +1,4 @@
-"""What the canonical forms have in common: lists that were attributes once, and forms that many operators share."""
+"""Building blocks of canonical forms: lists that were attributes once, and forms that many operators share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -26,7 +26,7 @@ def vector(state: Importer, proto: onnx.NodeProto, attrs: Attrs, key: str, place
 
 
 def attributes_of(kind: type[Told], attrs: Attrs, **fixed: Any) -> Told:
-    """Return what an operator is told, where the file has it under the names of the class's fields.
+    """Return an operator's attributes, where the file has them under the names of the class's fields.
 
     A field's default stands for what is not given there; what the class has no field for is left out. `fixed` are
     fields that are known here.
@@ -35,8 +35,8 @@ def attributes_of(kind: type[Told], attrs: Attrs, **fixed: Any) -> Told:
     return kind(**{**{name: value for name, value in attrs.items() if name in names}, **fixed})
 
 
-def as_it_is(kind: type[Attributes]) -> Canonical:
-    """Return the form of an operator that is told what the file tells it."""
+def unchanged(kind: type[Attributes]) -> Canonical:
+    """Return the form of an operator whose attributes are those of the file."""
 
     def canonical(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), attributes_of(kind, attrs))

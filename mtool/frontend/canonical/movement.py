@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, first_input, vector, with_axis
+from mtool.frontend.canonical.forms import Attrs, Canonical, first_input, unchanged, vector, with_axis
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.lowerings.creation import EyeLike, Fill, Trilu
@@ -149,15 +149,15 @@ MOVEMENT: dict[str, Canonical] = {
     "Size": _size,
     "ConstantOfShape": _constant_of_shape,
     "EyeLike": _eye_like,
-    "Trilu": as_it_is(Trilu),
+    "Trilu": unchanged(Trilu),
     **dict.fromkeys(["Compress", "Unique"], _optional_axis),
     **dict.fromkeys(["ScatterElements", "Scatter"], with_axis(ScatterElements, 0)),
-    "ScatterND": as_it_is(ScatterND),
+    "ScatterND": unchanged(ScatterND),
     "TensorScatter": with_axis(TensorScatter, -2),
     "OneHot": _one_hot,
     "GatherElements": with_axis(AlongAxis, 0),
-    "GatherND": as_it_is(GatherND),
-    "DepthToSpace": as_it_is(Blocks),
-    "SpaceToDepth": as_it_is(Blocks),
-    "ReverseSequence": as_it_is(ReverseSequence),
+    "GatherND": unchanged(GatherND),
+    "DepthToSpace": unchanged(Blocks),
+    "SpaceToDepth": unchanged(Blocks),
+    "ReverseSequence": unchanged(ReverseSequence),
 }

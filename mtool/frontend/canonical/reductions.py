@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, as_it_is, attributes_of, vector, with_axis
+from mtool.frontend.canonical.forms import Attrs, Canonical, attributes_of, unchanged, vector, with_axis
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
@@ -147,7 +147,7 @@ REDUCTIONS: dict[str, Canonical] = {
     "Hardmax": _hardmax,
     "LRN": _lrn,
     "LpNormalization": _lp_normalization,
-    "InstanceNormalization": as_it_is(Epsilon),
+    "InstanceNormalization": unchanged(Epsilon),
     "LayerNormalization": with_axis(LayerNormalization, -1),
     "GroupNormalization": _group_norm,
     "MeanVarianceNormalization": _mean_variance,

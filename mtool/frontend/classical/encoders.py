@@ -1,4 +1,4 @@
-"""What prepares features and maps labels (ai.onnx.ml).
+"""Encoders: operators of ai.onnx.ml that prepare features and map labels.
 
 LabelEncoder 4, OneHotEncoder, Imputer, FeatureVectorizer, ArrayFeatureExtractor, ZipMap 1.
 """

@@ -70,7 +70,7 @@ def rescale_by(
 
 
 def table(t: Translation, results: Array) -> None:
-    """Let the output be one of 256 results, by the value of the input."""
+    """Make the output one of 256 results, by the value of the input."""
     data = t.constant("table", results, t.result().dtype)
     to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
     t.put(t.node("Table", [t.stored(0), data], domain=OWN, to=to))
@@ -348,4 +348,4 @@ TRANSLATIONS: dict[str, Translate] = {
     "ELU": _by_table(_real(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x))),
     "EXP": _by_table(_real(np.exp)),
 }
-"""What is computed in integers if an operand is quantised; other operators may not round."""
+"""Operators that are computed in integers if an operand is quantised; others may not round."""

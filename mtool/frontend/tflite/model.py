@@ -32,7 +32,7 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
     Args:
         path: the model file.
-        options: what is said of the model beside it; its dynamic dimensions are as they stand in the file.
+        options: of the model; its dynamic dimensions are as they stand in the file.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
@@ -120,7 +120,7 @@ def _grids(model: Model, graph: Graph) -> dict[str, Quant]:
 
 
 def _check_shapes(model: Model, graph: Graph, title: str) -> None:
-    """Hold what the file says of its tensors against what came out.
+    """Check the shapes that the file gives its tensors against the inferred ones.
 
     Raises:
         ModelError: a shape or a type differs.

@@ -13,7 +13,7 @@ Translate = Callable[[Translation], None]
 
 
 def _moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
-    """Let the output be `build` of input `place`, stored or real."""
+    """Make the output `build` of input `place`, stored or real."""
     if t.same_grid(place):
         t.put(build(t.stored(place)))
     else:

@@ -118,7 +118,7 @@ def read(path: Path, budget: Budget | None = None) -> Model:
 
 
 class _Damaged(Exception):
-    """What is wrong with the file."""
+    """The file is damaged; the text says how."""
 
 
 class _Reader:

@@ -139,7 +139,7 @@ class Translation:
         return name
 
     def afford(self, count: int) -> None:
-        """Hold a constant of so many bytes, which is about to be made, against the budget.
+        """Check a constant of so many bytes, which is about to be made, against the budget.
 
         Raises:
             ModelError: it exceeds that.
@@ -211,7 +211,7 @@ class Translation:
         )
 
     def put(self, value: str, place: int = 0) -> None:
-        """Let output `place` be `value`, as it is."""
+        """Make `value` output number `place`, as it is."""
         name = self.names[self.op.outputs[place]]
         if self.nodes and list(self.nodes[-1].output) == [value]:
             self.nodes[-1].output[0] = name
@@ -221,7 +221,7 @@ class Translation:
             self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
 
     def store(self, value: str, place: int = 0) -> None:
-        """Let output `place` be the real numbers of `value`, quantised if the output is."""
+        """Make the real numbers of `value` output number `place`, quantised if the output is."""
         tensor = self.result(place)
         if tensor.is_quantised:
             value = self.quantise(value, tensor)
@@ -230,7 +230,7 @@ class Translation:
         self.put(value, place)
 
     def store_image(self, value: str) -> None:
-        """Let the output be an NCHW image of real numbers."""
+        """Make an NCHW image of real numbers the output."""
         self.store(self.node("Transpose", [value], perm=NHWC_OF_NCHW))
 
     def same_grid(self, *places: int) -> bool:

@@ -36,7 +36,7 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int, together: int, p
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Which loops of mt_dsp_int16.h a layer takes: those for its weights' packing and for the width of its sums."""
+    """The loops of mt_dsp_int16.h that a layer takes, by its weights' packing and the width of its sums."""
 
     halves: bool
     long: bool

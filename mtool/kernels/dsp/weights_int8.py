@@ -47,7 +47,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
         scaling: of N channels.
         depth: a multiple of 4.
     """
-    bias, scaling = scaling.settled(weights, bias)
+    bias, scaling = scaling.without_dead_channels(weights, bias)
     count = round_up(weights.shape[0], 2)
     filled = np.zeros((count, depth), np.int8)
     filled[: weights.shape[0], : weights.shape[1]] = weights
@@ -55,7 +55,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
     if pairs is None:
         return None
     words, heads, sign = pairs
-    return np.concatenate([heads, words, scaling.filled(count).paired(sign)], axis=1)
+    return np.concatenate([heads, words, scaling.padded(count).paired(sign)], axis=1)
 
 
 def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -65,7 +65,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
     filled[: weights.shape[0], : weights.shape[1]] = weights
     words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
     heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
-    return np.concatenate([heads, words, scaling.filled(count).words.reshape(count // 2, -1)], axis=1)
+    return np.concatenate([heads, words, scaling.padded(count).words.reshape(count // 2, -1)], axis=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
-from mtool.kernels.operands import element, needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import element, needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 
 _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}

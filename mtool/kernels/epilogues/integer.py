@@ -86,7 +86,7 @@ def _scaling(part: Expr, node: Node, graph: Graph) -> tuple[Scaling, Array] | No
     multiplier, shift = numbers
     if multiplier is None or shift is None or not weights.size:
         return None
-    bias, fixed = FixedScaling.of(multiplier, shift, twice=part.value.twice).settled(weights, bias)
+    bias, fixed = FixedScaling.of(multiplier, shift, twice=part.value.twice).without_dead_channels(weights, bias)
     return (fixed, bias) if fixed.fits(weights, bias) else None
 
 

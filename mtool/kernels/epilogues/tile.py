@@ -4,7 +4,7 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
-from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import element, is_identity, needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.kernels.weighted_sum import WeightedSum
 

@@ -1,4 +1,4 @@
-"""How products of float32 are added, and which cores the register tiles are for."""
+"""Products of float32: multiply-add or fused multiply-add, and the cores with register tiles."""
 
 from mtool.kernels.target import Target
 

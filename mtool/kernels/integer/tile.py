@@ -27,7 +27,7 @@ IN_FLIGHT = 8  # products at most between two places where the compiler has to h
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be computed: how many input vectors of `depth` elements meet how many outputs.
+    """The work of a node: how many input vectors of `depth` elements meet how many outputs.
 
     `once`: no output may be computed twice, since it takes the place of what it is computed from. `byte`: instructions
     that a byte of code has to save.
@@ -42,7 +42,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How many input vectors meet how many outputs at a time, and how many elements deep a loop goes in one turn.
+    """A register tile: input vectors by outputs, and the elements of depth in one turn of the loop.
 
     The last tile of the outputs ends with the last of them: it computes some again that the one before it has computed,
     so that one loop does all.

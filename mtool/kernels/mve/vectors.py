@@ -1,4 +1,4 @@
-"""What vectors of Helium hold."""
+"""Lanes of Helium's vectors."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which convolutions may write their output over their input."""
+"""Convolutions that may write their output over their input."""
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue

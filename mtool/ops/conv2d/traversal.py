@@ -1,4 +1,4 @@
-"""How a channel of a depthwise convolution is traversed: along its rows or its columns, several outputs at a time."""
+"""Traversal of a channel in a depthwise convolution: along its rows or columns, several outputs at a time."""
 
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ class Traversal:
 
     @property
     def block_inputs(self) -> list[int]:
-        """Where the inputs lie that a block meets in one row of taps."""
+        """The positions of the inputs that a block meets in one row of taps."""
         return sorted(
             {t * self.stride[1] + k * self.dilation[1] for t in range(self.block) for k in range(self.kernel[1])}
         )

@@ -1,4 +1,4 @@
-"""What schedules share that compute some outputs of a dense layer at a time, by a function of the runtime."""
+"""The common part of schedules that compute some outputs of a dense layer at a time by a runtime function."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,7 +37,7 @@ class GroupedGemv(BaseSchedule):
         """Return how many outputs are computed at a time."""
         raise NotImplementedError
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Return how many inputs the function reads: the depth, filled up with zeros."""
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class GroupedGemv(BaseSchedule):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Results that are staged, and a row of inputs that has to be filled up."""
         depth = graph.types[node.inputs[0]].shape[1]
-        row = self.filled(depth) if self.filled(depth) > depth else 0
+        row = self.padded_depth(depth) if self.padded_depth(depth) > depth else 0
         return self.element.size * (self._staged(node, graph) + row)
 
     def _staged(self, node: Node, graph: Graph) -> int:
@@ -80,7 +80,7 @@ class GroupedGemv(BaseSchedule):
             element=self.element.c,
             weights_type=DType.of(call.weights.dtype).c,
             range_of=self.range_of,
-            filled=self.filled(depth),
+            filled=self.padded_depth(depth),
             results=self._staged(node, graph),
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )

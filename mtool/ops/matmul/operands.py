@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import Expr, Graph, Node
-from mtool.kernels.operands import needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.ops.matmul.node import Matmul
 
@@ -41,7 +41,7 @@ class Product:
 
     @property
     def batches(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return math.prod(self.batch)
 
     @property

@@ -1,10 +1,10 @@
-"""What pools by windows share: one pixel at a time, all of its channels."""
+"""The common part of schedules that pool by windows: one pixel at a time, all of its channels."""
 
 import math
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target

@@ -8,7 +8,7 @@ from mtool.kernels.specification import Specification
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What a template is told beside `types`, the types of its inputs and outputs; each template has a class."""
+    """The variables of a template, beside `types`, the types of its inputs and outputs; each template has a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
     template: the name of its file, without its ending.
-    values: what the template is told: its fields are the template's variables.
+    values: its fields are the template's variables.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.
     scratch: bytes of working memory.

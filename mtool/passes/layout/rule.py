@@ -1,4 +1,4 @@
-"""What a layout rule is, and what several of them ask."""
+"""The type of a layout rule, and queries that several rules make."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -42,7 +42,7 @@ def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
 
 
 def own_element(expr: Expr, node: Node, values: Collection[str], rank: int) -> Expr:
-    """Let loads of `values` read the loop's own element, in a loop of `rank` axes."""
+    """Make loads of `values` read the loop's own element, in a loop of `rank` axes."""
 
     def fix(part: Expr) -> Expr:
         if part.op == "load" and node.inputs[part.value] in values:

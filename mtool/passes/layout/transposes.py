@@ -86,7 +86,7 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
 
 
 def absorb_transposes(graph: Graph) -> Graph:
-    """Let loops and products read through the transpositions before them."""
+    """Make loops and products read through the transpositions before them."""
     producers = graph.producers()
     rewriter = Rewriter(graph)
     for node in graph.nodes:
@@ -108,7 +108,7 @@ def absorb_transposes(graph: Graph) -> Graph:
 
 
 def _through(expr: Expr, number: int, turned: Shape) -> Expr:
-    """Let the loads of an operand read what it was transposed from."""
+    """Replace the loads of a transposed operand by loads of the original."""
 
     def through(part: Expr) -> Expr:
         if part.op == "load" and part.value == number:
@@ -119,7 +119,7 @@ def _through(expr: Expr, number: int, turned: Shape) -> Expr:
 
 
 def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
-    """Let a product find its operands' elements before a transposition."""
+    """Make a product read its operands' elements before their transposition."""
     inputs, attrs = list(node.inputs), Matmul.of(node)
     strides = [attrs.a, attrs.b]
     for number, own in enumerate(strides):

@@ -1,4 +1,4 @@
-"""What a core needs for each instruction: the tables `cortex-*.yaml` beside this file."""
+"""Cycles of each instruction on a core: the tables `cortex-*.yaml` beside this file."""
 
 import functools
 from pathlib import Path
@@ -15,7 +15,7 @@ class _Record(BaseModel):
 
 
 class Cost(_Record):
-    """What an instruction costs.
+    """The cost of an instruction.
 
     Attributes:
         cycles: in which nothing else is issued by a core that issues one at a time.

@@ -25,7 +25,7 @@ KINDS = ("load", "store", "multiply-accumulate", "arithmetic", "branch", "other"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a part of the inference took: its instructions, and its cycles by core ("cortex-m4")."""
+    """The cost of a part of the inference: its instructions, and its cycles by core ("cortex-m4")."""
 
     name: str
     instructions: int

@@ -1,4 +1,4 @@
-"""Which code of a firmware an inference runs, and how often: counted in QEMU by a small plugin."""
+"""The code that an inference executes, and how often: counted in QEMU by a small plugin."""
 
 import tempfile
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What ran: the function that was counted, the functions that it called, in order, and the blocks."""
+    """The executed code: the function that was counted, the functions that it called, in order, and the blocks."""
 
     function: str
     calls: tuple[str, ...]

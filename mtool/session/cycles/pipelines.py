@@ -1,4 +1,4 @@
-"""How many cycles a block of instructions takes, on a core that issues one at a time and on one that issues two."""
+"""Cycles of a block of instructions, on a single-issue and on a dual-issue core."""
 
 from collections import Counter
 from collections.abc import Sequence

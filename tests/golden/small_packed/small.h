@@ -7,7 +7,8 @@
 #include "mt_convention.h"
 #include "small_packed.h"
 
-MT_CONVENTION(packed_packed); /* objects of other conventions do not link */
+/* Objects of other conventions do not link with what includes this. */
+MT_CONVENTION(packed_packed);
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,8 @@
 
 #include "mt_convention.h"
 
-MT_CONVENTION(step_pointers); /* objects of other conventions do not link */
+/* Objects of other conventions do not link with what includes this. */
+MT_CONVENTION(step_pointers);
 
 #ifdef __cplusplus
 extern "C" {

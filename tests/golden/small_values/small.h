@@ -6,7 +6,8 @@
 
 #include "mt_convention.h"
 
-MT_CONVENTION(c_values); /* objects of other conventions do not link */
+/* Objects of other conventions do not link with what includes this. */
+MT_CONVENTION(c_values);
 
 #ifdef __cplusplus
 extern "C" {

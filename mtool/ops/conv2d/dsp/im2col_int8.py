@@ -18,7 +18,7 @@ from mtool.ops.conv2d.tile import Tile
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """How the patches of a convolution stand in the columns.
+    """The layout of a convolution's patches in the columns.
 
     `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
     for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in

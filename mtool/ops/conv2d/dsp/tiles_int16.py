@@ -78,7 +78,7 @@ def staged_results(conv: Conv, epilogue: Int16Epilogue | None) -> int:
 
 @dataclass(frozen=True)
 class Tiles(BaseSchedule):
-    """What both schedules share."""
+    """The common part of both schedules."""
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)

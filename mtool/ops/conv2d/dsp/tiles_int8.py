@@ -48,7 +48,7 @@ def staged_results(conv: Conv, epilogue: Int8Epilogue | None, tile: Tile) -> int
 
 @dataclass(frozen=True)
 class Tiles(BaseSchedule):
-    """What both schedules share."""
+    """The common part of both schedules."""
 
     unroll: int = knob(0, *UNROLLS, meaning="steps of k an iteration; auto: with the fewest instructions")
 

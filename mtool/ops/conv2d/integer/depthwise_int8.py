@@ -8,9 +8,9 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.expression import EpilogueText
+from mtool.kernels.expressions import is_identity
 from mtool.kernels.integer.tile import EPILOGUE, POINTERS, is_narrow, price_of_code, reads_activations
 from mtool.kernels.knobs import knob
-from mtool.kernels.operands import is_identity
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target

@@ -38,7 +38,7 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     weights = filled.reshape(len(filled), -1, INT8_LANES).transpose(1, 0, 2).reshape(-1, len(filled) * INT8_LANES)
     biases = np.pad(bias.astype(np.int32), (0, more)).reshape(-1, INT8_LANES)[:, WIDENED_ORDER]
     heads = np.ascontiguousarray(biases).view(np.int8)
-    return np.concatenate([heads, weights, scaling.filled(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
+    return np.concatenate([heads, weights, scaling.padded(channels + more).vectors(INT8_LANES, WIDENED_ORDER)], axis=1)
 
 
 class Depthwise(BaseSchedule):

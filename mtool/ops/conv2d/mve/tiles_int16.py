@@ -50,7 +50,7 @@ def pack(weights: Array, bias: Array, scale: Array, padded: int) -> Array:
 
 @dataclass(frozen=True)
 class Tiles(BaseSchedule):
-    """What both schedules share."""
+    """The common part of both schedules."""
 
     template = ""
     pixelwise = False

@@ -56,7 +56,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, padded: int, together: i
     tiles = count // together
     blocks = filled.reshape(tiles, together, -1, INT8_LANES).transpose(0, 2, 1, 3).reshape(tiles, -1)
     heads = np.pad(bias.astype(np.int32), (0, count - wanted)).view(np.int8).reshape(tiles, -1)
-    return np.concatenate([heads, blocks, scaling.filled(count).vectors(together)], axis=1)
+    return np.concatenate([heads, blocks, scaling.padded(count).vectors(together)], axis=1)
 
 
 def _by_vectors(conv: Conv) -> bool:
@@ -66,7 +66,7 @@ def _by_vectors(conv: Conv) -> bool:
 
 @dataclass(frozen=True)
 class Tiles(BaseSchedule):
-    """What both schedules share."""
+    """The common part of both schedules."""
 
     name = ""
     template = ""

@@ -43,7 +43,7 @@ class Gemv(GroupedGemv):
         kind = self._kind(node, graph)
         return 2 if kind is not None and kind.long else 4
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole iterations."""
         return round_up(depth, self.unroll or 4)
 
@@ -52,7 +52,7 @@ class Gemv(GroupedGemv):
         rows, depth = graph.types[node.inputs[0]].shape
         kind, outputs = self._kind(node, graph), graph.types[node.outputs[0]].shape[1]
         assert kind is not None
-        depth = self.filled(depth)
+        depth = self.padded_depth(depth)
         if kind.long:
             return float(rows * outputs * (2 * depth + 60))
         each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + 45
@@ -63,7 +63,7 @@ class Gemv(GroupedGemv):
         epilogue, kind = self.epilogue(node, graph), self._kind(node, graph)
         assert epilogue is not None and kind is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        filled = self.filled(weights.shape[1])
+        filled = self.padded_depth(weights.shape[1])
         stream = pack(weights, bias, epilogue.scale, filled, self.group(node, graph), self.packing)
         function = kind.function("mt_dsp16_row", self.unroll or best_unroll(filled))
         return Call(function, stream, kind.layout(self.group(node, graph)), "&range")

@@ -29,7 +29,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
         scaling: of N channels.
         depth: a multiple of 4.
     """
-    bias, scaling = scaling.settled(weights, bias)
+    bias, scaling = scaling.without_dead_channels(weights, bias)
     count = round_up(weights.shape[0], 4)
     more = count - weights.shape[0]
     pairs = radix_pairs(np.pad(weights, ((0, more), (0, depth - weights.shape[1]))), np.pad(bias, (0, more)))
@@ -37,7 +37,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
         return None
     words, heads, sign = pairs
     words = words.reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
-    tails = scaling.filled(count).paired(sign).reshape(count // 4, -1)
+    tails = scaling.padded(count).paired(sign).reshape(count // 4, -1)
     return np.concatenate([heads.reshape(count // 4, 4), words, tails], axis=1)
 
 
@@ -69,7 +69,7 @@ class Gemv(GroupedGemv):
         """Four."""
         return 4
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole iterations."""
         return round_up(depth, self.unroll or 4)
 
@@ -77,7 +77,7 @@ class Gemv(GroupedGemv):
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         if epilogue is None or weights.dtype != np.int8:
             return None
-        return pack(weights, epilogue.bias, epilogue.scaling, self.filled(weights.shape[1]))
+        return pack(weights, epilogue.bias, epilogue.scaling, self.padded_depth(weights.shape[1]))
 
     def _unroll(self, depth: int) -> int:
         return self.unroll or best_unroll(depth)
@@ -85,14 +85,14 @@ class Gemv(GroupedGemv):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """4 instructions an input for four outputs, 3 an iteration, 42 for four outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        depth = self.filled(depth)
+        depth = self.padded_depth(depth)
         return rows * self.groups(node, graph) * (4 * depth + 3 * depth / self._unroll(depth) + 42)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """A range of its own, if the output has one."""
         epilogue, weights = self.epilogue(node, graph), self._packed(node, graph)
         assert epilogue is not None and weights is not None
-        unroll = self._unroll(self.filled(graph.types[node.inputs[0]].shape[1]))
+        unroll = self._unroll(self.padded_depth(graph.types[node.inputs[0]].shape[1]))
         function = f"mt_dsp_rows{epilogue.scaling.kind}_{unroll}"
         layout = f"four outputs a row, each two, {PAIRED}, {epilogue.scaling.meaning} of each"
         if epilogue.is_plain:

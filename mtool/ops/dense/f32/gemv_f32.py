@@ -39,7 +39,7 @@ class Gemv(GroupedGemv):
         """Eight."""
         return GROUP
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole groups of four."""
         return round_up(depth, 4)
 

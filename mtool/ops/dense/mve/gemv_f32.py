@@ -38,7 +38,7 @@ class Gemv(GroupedGemv):
         """As many as take fewest instructions."""
         return self.outputs or min(GROUPS, key=lambda outputs: self._row(node, graph, outputs))
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole groups of four."""
         return round_up(depth, 4)
 

@@ -54,14 +54,14 @@ class Gemv(GroupedGemv):
         """Eight."""
         return GROUP
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole vectors."""
         return round_up(depth, INT16_LANES)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """19 instructions for 8 inputs and eight outputs, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        return rows * self.groups(node, graph) * (19 * self.filled(depth) / INT16_LANES + 30)
+        return rows * self.groups(node, graph) * (19 * self.padded_depth(depth) / INT16_LANES + 30)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """There is one."""

@@ -37,7 +37,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
         groups, GROUP, depth // INT8_LANES, INT8_LANES
     )
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
-    tails = scaling.filled(groups * GROUP).vectors(GROUP)
+    tails = scaling.padded(groups * GROUP).vectors(GROUP)
     return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
 
 
@@ -65,14 +65,14 @@ class Gemv(GroupedGemv):
         """Eight."""
         return GROUP
 
-    def filled(self, depth: int) -> int:
+    def padded_depth(self, depth: int) -> int:
         """Whole iterations."""
         return round_up(depth, INT8_LANES * self.unroll)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        each = (17 + 2 / self.unroll) * self.filled(depth) / INT8_LANES + 30
+        each = (17 + 2 / self.unroll) * self.padded_depth(depth) / INT8_LANES + 30
         return rows * self.groups(node, graph) * each
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
@@ -80,7 +80,7 @@ class Gemv(GroupedGemv):
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{self.unroll}' if self.unroll > 1 else ''}"
-        packed = pack(weights, epilogue.bias, epilogue.scaling, self.filled(weights.shape[1]))
+        packed = pack(weights, epilogue.bias, epilogue.scaling, self.padded_depth(weights.shape[1]))
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         return Call(function, packed, layout, "&range")

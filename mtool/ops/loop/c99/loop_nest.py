@@ -3,8 +3,8 @@
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
+from mtool.kernels.expressions import element, is_identity, needs_math, operand_arguments, operand_names, operands_read
 from mtool.kernels.in_place import identity_loads
-from mtool.kernels.operands import element, is_identity, needs_math, operand_arguments, operand_names, operands_read
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.loop.node import Loop

@@ -3,7 +3,7 @@
 from mtool.ir import DType, Graph, Node
 from mtool.ir.scalar import literal
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.operands import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target

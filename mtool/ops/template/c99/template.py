@@ -19,7 +19,7 @@ class Template(BaseSchedule):
         return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What the lowering asked for."""
+        """The scratch that the lowering asked for."""
         return TemplateKernel.of(node).scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Shapes of operands held against each other, where onnx's shape inference does not: C would read beyond a tensor."""
+"""Shapes of operands that onnx's shape inference does not compare: if they disagreed, C would read beyond a tensor."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -19,10 +19,10 @@ Check = Callable[[Shapes, Sequence[Shape], Mapping[str, Any]], bool]
 """Whether the shapes of the inputs, those of the outputs and the attributes go together."""
 
 
-def check_operands(
+def check_operand_shapes(
     proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType], version: int
 ) -> None:
-    """Hold the shapes of a node's inputs and outputs against each other.
+    """Check that the shapes of a node's inputs and outputs agree.
 
     Raises:
         Unsupported: they do not go together.

@@ -1,4 +1,4 @@
-"""A project that is fresh: made of the same model with the same options by the same mtool, and untouched since.
+"""The project folder as a cache: it is used again if model, options and mtool are the same and nobody changed it.
 
 What it was made of is remembered beside its build, as a hash, and so is what it consisted of. Where both still hold,
 nothing is compiled or rendered again: the project itself says what it is.
@@ -31,7 +31,7 @@ _DATA = ("boards.yaml", "crt", "project_templates")
 log = logging.getLogger(__name__)
 
 
-def recall(path: Path, board: str | Board, options: Options, folder: Path | None) -> tuple[Model, Path] | None:
+def load(path: Path, board: str | Board, options: Options, folder: Path | None) -> tuple[Model, Path] | None:
     """Return the compiled model that a project folder holds, and the folder; None: it is not fresh, or not there.
 
     Args:
@@ -59,7 +59,7 @@ def recall(path: Path, board: str | Board, options: Options, folder: Path | None
         return None
 
 
-def remember(model: Model, folder: Path) -> None:
+def store(model: Model, folder: Path) -> None:
     """Note what a project was made of and consists of."""
     with contextlib.suppress(MtoolError, OSError):  # it is compiled again then
         found = f"{_made_of(model.path, model.board, model.options)} {_consists_of(folder)}"

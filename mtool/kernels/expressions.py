@@ -1,4 +1,4 @@
-"""C text of expressions inside a kernel: element loads, index arithmetic, epilogues."""
+"""Expressions as C inside a kernel: element loads, index arithmetic, epilogues."""
 
 from collections.abc import Callable, Sequence
 
