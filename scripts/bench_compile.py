@@ -77,6 +77,10 @@ def main() -> None:
         # By another process: the peak of this one counts as that of those that it starts.
         subprocess.run([sys.executable, ROOT / "scripts" / "bench_models.py", folder], check=True)
         paths |= {what: folder / f"{number}.onnx" for number, what in enumerate(MADE)}
+        if paths["KWS"].is_file():
+            again = ["run", str(paths["KWS"]), "--output-dir", "again"]
+            measured(again, folder, 2)  # builds, and is compared with the reference
+            add("`mtool run` of KWS on this machine, again", again, paths["KWS"])
         for what, path in paths.items():
             if path.is_file():
                 add(what, ["compile", str(path), "--board", BOARD, "--output-dir", f"c-{path.stem}"], path)
