@@ -109,3 +109,15 @@ def test_shifts_to_the_left_are_for_portable_kernels() -> None:
     weights[3] = 0
     small, scaling = fixed([*numbers, 1], [0, 3, 30, -1], twice=True).without_dead_channels(weights, bias)
     assert scaling.fits(weights, small)
+
+
+def test_each_pair_is_packed_by_itself_however_many_there_are() -> None:
+    rng = np.random.default_rng(9)
+    weights, bias = rng.integers(-127, 128, (600, 8)).astype(np.int8), rng.integers(-99, 99, 600).astype(np.int32)
+    whole = radix_pairs(weights, bias)
+    assert whole is not None
+    pairs = [radix_pairs(weights[first : first + 2], bias[first : first + 2]) for first in range(0, 600, 2)]
+    for number, found in enumerate(whole):
+        np.testing.assert_array_equal(found, np.concatenate([pair[number] for pair in pairs if pair is not None]))
+    bias[599] = 1 << 23
+    assert radix_pairs(weights, bias) is None

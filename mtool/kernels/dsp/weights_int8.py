@@ -9,6 +9,8 @@ from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.padding import round_up
 from mtool.kernels.scaling import Scaling
 
+_ROWS = 256  # at a time, an even number: what is computed takes some 24 times the bytes of the weights
+
 PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
 
 
@@ -23,6 +25,18 @@ def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | Non
         uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
         None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
     """
+    parts = []
+    for first in range(0, max(len(weights), 1), _ROWS):
+        part = _radix_pairs_of_rows(weights[first : first + _ROWS], bias[first : first + _ROWS])
+        if part is None:
+            return None
+        parts.append(part)
+    words, heads, signs = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return words, heads, signs
+
+
+def _radix_pairs_of_rows(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
+    """Return the same of some rows."""
     count, depth = weights.shape
     wide = weights.astype(np.int64).reshape(count, depth // 4, 2, 2).swapaxes(2, 3).reshape(count, depth)
     a, b = wide[0::2], wide[1::2]
