@@ -62,7 +62,7 @@ class Built:
         firmware: the file of each kind that was asked for.
         toolchain: the compiler and its version ("arm-none-eabi-gcc 12.2.1").
         seconds: how long it took.
-        up_to_date: nothing had changed since the last build, so that nothing was done.
+        rebuilt: the kinds that were built, since something had changed, or there was no such firmware.
     """
 
     manifest: Manifest
@@ -70,7 +70,12 @@ class Built:
     firmware: dict[str, Path]
     toolchain: str
     seconds: float
-    up_to_date: bool
+    rebuilt: tuple[str, ...]
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether nothing had changed since the last build, so that nothing was done."""
+        return not self.rebuilt
 
 
 def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
@@ -133,7 +138,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         firmware=firmware,
         toolchain=f"{compiler.toolchain.name} {compiler.version}",
         seconds=time.monotonic() - start,
-        up_to_date=not stale,
+        rebuilt=tuple(stale),
     )
     log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
     return built

@@ -103,6 +103,7 @@ def _read(example: Path, board: str, below: Path) -> Read:
         board=board,
         inputs=example / "test_data.npz",
         deployment=workflow.Deployment(below / f"digits-{board}"),
+        kinds=workflow.ALL_KINDS,
     )
     scores = np.stack([next(iter(output.values())).reshape(-1) for output in ran.outputs])
     return Read(ran.cost, scores.argmax(axis=1))

@@ -84,6 +84,8 @@ def _print(out: Output, ran: "Ran") -> None:
         ("ram", ran.cost.ram(), capacity(board, RAM)),
     ):
         out.text(f"  {label:<9} {needed}" + (f"   of {there}" if there else ""))
+    if board.memories and ran.cost.firmware == workflow.HOST_DRIVEN:
+        out.text(f"  {'':<9} with the RPC server; mtool bench measures a firmware without it")
 
 
 def described(value: "Array") -> str:

@@ -28,7 +28,7 @@ _MACRO = """\
 
 /*
  * {file}, sha256 {digest}.
- * GCC finds it by -I, Clang by -Wa,-I; both where they run.
+ * GCC finds it by -I, Clang by -Wa,-I; both where they run. Compile this file with -fno-lto, and again when it changes.
  */
 #define WEIGHTS(name, first, count) \\
     __asm__(".pushsection .rodata." #name ",\\"a\\",%progbits\\n" \\

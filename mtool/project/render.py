@@ -104,6 +104,7 @@ def _context(
         "sources": {
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
+            "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },
     }

@@ -150,6 +150,25 @@ class Device:
         found = self.client.run(data, sizes, work_s=timeout_s or self.work_s, in_steps=in_steps)
         return from_bytes(self.manifest.outputs, found)
 
+    def run_timed(
+        self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None
+    ) -> tuple[dict[str, Array], Timing]:
+        """Run the model once through its entry point, as `run`, under the device's timer; `stack_bytes` tells of it.
+
+        Returns:
+            An array for each output, and the time of this inference: what fills caches counts too.
+
+        Raises:
+            UsageError: an input is missing or unknown, or has another shape or type.
+            DeviceError: the timer ran over its range, or the model failed.
+            CommunicationError: the device stopped answering.
+        """
+        self._last_inputs = to_bytes(self.manifest.inputs, inputs)
+        elapsed_ns = self._timed(1, timeout_s or self.work_s)
+        found = self.client.read(protocol.OUTPUTS, [tensor.bytes for tensor in self.manifest.outputs])
+        timing = Timing((elapsed_ns * self._ratio(),), 1, self.unit, self._granularity_ns, self._ratio())
+        return from_bytes(self.manifest.outputs, found), timing
+
     def time(
         self,
         number: int = 1,
@@ -201,10 +220,13 @@ class Device:
             enough = 1.1 * number * min_repeat_ms * 1e6 / max(elapsed_ns, self._granularity_ns)
             number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), _MOST_RUNS)
         runs = [elapsed_ns, *(self._timed(number, work_s) for _ in range(repeat - 1))]
-        ratio = 1.0
-        if self.unit == "ns" and (known := calibration.stored(self.identity)) is not None:
-            ratio = known.ratio
+        ratio = self._ratio()
         return Timing(tuple(run * ratio / number for run in runs), number, self.unit, self._granularity_ns, ratio)
+
+    def _ratio(self) -> float:
+        """Return what the timer's nanoseconds are multiplied by."""
+        known = calibration.stored(self.identity) if self.unit == "ns" else None
+        return 1.0 if known is None else known.ratio
 
     def _timed(self, number: int, work_s: float) -> int:
         """Return the timer's nanoseconds of `number` inferences on the last inputs."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
     from mtool.workflow.reporting import Report, report
     from mtool.workflow.stages import (
+        HOST_DRIVEN,
         Model,
         Options,
         Prepared,
@@ -81,6 +82,7 @@ _EXPORTS = {
         "report",
     ),
     "mtool.workflow.stages": (
+        "HOST_DRIVEN",
         "Model",
         "Options",
         "Prepared",
@@ -98,6 +100,7 @@ _MODULES = {name: module for module, names in _EXPORTS.items() for name in names
 
 __all__ = [
     "ALL_KINDS",
+    "HOST_DRIVEN",
     "Choice",
     "Clock",
     "Cost",

@@ -10,32 +10,34 @@ from mtool.boards import Board
 from mtool.build import measure
 from mtool.session import Device
 from mtool.session import cycles as counting
-from mtool.session.bench import measure_speed
+from mtool.session.bench import Speed, measure_speed
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
 from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.stages import Options, Prepared, build_model, compile
+from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model, compile
 
 STANDALONE = "standalone"
-ALL_KINDS = ("host_driven", STANDALONE)
+ALL_KINDS = (HOST_DRIVEN, STANDALONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Figures of one inference, and of the firmware that does nothing else.
+    """Figures of one inference, and of a firmware.
 
     instructions: of one inference, where the emulator counts them; else None.
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
     macs: nominal multiply-accumulates of the model.
-    flash_code_bytes: the whole standalone image (startup, entry point, no RPC) without the model's constants;
-        on the host the model's own functions alone.
+    flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host the model's
+        own functions alone.
     flash_const_bytes: the model's constants: weights, biases, scales, tables.
     arena_bytes: activations, with the inputs and outputs unless the caller keeps them.
     arena_bound_bytes: a lower bound of `arena_bytes` for this model.
     ram_static_bytes: .data and .bss without the arena and the stack.
     stack_bytes: the deepest stack of an inference, by painting; None where that is not measured.
+    firmware: whose flash and RAM these are: "standalone" does nothing but inferences, "host_driven" has the RPC server
+        besides.
     cycles: an estimate of cycles; None unless it was asked for.
     first_run: how the outputs compare with the reference's; None: the build is not new, or nothing was compared.
     """
@@ -51,6 +53,7 @@ class Cost:
     arena_bound_bytes: int
     ram_static_bytes: int
     stack_bytes: int | None
+    firmware: str = STANDALONE
     cycles: counting.Estimate | None = None
     first_run: FirstRun | None = None
 
@@ -137,10 +140,15 @@ def cost_of(
     repeat: int = 1,
     min_repeat_ms: float = 0.0,
 ) -> Cost:
-    """Measure what an inference costs on a device that is open; the standalone firmware must be built too."""
-    speed = measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+    """Measure what an inference costs on a device that is open."""
+    return cost_at(prepared, measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms))
+
+
+def cost_at(prepared: Prepared, speed: Speed) -> Cost:
+    """Return what an inference of this speed costs; of the standalone firmware if it was built, else of the other."""
     manifest = prepared.manifest
-    size = measure(prepared.built.firmware[STANDALONE], manifest)
+    firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
+    size = measure(prepared.built.firmware[firmware], manifest)
     counted = speed.unit == "instructions"
     return Cost(
         model=manifest.model,
@@ -154,6 +162,7 @@ def cost_of(
         arena_bound_bytes=manifest.arena_bound_bytes,
         ram_static_bytes=size.ram_static_bytes,
         stack_bytes=speed.stack_bytes,
+        firmware=firmware,
     )
 
 

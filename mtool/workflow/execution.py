@@ -10,14 +10,16 @@ import numpy as np
 
 from mtool import locks
 from mtool.boards import Board
+from mtool.session import Device
+from mtool.session.bench import Speed, measure_speed, run_measured
 from mtool.workflow import project_cache
 from mtool.workflow import samples as sampling
-from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
+from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Options, Prepared, build_project, compile, write_project
+from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_project, compile, write_project
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def run(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     seed: int = 0,
+    kinds: Sequence[str] = (HOST_DRIVEN,),
 ) -> Ran:
     """Compile, build and run a model; does again only what is stale.
 
@@ -63,6 +66,8 @@ def run(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         seed: of the drawn sample.
+        kinds: the firmware kinds to build: "host_driven" runs; "standalone" too, if the cost is to be told without
+            the RPC server.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
@@ -75,17 +80,26 @@ def run(
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = build_project(model.board, folder, kinds=ALL_KINDS)
+    prepared = build_project(model.board, folder, kinds=kinds)
     if known is None:
         project_cache.store(model, folder)
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
-        infer = executor_of(device, prepared.folder)
-        outputs = [infer(sample) for sample in drawn]
-        cost = cost_of(prepared, device, drawn[-1])
+        outputs, speed = _inferences(prepared, device, drawn)
+    cost = cost_at(prepared, speed)
     log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
     first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0])
     return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
+
+
+def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -> tuple[list[Sample], Speed]:
+    """Run each sample, in order, and measure the last inference; one of an executor on this side tells no time."""
+    infer = executor_of(device, prepared.folder)
+    if prepared.manifest.executor == "graph-host":
+        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], number=1, repeat=1)
+    outputs = [infer(sample) for sample in samples[:-1]]
+    last, speed = run_measured(device, samples[-1])
+    return [*outputs, last], speed
 
 
 def _where(board: Board) -> str:

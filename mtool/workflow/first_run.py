@@ -20,7 +20,7 @@ from mtool.workflow import reference
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Prepared
+from mtool.workflow.stages import HOST_DRIVEN, Model, Prepared
 from mtool.workflow.verification import judge
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def is_first(model: Model, prepared: Prepared) -> bool:
     if not reference.is_installed(model.path) or model.manifest.macs > MOST_MACS:
         return False
     with contextlib.suppress(OSError):
-        return not prepared.built.up_to_date or _stamp(prepared).read_text() != _identity(prepared)
+        return HOST_DRIVEN in prepared.built.rebuilt or _stamp(prepared).read_text() != _identity(prepared)
     return True
 
 

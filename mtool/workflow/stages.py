@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HOST_DRIVEN = "host_driven"
+"""The firmware kind that a session drives."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options(Request):
@@ -166,7 +169,7 @@ def write_sources(model: Model, folder: Path | None = None, *, form: Format = "c
 
 
 @locks.keep_locks()
-def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
+def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
     """Write a compiled model's project and build its firmware of the given kinds, unless that is up to date.
 
     Raises:
@@ -177,7 +180,7 @@ def build_model(model: Model, folder: Path | None = None, *, kinds: Sequence[str
     return build_project(model.board, write_project(model, folder), kinds=kinds)
 
 
-def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Prepared:
+def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:
     """Build the firmware of the given kinds of a project that is written, unless that is up to date.
 
     Raises:
@@ -192,7 +195,7 @@ def build_project(board: Board, folder: Path, *, kinds: Sequence[str] = ("host_d
     return Prepared(built.folder, board, built.manifest, built)
 
 
-def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = ("host_driven",)) -> list[str]:
+def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> list[str]:
     """Return the commands of a first build, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does.
@@ -215,7 +218,7 @@ def prepare(
     board: str | Board,
     folder: Path | None = None,
     options: Options | None = None,
-    kinds: Sequence[str] = ("host_driven",),
+    kinds: Sequence[str] = (HOST_DRIVEN,),
 ) -> Prepared:
     """Compile a model, write its project and build the firmware; does again only what is stale.
 

@@ -14,6 +14,7 @@ from mtool.codegen import binary
 from mtool.codegen.binary import binary_of
 from mtool.codegen.weights import weights_header, weights_source
 from mtool.errors import UsageError
+from mtool.identifiers import target_name
 from mtool.workflow import Options
 
 F = np.float32
@@ -134,3 +135,36 @@ def test_constants_in_the_file_are_in_memory_once() -> None:
         np.testing.assert_array_equal(constants[name], data)
     content = np.frombuffer(file.data, np.uint8)
     assert [np.shares_memory(constants[name], content) for name in before] == [True, False, True]
+
+
+@pytest.mark.parametrize("flags", ["", "-DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON"])
+def test_another_file_of_bytes_is_taken_in_by_a_package(flags: str, small: Path, tmp_path: Path) -> None:
+    package, app_folder, build = tmp_path / "package", tmp_path / "app", tmp_path / "out"
+    workflow.write_sources(workflow.compile(small, board="host"), package, form="cmake")
+    app_folder.mkdir()
+    (app_folder / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(app C)\n"
+        f"add_subdirectory({package} net)\nadd_executable(app main.c)\n"
+        f"target_link_libraries(app {target_name('net')}::{target_name('net')})\n"
+    )
+    (app_folder / "main.c").write_text(
+        '#include <stdio.h>\n#include "net_weights.h"\n'
+        'int main(void) { printf("%g", (double)net_dense_0_weights[0]); return 0; }\n'
+    )
+    configured = ["cmake", "-G", "Ninja", "-S", app_folder, "-B", build, *([flags] if flags else [])]
+    subprocess.run(configured, check=True, stdout=subprocess.DEVNULL)
+    said = []
+    for _ in range(2):
+        subprocess.run(["cmake", "--build", build], check=True, stdout=subprocess.DEVNULL)
+        said.append(subprocess.run([build / "app"], check=True, capture_output=True).stdout)
+        file = package / "include" / "net_weights.bin"
+        file.write_bytes(bytes(file.stat().st_size))
+    assert said[0] != said[1] == b"0"
+
+
+@pytest.mark.parametrize("template", ["baremetal", "zephyr"])
+def test_a_project_depends_on_the_file_of_bytes(template: str, small: Path) -> None:
+    compiled = workflow.compile(small, board="mps2_an386", options=Options(template=template))
+    tree, _ = compiled.render_project()
+    text = " ".join(tree["CMakeLists.txt"].decode().split())
+    assert "OBJECT_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/model/net_weights.bin COMPILE_OPTIONS -fno-lto" in text

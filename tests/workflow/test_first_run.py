@@ -15,6 +15,7 @@ import mtool
 from mtool.cli import app
 from mtool.errors import ModelError
 from mtool.oracles import ort
+from mtool.rpc import Client
 from mtool.workflow import reference
 
 pytest.importorskip("onnxruntime")
@@ -101,3 +102,24 @@ def test_nothing_fails_where_nothing_can_be_compared(how: str, model: Path, monk
     else:
         monkeypatch.setattr("mtool.workflow.first_run.MOST_MACS", 31)
     assert mtool.run(model, board="host").first_run is None
+
+
+def test_run_builds_what_it_runs_and_infers_once_a_sample(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    for name in ("run", "time"):
+        real = getattr(Client, name)
+
+        def counted(client: Client, *put: Any, name: str = name, real: Any = real, **rest: Any) -> Any:
+            seen.append(f"{name} {put[0]}" if name == "time" else name)
+            return real(client, *put, **rest)
+
+        monkeypatch.setattr(Client, name, counted)
+    inputs = [{"x": np.full((1, 8), value, np.float32)} for value in (0.5, 2.0)]
+    ran = mtool.run(model, board="host", inputs=inputs)
+    assert seen == ["run", "time 1"] and ran.cost.time_ns is not None
+    assert [*ran.prepared.built.firmware] == ["host_driven"] and ran.cost.firmware == "host_driven"
+    expected = reference.outputs(model, inputs)
+    for found, wanted in zip(ran.outputs, expected, strict=True):
+        np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-5)
+    whole = mtool.run(model, board="host", inputs=inputs, kinds=("host_driven", "standalone"))
+    assert whole.cost.firmware == "standalone" and whole.first_run is None
