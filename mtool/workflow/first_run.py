@@ -9,19 +9,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtool import files
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError, UsageError
-from mtool.oracles.process import DiedError
-from mtool.session.verify import Report, Tolerance
-from mtool.workflow import reference
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import HOST_DRIVEN, Model, Prepared
-from mtool.workflow.verification import judge
+
+if TYPE_CHECKING:
+    from mtool.session.verify import Report, Tolerance
+    from mtool.workflow.layers import Layers
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ _STAMP = "compared.key"
 class FirstRun:
     """The comparison of a build's first run with the reference."""
 
-    report: Report
+    report: "Report"
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain values, as `mtool verify` gives it."""
@@ -48,11 +47,12 @@ class FirstRun:
 
 def is_first(model: Model, prepared: Prepared) -> bool:
     """Tell whether a build has yet to be compared, and can be: with a reference, and in a few seconds."""
-    if not reference.is_installed(model.path) or model.manifest.macs > MOST_MACS:
-        return False
     with contextlib.suppress(OSError):
-        return HOST_DRIVEN in prepared.built.rebuilt or _stamp(prepared).read_text() != _identity(prepared)
-    return True
+        if HOST_DRIVEN not in prepared.built.rebuilt and _stamp(prepared).read_text() == _identity(prepared):
+            return False
+    from mtool.workflow import reference  # with it come the frontends, which later runs do without
+
+    return reference.is_installed(model.path) and model.manifest.macs <= MOST_MACS
 
 
 def compare_first_run(
@@ -72,8 +72,12 @@ def compare_first_run(
     """
     if not is_first(model, prepared):
         return None
+    from mtool.oracles.process import DiedError
+    from mtool.workflow import reference
+    from mtool.workflow.layers import compare_layers
+    from mtool.workflow.verification import judge
 
-    def layers(allowed: Tolerance) -> Layers:
+    def layers(allowed: "Tolerance") -> "Layers":
         with deployment.open(prepared.folder) as device:
             return compare_layers(device, model, [sample], allowed)
 

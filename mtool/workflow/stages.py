@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtool import boards, filetree, locks, manifest, project, resources
+from mtool import boards, filetree, locks, manifest, resources
 from mtool.boards import Board
 from mtool.filetree import Edits, FileTree
 from mtool.manifest import Manifest
@@ -56,6 +56,8 @@ class Model:
 
     def render_project(self) -> tuple[FileTree, Manifest]:
         """Return the project folder's files, and the manifest that is its `mtool.json`."""
+        from mtool import project
+
         return project.render(
             self.files,
             self.manifest,
@@ -67,6 +69,8 @@ class Model:
 
     def sources(self) -> FileTree:
         """Return what another build needs: the model's files, what they use of the runtime, and `mtool.json`."""
+        from mtool import project
+
         files = {name: self.files[name] for name in self.files if not name.endswith("_rpc.c")}
         headers = filetree.from_folder(resources.path("crt") / "include")
         runtime = filetree.from_folder(resources.path("crt") / "src")
@@ -76,6 +80,8 @@ class Model:
 
     def package(self, form: Format) -> FileTree:
         """Return the model as a package; "c" is `sources`."""
+        from mtool import project
+
         model = self.path.read_bytes() if form == "mlf" else b""
         return project.package(self.sources(), self.manifest, form, model=model)
 
@@ -135,6 +141,8 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
 
 def weights_of(board: Board, options: Options) -> Weights:
     """Return how constants are written: as text where the project's builder compiles C and C++ alone, as Arduino's."""
+    from mtool import project
+
     template = options.template or next(iter(board.templates), "")
     return "text" if template and project.load(template).builder == "arduino" else options.weights
 

@@ -88,3 +88,13 @@ def test_each_name_of_the_workflow_is_there() -> None:
     assert sorted(workflow.__all__) == sorted(workflow._MODULES) == sorted(dir(workflow))
     for name in workflow.__all__:
         assert getattr(workflow, name) is not None
+
+
+def test_a_second_run_loads_neither_the_compiler_nor_the_reference(tmp_path: Path) -> None:
+    model = ROOT / "examples" / "digits" / "digits_int8.onnx"
+    run = ("run", str(model), "--output-dir", str(tmp_path / "p"), "--quiet")
+    assert "mtool.frontend.importer" in loaded(*run)[0]
+    modules, shown = loaded(*run)
+    assert "argmax" in shown
+    assert not packages(modules) & {"jinja2", "tflite", "onnxruntime"}
+    assert not {"mtool.compiler", "mtool.frontend.importer", "mtool.passes"} & modules
