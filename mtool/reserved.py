@@ -1,4 +1,4 @@
-"""Names that are taken where generated C goes: words of the languages, macros, headers, targets of build systems.
+"""Names that generated C must not use: keywords, macros, headers, targets of build systems.
 
 `mtool.identifiers` gives a name that is here another beginning. Macros of headers are known by their form where they
 have one (capitals): vendors' headers have ten thousands. tests/codegen/test_names.py holds the lists against the

@@ -1,4 +1,4 @@
-"""The words that the options of a command may take, one type each. Importing them costs nothing."""
+"""The values that a command's options may have, one type each. Importing them costs nothing."""
 
 from typing import Literal
 

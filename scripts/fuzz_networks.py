@@ -28,22 +28,22 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 
-from scripts.fuzzing import compare, draw, forks, places, shrink  # noqa: E402
+from scripts.fuzzing import compare, draw, environments, forks, shrink  # noqa: E402
 from scripts.fuzzing.campaign import Tally  # noqa: E402
 
 LIMITS = forks.Limits(cpu_s=3600, memory_bytes=None)
 
 
 def chunk(name: str, numbers: range, base: int, state: Path, *, at_once: int) -> Tally:
-    """Run a range of networks in one place."""
-    place = places.place(name, at_once)
+    """Run a range of networks in one environment."""
+    environment = environments.environment(name, at_once)
     tally, networks = Tally(numbers.stop), []
     for number in numbers:
         try:
             networks.append(compare.prepared(number, draw.network(number, base)[1]))
         except ValueError:
             tally.counts["not valid"] += 1
-    report = compare.run(networks, place)
+    report = compare.run(networks, environment)
     tally.counts += Counter(report.counts)
     with (state / f"ties-{name}.txt").open("a") as file:
         file.writelines(f"{tie}\n" for tie in report.ties)
@@ -64,7 +64,7 @@ def _shrunk(network: compare.Network, kind: str, name: str) -> compare.Network:
     for where in dict.fromkeys(["O0" if name not in ("host", "clang") else name, name]):
 
         def fails(smaller: compare.Network, where: str = where) -> bool:
-            found = compare.run([smaller], places.place(where)).finds
+            found = compare.run([smaller], environments.environment(where)).finds
             return any(other == kind for _, other, _ in found)
 
         if where in ("O0", "O3", "host", "clang", "powerpc") and fails(network):
@@ -83,8 +83,8 @@ def _save(network: compare.Network, path: Path) -> None:
 def main() -> int:
     """Run campaigns; 0 if nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--place", nargs="+", choices=places.PLACES, default=["host"])
-    parser.add_argument("--count", type=int, help="networks in each place")
+    parser.add_argument("--place", nargs="+", choices=environments.ENVIRONMENTS, default=["host"])
+    parser.add_argument("--count", type=int, help="networks in each environment")
     parser.add_argument("--seconds", type=int, default=300, help="without --count: how long")
     parser.add_argument("--seed", type=int, default=0, help="another one is another campaign")
     parser.add_argument("--number", type=int, help="only this network")

@@ -86,7 +86,7 @@ def build(folder: Path, *, kinds: Sequence[str] = ("host_driven",)) -> Built:
 
     Args:
         folder: a project folder, with its mtool.json.
-        kinds: the firmware kinds to build, of those that the project's template has.
+        kinds: the firmware kinds to build, among the template's.
 
     Raises:
         UsageError: the folder is no project, is half-written, or has no such kind; or another process uses it.

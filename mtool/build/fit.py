@@ -45,7 +45,7 @@ class Need:
 def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     """Return what a built firmware needs of each memory of its board.
 
-    A linker that sets nothing aside for the stack leaves it what is free; then as much counts as the template's option
+    A linker that reserves nothing for the stack leaves it what is free; then as much counts as the template's option
     `stack_bytes` asks for.
     """
     assert manifest.project is not None

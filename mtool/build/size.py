@@ -32,7 +32,7 @@ class Size:
         flash_const_bytes: the model's constants: weights, biases, scales, tables.
         ram_static_bytes: .data and .bss, without the arena and the stack.
         arena_bytes: the arena.
-        stack_bytes: what is set aside for the stack; 0 where an operating system does it.
+        stack_bytes: the memory reserved for the stack; 0 where an operating system does it.
         functions: bytes of code by function, the largest first.
         memories: bytes in each memory of the board, by its name.
         has_threads: stacks are variables of the kernel, among `ram_static_bytes`.

@@ -78,7 +78,7 @@ class Symboliser:
             yield from (symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == kind)
 
     def _line(self, address: int) -> tuple[str, int]:
-        """Return the file's name and the line of an address; ("", 0) if nothing is said of it."""
+        """Return the file's name and the line of an address; ("", 0) if that is not known."""
         if not self._elf.has_dwarf_info():
             return "", 0
         try:

@@ -34,7 +34,7 @@ class Arena:
     Attributes:
         model: the model's name.
         bytes: all of it; 0: there is none.
-        values: the spot of each value or window that has one of its own.
+        values: the spot of each value or line buffer that is no alias.
         scratch: the spot of each step's scratch, by the step's number.
         inputs, outputs, states: those of the interface's tensors, in their order; None: the caller keeps it.
     """

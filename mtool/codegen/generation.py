@@ -57,7 +57,7 @@ class Emitted:
 
     @functools.cached_property
     def code(self) -> FileTree:
-        """The model's files without those that hold its constants."""
+        """The model's files without its constants."""
         plan, functions, interface, chosen, banner = (
             self.plan, self.functions, self.interface, self.conventions, self._banner
         )  # fmt: skip

@@ -88,7 +88,7 @@ def _arena_map(plan: Plan) -> str:
 
 
 def _writers(plan: Plan) -> dict[str, list[str]]:
-    """Return the operators that write into each value or window."""
+    """Return the operators that write into each value or line buffer."""
     lies = aliases(plan.graph)
     found: dict[str, list[str]] = {}
     for step in plan.steps:

@@ -25,7 +25,7 @@ def open_halted(emulator: Emulator, elf: Path, *, channel: Channel = "semihostin
     Args:
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware that will be flashed.
-        channel: what of the machine is connected to standard input and output.
+        channel: the machine's device that is connected to standard input and output.
 
     Raises:
         BuildError: the emulator is not installed.

@@ -25,7 +25,7 @@ class Ranges:
                 self.axes[number] = max(size, self.axes.get(number, 0))
 
     def of(self, expr: Expr, known: Mapping[Expr, Range] | None = None) -> Range | None:
-        """Return the range of an expression; None: it is no whole number. `known` has what is said of its parts."""
+        """Return the range of an expression; None: it is no whole number. `known` has the ranges of its parts."""
         facts = known or {}
         return expr.fold(lambda part, args: common(self._of(part, args), facts.get(part)))
 

@@ -45,7 +45,7 @@ def _same(node: Node, graph: Graph, count: int) -> Attributes:
 class RowWise:
     """The row-wise execution of an operator; tensors are [1, H, W, C].
 
-    reads: the rows of the inputs that it reads beside those that its expression does; None: it has to be computed as
+    reads: the rows of its own inputs that it reads, beside those of its expression; None: it has to be computed as
         a whole.
     attributes: those of a node that computes `count` rows, where padding rows lie in its input already.
     """

@@ -28,11 +28,11 @@ def _always(attrs: Attributes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One of a kind's own operands, which stand before those that its expression reads.
+    """One of a kind's own operands, which stand before those of its expression.
 
     name: as in the kind's documentation.
     layout: a letter for each dimension; equal letters of one node are equal sizes; "": any shape.
-    dtypes: those that it may have; none: any.
+    dtypes: the element types that it may have; none: any.
     is_constant: it has to be a constant.
     is_in_arena: the C reads it from the arena, so that a constant is copied there first.
     is_given: whether a node with these attributes has it.
@@ -66,7 +66,7 @@ class Specification:
     row_wise: RowWise | None = None
 
     def own(self, node: Node) -> tuple[Operand, ...]:
-        """Return the operands that a node has before those that its expression reads."""
+        """Return a node's own operands, which stand before those of its expression."""
         return tuple(operand for operand in self.operands if operand.is_given(node.attrs))
 
     def check(self, node: Node, graph: Graph) -> None:

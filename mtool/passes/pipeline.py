@@ -46,7 +46,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
         fold_constants,
-        clamp_indices,  # those that data decide
+        clamp_indices,  # indices that data decide
         copy_constant_inputs,  # kernels read variables
         copy_outputs,  # each output is written by an operator of its own
         name_nodes,  # stable names, in order

@@ -1,4 +1,4 @@
-"""A fault of the device, told as a person wants to know it: the operator, the line of C, the stack."""
+"""Explanation of a device's fault: the operator, the line of C, the stack."""
 
 from collections.abc import Container
 from pathlib import Path
@@ -21,7 +21,7 @@ _STACK_OPTION = "stack_bytes"
 
 
 def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceError:
-    """Return the error that tells of a fault.
+    """Return the error that explains a fault.
 
     Args:
         fault: what the device reported.

@@ -1,4 +1,4 @@
-"""The registers of a fault in words: what happened, where, at which address."""
+"""The registers of a fault, decoded: what happened, where, at which address."""
 
 import signal
 from collections.abc import Sequence

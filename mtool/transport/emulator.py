@@ -22,7 +22,7 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
     Args:
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
-        channel: what of the machine is connected to standard input and output.
+        channel: the machine's device that is connected to standard input and output.
     """
     connected = emulator.uart if channel == "uart" else emulator.semihosting
     parts = (emulator.program, *emulator.arguments, *connected)
@@ -37,7 +37,7 @@ def open_emulator(
     Args:
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
-        channel: what of the machine is connected to standard input and output.
+        channel: the machine's device that is connected to standard input and output.
         on_exit: through semihosting, returns the error that the firmware's exit status stands for, if it does.
 
     Raises:

@@ -57,7 +57,7 @@ class SampleTies:
         """Return an operator's result with the expected value wherever a tie explains the difference, and how many.
 
         Args:
-            operand: what the operator writes, of a tensor of the model; what is before it the device had as `known`.
+            operand: the operator's output, of a tensor of the model; the device read its inputs as `known`.
             expected: the reference's, as it lies in the device's memory.
             actual: the device's.
         """

@@ -13,7 +13,7 @@ import onnxruntime
 
 from mtool.errors import MtoolError
 from mtool.onnx_backend.batch import CModel, to_c
-from scripts.fuzzing import exact, forks, places
+from scripts.fuzzing import environments, exact, forks
 from scripts.fuzzing.networks import Array, feeds
 
 
@@ -69,63 +69,67 @@ def by_onnxruntime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[
         raise ValueError(str(refused)) from None
 
 
-def run(networks: Sequence[Network], place: places.Place) -> Report:
+def run(networks: Sequence[Network], environment: environments.Environment) -> Report:
     """Run networks in one firmware and judge each."""
     report = Report()
     models, kept = [], []
     for network in networks:
         report.counts["networks"] += 1
         try:
-            models.append(to_c(network.model, f"m{network.number}", target=place.target))
+            models.append(to_c(network.model, f"m{network.number}", target=environment.target))
             kept.append(network)
         except MtoolError as refused:
             report.finds.append((network.number, "refused", str(refused)))
         except Exception:
             words = traceback.format_exc()
             report.finds.append((network.number, f"traceback {forks.cause(words)}", words))
-    for network, outputs in zip(kept, _outputs(models, kept, place), strict=True):
+    for network, outputs in zip(kept, _outputs(models, kept, environment), strict=True):
         if isinstance(outputs, str):
             report.finds.append((network.number, "C error" if "compiler" in outputs else "fault", outputs))
         else:
-            _judge(network, outputs, place, report)
+            _judge(network, outputs, environment, report)
     for _, kind, _ in report.finds:
         report.counts[kind.split()[0]] += 1
     return report
 
 
 def _outputs(
-    models: Sequence[CModel], networks: Sequence[Network], place: places.Place
+    models: Sequence[CModel], networks: Sequence[Network], environment: environments.Environment
 ) -> list[dict[str, Array] | str]:
     """Return the outputs of each, or why it has none."""
     if not models:
         return []
     with tempfile.TemporaryDirectory(prefix="networks-") as folder:
         try:
-            running = place.build(models, Path(folder))
+            running = environment.build(models, Path(folder))
         except MtoolError as failed:
             if len(models) == 1:
                 return [f"the compiler or linker fails: {failed}"]
             half = len(models) // 2
-            return _outputs(models[:half], networks[:half], place) + _outputs(models[half:], networks[half:], place)
+            return _outputs(models[:half], networks[:half], environment) + _outputs(
+                models[half:], networks[half:], environment
+            )
         found: list[dict[str, Array] | str] = []
         for number, (model, network) in enumerate(zip(models, networks, strict=True)):
             try:
                 inputs = list(network.inputs.values())
-                found.append(places.named(running.run(number, inputs), model))
+                found.append(environments.named(running.run(number, inputs), model))
             except MtoolError as failed:
                 found.append(str(failed))
         running.close()
         return found
 
 
-def _judge(network: Network, outputs: Mapping[str, Array], place: places.Place, report: Report) -> None:
+def _judge(
+    network: Network, outputs: Mapping[str, Array], environment: environments.Environment, report: Report
+) -> None:
     """Compare a network's outputs; where they differ, look for the ties that explain it."""
     words = differences(network.outputs, outputs)
     if not words:
         report.counts["equal"] += 1
         return
     try:
-        findings = _explained(network, outputs, place)
+        findings = _explained(network, outputs, environment)
     except Exception as failed:  # the reference can't compute some of its own operators in float64
         findings = exact.Findings([], [f"no exact reference: {failed!r}"])
     if findings.wrong:
@@ -138,7 +142,7 @@ def _judge(network: Network, outputs: Mapping[str, Array], place: places.Place, 
         report.counts["within float32's error"] += 1
 
 
-def _explained(network: Network, outputs: Mapping[str, Array], place: places.Place) -> exact.Findings:
+def _explained(network: Network, outputs: Mapping[str, Array], environment: environments.Environment) -> exact.Findings:
     """Check all integers and outputs of a network, and those of onnxruntime, against exact arithmetic.
 
     The network is run again with the integers between as outputs, which must leave its own as they are.
@@ -151,8 +155,8 @@ def _explained(network: Network, outputs: Mapping[str, Array], place: places.Pla
         return exact.Findings([], ["onnxruntime's own are not exact", *findings.wrong])
     mine = dict(outputs)
     if any(name not in mine for name in names):
-        model = to_c(wider, f"m{network.number}", target=place.target)
-        found = _outputs([model], [network], place)[0]
+        model = to_c(wider, f"m{network.number}", target=environment.target)
+        found = _outputs([model], [network], environment)[0]
         if isinstance(found, str):
             return exact.Findings([], [f"with more outputs: {found}"])
         for name, data in outputs.items():

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from scripts.fuzzing import compare, draw, exact, places, shrink
+from scripts.fuzzing import compare, draw, environments, exact, shrink
 from scripts.fuzzing.compare import Network
 
 COUNT = 30
@@ -28,7 +28,7 @@ def _networks(first: int, count: int) -> list[Network]:
 def test_random_networks_are_right() -> None:
     networks = _networks(FIRST, COUNT)
     assert len(networks) > COUNT * 0.7
-    report = compare.run(networks, places.place("host"))
+    report = compare.run(networks, environments.environment("host"))
     assert not report.finds, report.finds
     assert report.counts["networks"] == len(networks)
 
@@ -102,5 +102,5 @@ POWERPC = shutil.which("qemu-ppc") and shutil.which("powerpc-linux-gnu-gcc")
 
 @pytest.mark.skipif(not POWERPC, reason="qemu-ppc or powerpc-linux-gnu-gcc is not installed")
 def test_a_big_endian_machine_gives_the_same() -> None:
-    report = compare.run(_networks(FIRST, 8), places.place("powerpc"))
+    report = compare.run(_networks(FIRST, 8), environments.environment("powerpc"))
     assert not report.finds, report.finds

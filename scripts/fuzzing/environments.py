@@ -1,4 +1,4 @@
-"""Where networks run: the host with several compilers, boards in QEMU, a big-endian machine."""
+"""Environments that networks run in: the host with several compilers, boards in QEMU, a big-endian machine."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Running(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Environment:
     """A way to build models and run them."""
 
     target: Target
@@ -53,7 +53,7 @@ class BigEndian:
         if number in self.built.refused:
             raise DeviceError("the C compiler refuses the model", details=[self.built.refused[number]])
         pairs = zip(model.fed, model.manifest.inputs, strict=True)
-        data = b"".join(_swapped(np.asarray(inputs[place]), tensor.stored) for place, tensor in pairs)
+        data = b"".join(_swapped(np.asarray(inputs[position]), tensor.stored) for position, tensor in pairs)
         request = number.to_bytes(4, "big") + data
         done = subprocess.run([self.emulator, str(self.built.program)], input=request, capture_output=True, timeout=120)
         if done.returncode or len(done.stdout) != sum(tensor.bytes for tensor in model.manifest.outputs):
@@ -73,13 +73,13 @@ def _swapped(data: Array, stored: str) -> bytes:
     return data.astype(np.dtype(stored)).astype(np.dtype(stored).newbyteorder(">")).tobytes()
 
 
-def _host(compiler: str, *flags: str) -> Place:
-    return Place(HOST, lambda models, folder: batch.build(models, folder, compiler=compiler, flags=flags))
+def _host(compiler: str, *flags: str) -> Environment:
+    return Environment(HOST, lambda models, folder: batch.build(models, folder, compiler=compiler, flags=flags))
 
 
-def _board(name: str, at_once: int = 40) -> Place:
+def _board(name: str, at_once: int = 40) -> Environment:
     board = boards.get(name)
-    return Place(target_of(board), lambda models, folder: firmware.build(models, folder, board), at_once)
+    return Environment(target_of(board), lambda models, folder: firmware.build(models, folder, board), at_once)
 
 
 def _powerpc(models: Sequence[CModel], folder: Path) -> Running:
@@ -87,12 +87,12 @@ def _powerpc(models: Sequence[CModel], folder: Path) -> Running:
     return BigEndian(built, "qemu-ppc")
 
 
-PLACES: dict[str, Callable[[], Place]] = {
+ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
     "host": lambda: _host("gcc", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "O0": lambda: _host("gcc", "-O0"),
     "O3": lambda: _host("gcc", "-O3", "-flto"),
     "clang": lambda: _host("clang", "-O2"),
-    "powerpc": lambda: Place(HOST, _powerpc),
+    "powerpc": lambda: Environment(HOST, _powerpc),
     "m4": lambda: _board("mps2_an386"),
     "m55": lambda: _board("mps3_an547"),
     "m3": lambda: _board("mps2_an385"),
@@ -100,9 +100,9 @@ PLACES: dict[str, Callable[[], Place]] = {
 }
 
 
-def place(name: str, at_once: int | None = None) -> Place:
+def environment(name: str, at_once: int | None = None) -> Environment:
     """Return a place by its name."""
-    found = PLACES[name]()
+    found = ENVIRONMENTS[name]()
     return replace(found, at_once=at_once) if at_once else found
 
 
