@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import codegen, frontend, memory, passes
+from mtool import allocator, codegen, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.filetree import FileTree
@@ -55,10 +55,10 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
 
 def _lowered(path: Path, target: Target, request: Request) -> Graph:
     """Read a model and bring it to kernels and loops."""
-    memory.return_large_blocks()
+    allocator.return_large_blocks()
     graph = passes.run(frontend.load(path, request), target)
     if sum(data.nbytes for data in graph.constants.values()) >= _LARGE_BYTES:
-        memory.drop_cycles()
+        allocator.drop_cycles()
     return graph
 
 
