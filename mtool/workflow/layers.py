@@ -193,7 +193,7 @@ def compare_layers(
     allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
     ties = RoundingTies(network if allowed.ties else None, tensors.operators)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
-    expected = reference.intermediates(model.path, inputs, [*wanted, *ties.tensors], options=model.options)
+    expected = reference.intermediates(model.path, network, inputs, [*wanted, *ties.tensors], options=model.options)
     found: dict[str, _Found] = {}
     seen: set[Operand] = set()
     for sample, known in zip(inputs, expected, strict=True):

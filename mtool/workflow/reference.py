@@ -72,26 +72,27 @@ def network(model: Path, options: Options) -> onnx.ModelProto | None:
 
 
 def intermediates(
-    model: Path, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options | None = None
+    model: Path, proto: onnx.ModelProto | None, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options
 ) -> list[Sample]:
-    """Run the network of a model on each sample, without optimisations; the given tensors of it by name.
+    """Run the network of a model, as `network` returns it, on each sample; the given tensors of it by name.
 
-    What is not a tensor of the network's own graph is left out.
+    No optimisations are made. What is not a tensor of the network's own graph is left out.
 
     Raises:
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or dies of it.
     """
-    chosen = options or Options()
-    proto = network(model, chosen)
     if proto is None:
-        return _litert("intermediates", model, samples, chosen, tensors=list(tensors))
+        return _litert("intermediates", model, samples, options, tensors=list(tensors))
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
+    count = len(proto.graph.output)
     proto.graph.output.extend(
         onnx.ValueInfoProto(name=name) for name in dict.fromkeys(tensors) if name in own - present
     )
-    return _onnxruntime(proto.SerializeToString(), model, samples, chosen, optimised=False)
+    whole = proto.SerializeToString()
+    del proto.graph.output[count:]
+    return _onnxruntime(whole, model, samples, options, optimised=False)
 
 
 def _onnxruntime(
