@@ -14,9 +14,9 @@ from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
-from mtool.frontend.tflite.schema import Tensor
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
