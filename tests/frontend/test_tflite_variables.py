@@ -176,3 +176,16 @@ def test_a_state_of_the_user_s_beside_the_model_s_own(tmp_path: Path) -> None:
     assert begun == {"ring": ZERO, "s": 5}
     plain = load(path, ModelOptions(states=[("next", "s")]))
     assert [int(state.initial.flat[0]) for state in plain.states if state.initial is not None] == [ZERO, ZERO]
+
+
+def test_what_is_written_and_read_at_once_is_still_itself(tmp_path: Path) -> None:
+    tensors = [tensor("x"), resource("h"), tensor("a"), tensor("old"), tensor("y")]
+    ops = [
+        handle("ring", "h"),
+        Op("ABS", ["x"], ["a"]),
+        Op("ASSIGN_VARIABLE", ["h", "a"], []),
+        Op("READ_VARIABLE", ["h"], ["old"]),
+        Op("ADD", ["old", "a"], ["y"], "AddOptions"),
+    ]
+    graph = load(saved(model(tensors, ops, ["x"], ["a", "y"]), tmp_path))
+    assert graph.output_names == ("a", "y") and not graph.states

@@ -8,6 +8,8 @@ _COMPILED = {
 
 def reason(kind: str) -> str:
     """Return why there is no translation of an operator; `kind` is as `Operator` has it."""
+    if kind == "STABLEHLO_COMPOSITE":
+        return "its decomposition is no subgraph of the file, or has other numbers of inputs and outputs"
     custom = kind.removeprefix("CUSTOM ")
     if custom == kind:
         return "not supported"

@@ -4,16 +4,19 @@ A model whose batch is left open computes its shapes as it runs, by SHAPE, STRID
 write weights of float16 or sparse ones behind an operator that expands them. Operators that need such a value find it.
 """
 
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import onnx
+from onnx import helper
 
 from mtool.frontend.folding import fold
 from mtool.frontend.inference import infer
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.translation import OPSET, Translation
 from mtool.ir import DType, TensorType
+from mtool.ir.types import Array
 
 
 def settle(t: Translation, start: int) -> None:
@@ -25,24 +28,24 @@ def settle(t: Translation, start: int) -> None:
     Raises:
         ModelError: it exceeds the budget.
     """
-    known = all(number < 0 or t.tensors[number].data is not None for number in t.op.inputs)
+    known = all(number < 0 or t.value(number) is not None for number in t.op.inputs)
     is_open = any(t.tensors[number].open for number in t.op.outputs)
     nodes = t.nodes[start:]
-    if not nodes or any(node.domain for node in nodes) or not (known or is_open):
+    known = known and not any(node.domain for node in nodes)
+    if not nodes or not (known or is_open):
         return
     if known and t.op.kind == "DEQUANTIZE" and t.tensor(0).is_quantised:
         t.dequantised[t.op.outputs[0]] = t.op.inputs[0]  # the integers are kept: the weights stay small
         known = False
-    types, constants = _known_types(t, nodes), dict(t.constants)
+    types, constants = _known_types(t, nodes), ChainMap(_dequantised(t), t.constants)
     for node in nodes:
         try:
-            kinds = infer(node, "", OPSET, types, constants, {})
-            types |= kinds
+            kinds = _like_its_input(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
             if known:
-                made = fold(node, "", OPSET, constants, kinds, t.budget)
-                constants |= made
+                constants.update(fold(node, "", OPSET, constants, kinds, t.budget))
         except Unsupported:
             return  # the import of the node says why
+        types |= kinds
     values = [constants.get(t.names[number]) if known else None for number in t.op.outputs]
     for number, value in zip(t.op.outputs, values, strict=True):
         kind = types[t.names[number]]
@@ -52,6 +55,18 @@ def settle(t: Translation, start: int) -> None:
             t.fix(number, value)
     if all(t.tensors[number].data is not None for number in t.op.outputs):
         del t.nodes[start:]
+
+
+def _dequantised(t: Translation) -> dict[str, Array]:
+    """Return the values of the constants that the operator at work reads behind a DEQUANTIZE."""
+    found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantised}
+    return {name: data for name, data in found.items() if data is not None}
+
+
+def _like_its_input(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the type of the output of one of mtool's own operators."""
+    to = next(attr.i for attr in node.attribute if attr.name == "to")
+    return {node.output[0]: TensorType(DType.of(helper.tensor_dtype_to_np_dtype(to)), types[node.input[0]].shape)}
 
 
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:

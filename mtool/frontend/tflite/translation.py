@@ -57,6 +57,7 @@ class Translation:
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
         self._names: set[str] = set()
         self.names = [self.unique(tensor.name) for tensor in model.tensors]
+        self._stored = frozenset(self.names)
         for name, tensor in zip(self.names, model.tensors, strict=True):
             if tensor.data is not None:
                 self.constants[name] = tensor.data
@@ -121,10 +122,28 @@ class Translation:
         Raises:
             Unsupported: only the run would know it.
         """
-        data = self.tensor(place).data
+        self.tensor(place)
+        data = self.value(self.op.inputs[place])
         if data is None:
             raise Unsupported(f"its input {place} ({role}) is not a constant")
         return data
+
+    def value(self, number: int) -> Array | None:
+        """Return the value of a tensor, of one that DEQUANTIZE makes real numbers; None: only the run would know it."""
+        if number not in self.dequantised:
+            return self.tensors[number].data
+        source = self.tensors[self.dequantised[number]]
+        assert source.data is not None
+        self.afford(4 * source.data.size)
+        sizes = [-1 if place == source.axis and source.scale.size > 1 else 1 for place in range(source.data.ndim)]
+        points = source.data.astype(np.int64) - source.zero_point.reshape(sizes)
+        return np.asarray(points * source.scale.reshape(sizes), np.float32)
+
+    def weights(self, place: int) -> Tensor:
+        """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
+        found = self.tensor(place)
+        number = self.dequantised.get(self.op.inputs[place])
+        return found if number is None else self.tensors[number]
 
     def numbers(self, place: int, role: str) -> list[int]:
         """Return a constant input as a list of integers."""
@@ -152,7 +171,8 @@ class Translation:
     def fix(self, number: int, data: Array) -> None:
         """Give a tensor a value that is known before the model runs."""
         tensor = self.tensors[number]
-        self.tensors[number] = replace(tensor, data=data, shape=data.shape)
+        shape = data.shape if tensor.allows(data.shape) else tensor.shape
+        self.tensors[number] = replace(tensor, data=data, shape=shape)
         self.constants[self.names[number]] = data
         self._made_bytes += data.nbytes
         self.afford(0)
@@ -242,7 +262,7 @@ class Translation:
     def put(self, value: str, place: int = 0) -> None:
         """Make `value` output number `place`, as it is."""
         name = self.names[self.op.outputs[place]]
-        if self.nodes and list(self.nodes[-1].output) == [value]:
+        if self.nodes and list(self.nodes[-1].output) == [value] and value not in self._stored:
             self.nodes[-1].output[0] = name
             self._names.discard(value)
             self._numbers.clear()
