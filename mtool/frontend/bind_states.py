@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mtool.errors import UsageError
+from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
 from mtool.ir import Graph, State, TensorType
 from mtool.ir.types import Array
@@ -26,17 +27,19 @@ class States:
     zeros: Mapping[str, int] = field(default_factory=dict)
 
 
-def bind_states(graph: Graph, states: States, title: str) -> Graph:
+def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Graph:
     """Make states of pairs of outputs and inputs.
 
     Args:
         graph: as imported: its values have the model's own names.
         states: the pairs, and what they begin with.
         title: the model's name in messages.
+        budget: what may be made.
 
     Raises:
         UsageError: there is no such output or input, an input is fed twice, the two are of different types, or a value
             to begin with does not go into its input.
+        ModelError: what they begin with exceeds the budget.
     """
     pairs = states.pairs
     strange = sorted(set(states.given) - {value for _, value in pairs})
@@ -70,6 +73,8 @@ def bind_states(graph: Graph, states: States, title: str) -> Graph:
             details=differing,
             hint="a symbolic dimension is set with --dim NAME=N",
         )
+    made = [graph.types[value].bytes for value in fed if value in states.given or states.zeros.get(value)]
+    budget.afford("constants", sum(made), f"the first values of the states of {title}")
     values = dict(zip(graph.output_names, graph.outputs, strict=True))
     sent = {output for output, _ in pairs}
     names = [name for name in graph.output_names if name not in sent] + [output for output, _ in pairs]

@@ -79,7 +79,7 @@ def graph_of(
         states = States(options.states, given, zeros)
     _bind_dims(model, options.dims, title)
     graph = import_graph(model, model_name(stem), options.maxima, budget, separated)
-    return bind_states(graph, replace(states, given={**states.given, **options.state_values}), title)
+    return bind_states(graph, replace(states, given={**states.given, **options.state_values}), title, budget)
 
 
 def _initial_values(

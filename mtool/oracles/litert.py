@@ -118,7 +118,7 @@ def _runs(
         )
         for detail in interpreter.get_input_details():  # a batch that is left open
             given = {**constants, **(samples[0] if samples else {})}.get(detail["name"])
-            if given is not None and np.shape(given) != tuple(detail["shape"]):
+            if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
                 interpreter.resize_tensor_input(detail["index"], np.shape(given))
         interpreter.allocate_tensors()
         places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
@@ -127,7 +127,7 @@ def _runs(
         for sample in samples:
             for detail in inputs:
                 data = {**sample, **constants, **kept}[detail["name"]]
-                interpreter.set_tensor(detail["index"], np.asarray(data).astype(detail["dtype"]))
+                interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
             interpreter.invoke()
             kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
             yield interpreter

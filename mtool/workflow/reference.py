@@ -90,7 +90,7 @@ def network(model: Path, options: Options) -> Network | None:
         name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
         for name, point in zeros_of(made, options.states).items()
     }
-    initial = _given(zeros, options) | dict(made.initial)
+    initial = _given({**zeros, **made.initial}, options)
     return Network(made.proto, (*made.states, *options.states), initial)
 
 

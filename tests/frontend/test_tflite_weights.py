@@ -126,7 +126,7 @@ def test_sparse_weights_of_a_layer(tmp_path: Path) -> None:
         (Sparse([0, 1], [3, ([0, 2, 2, 4], [1, -1, 0, 3])]), "has indices that do not fit"),
         (Sparse([0, 1], [3, ([0, 3, 2, 4], [1, 3, 0, 3])]), "has indices that do not fit"),
         (Sparse([0, 1], [4, ([0, 2, 2, 4], [1, 3, 0, 3])]), "of 4 for a dimension of 3"),
-        (Sparse([0, 1], [3, 4]), "has 4 sparse elements, and indices of 12"),
+        (Sparse([0, 1], [3, 4]), "of 4 for a dimension of 4, with 4 elements"),
         (Sparse([0, 0], [3, 4]), "of order"),
         (Sparse([0], [3]), "of order"),
         (Sparse([0, 1, 2], [3, 2, 2], [7]), "of order"),

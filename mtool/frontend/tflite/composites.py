@@ -9,6 +9,8 @@ from mtool.frontend.tflite.description import Model, Operator
 COPY = "COPY"
 """The kind of an operator that is not in the file: its output is its input, as it is stored."""
 
+TABLE = 1000  # what a tensor or an operator costs, in elements that NumPy reads at once
+
 _KIND = "STABLEHLO_COMPOSITE"
 
 
@@ -31,7 +33,7 @@ def inlined(model: Model, title: str, budget: Budget) -> Model:
             continue
         budget.check("depth", depth, operator.name)
         budget.spend("nodes", len(body.operators), operator.name)
-        budget.spend("work", len(body.tensors), operator.name)
+        budget.spend("work", TABLE * len(body.tensors), operator.name)
         if len(set(body.inputs)) < len(body.inputs):
             raise ModelError(f"{title} has a subgraph with one input twice", details=[operator.name])
         names = dict(zip(body.inputs, operator.inputs, strict=True)) | {-1: -1}

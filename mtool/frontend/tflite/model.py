@@ -55,8 +55,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
-    """Return what stands for 0 in the inputs that states feed."""
-    wanted = {value for _, value in states}
+    """Return what stands for 0 in the inputs that states feed, those of the model's own and these."""
+    wanted = {value for _, value in (*network.states, *states)}
     return {name: tensor.zero for name, tensor in network.tensors.items() if name in wanted}
 
 

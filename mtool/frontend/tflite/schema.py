@@ -19,13 +19,14 @@ import tflite
 from mtool.errors import ModelError
 from mtool.frontend.budget import Budget
 from mtool.frontend.reading import FLATBUFFER, read_bytes
+from mtool.frontend.tflite.composites import TABLE
 from mtool.frontend.tflite.description import Model, Operator, Tensor
 from mtool.frontend.tflite.sparsity import Damaged, dense
 from mtool.ir.types import Array
 
 MOST_ELEMENTS = 2**31 - 1
 
-_TABLE, _ITEM = 1000, 10  # what reading a table and an item of a list costs, in elements that NumPy reads at once
+_ITEM = 10  # what reading an item of a list costs, as TABLE is that of a table
 
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
@@ -102,7 +103,7 @@ class _Reader:
         return replace(first, others=tuple(others))
 
     def _subgraph(self, graph: Any, kinds: list[str]) -> Model:
-        self.budget.spend("work", _TABLE, "a subgraph")
+        self.budget.spend("work", TABLE, "a subgraph")
         tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
         numbers = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
         outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
@@ -137,7 +138,7 @@ class _Reader:
     def _tensor(self, number: int, tensor: Any) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{number}"
         self.budget.spend(
-            "work", _TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
+            "work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
         )
         dtype = _DTYPES.get(tensor.Type())
         shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
@@ -224,7 +225,7 @@ class _Reader:
             raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
         places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
-        self.budget.spend("work", _TABLE + _ITEM * places, what.removeprefix("of "))
+        self.budget.spend("work", TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
         options: dict[str, Any] = {}

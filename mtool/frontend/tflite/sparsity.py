@@ -12,6 +12,7 @@ import numpy as np
 import tflite
 
 from mtool.frontend.budget import Budget
+from mtool.frontend.inference import MOST_DIMENSIONS
 from mtool.ir.types import Array
 
 DENSE = 0  # DimensionType of the schema; the other is SPARSE_CSR
@@ -38,11 +39,17 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     rank, levels, blocked = len(shape), sparsity.DimMetadataLength(), _list(sparsity.BlockMapAsNumpy())
     order = _list(sparsity.TraversalOrderAsNumpy())
     wrong = sorted(order[:rank]) != list(range(rank)) or sorted(order[rank:]) != list(range(rank, rank + len(blocked)))
-    if wrong or levels != len(order) or any(not 0 <= axis < rank for axis in blocked) or len({*blocked}) < len(blocked):
+    if (
+        wrong
+        or rank > MOST_DIMENSIONS
+        or levels != len(order)
+        or any(not 0 <= axis < rank for axis in blocked)
+        or len({*blocked}) < len(blocked)
+    ):
         raise Damaged(f"{where} has a sparse encoding of order {order[:9]} and blocks {blocked[:9]} for {list(shape)}")
     count = math.prod(shape)
     budget.afford("constants", count * values.itemsize, where)
-    budget.spend("work", (count + values.size) * (levels + 1), where)
+    budget.spend("work", count + values.size * (levels + 1), where)
     described = {axis: sparsity.DimMetadata(level) for level, axis in enumerate(order)}
     sizes = dict(enumerate(shape))
     for number, axis in enumerate(blocked, rank):
@@ -50,7 +57,7 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
         if described[number].Format() != DENSE or sizes[number] < 1 or shape[axis] % sizes[number]:
             raise Damaged(f"{where} has a sparse encoding with blocks of {sizes[number]:,} for {list(shape)}")
         sizes[axis] = shape[axis] // sizes[number]
-    found = _indices(described, sizes, where)
+    found = _indices(described, sizes, values.size, where)
     if values.size != found[order[-1]].size:
         raise Damaged(f"{where} has {values.size:,} sparse elements, and indices of {found[order[-1]].size:,}")
     for number, axis in enumerate(blocked, rank):
@@ -60,21 +67,23 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
     return made
 
 
-def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], where: str) -> dict[int, Array]:
+def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
     """Return along each dimension, in the order of traversal, the index of every element that is there."""
     found: dict[int, Array] = {}
-    count = 1  # places that the levels before lead to
+    count = 1  # places that the levels before lead to: as many as there are elements, or segments of a level behind
+    segments = {axis: _vector(level.ArraySegmentsType(), level.ArraySegments()) for axis, level in described.items()}
+    most = max(elements, *(listed.size for listed in segments.values()))
     for axis, level in described.items():
         size = sizes[axis]
         if level.Format() == DENSE:
-            if level.DenseSize() != size:
-                raise Damaged(f"{where} has a sparse encoding of {level.DenseSize():,} for a dimension of {size:,}")
+            if level.DenseSize() != size or count * size > most:
+                told = f"{level.DenseSize():,} for a dimension of {size:,}, with {elements:,} elements"
+                raise Damaged(f"{where} has a sparse encoding of {told}")
             lengths, indices = np.full(count, size), np.tile(np.arange(size), count)
         else:
-            segments = _vector(level.ArraySegmentsType(), level.ArraySegments())
-            indices = _vector(level.ArrayIndicesType(), level.ArrayIndices())
-            lengths = np.diff(segments)
-            fit = segments.size == count + 1 and not segments[0] and segments[-1] == indices.size
+            listed, indices = segments[axis], _vector(level.ArrayIndicesType(), level.ArrayIndices())
+            lengths = np.diff(listed)
+            fit = listed.size == count + 1 and not listed[0] and listed[-1] == indices.size
             if not fit or (lengths < 0).any() or (lengths > size).any() or ((indices < 0) | (indices >= size)).any():
                 raise Damaged(f"{where} has a sparse encoding whose dimension {axis} has indices that do not fit")
         found = {known: np.repeat(data, lengths) for known, data in found.items()}

@@ -302,7 +302,7 @@ class Translation:
             return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
         inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
-        kept, fixed = self.variables.close()
+        kept, fixed = self.variables.close(self.afford)
         self.constants |= fixed
         taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
         states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
@@ -323,4 +323,5 @@ class Translation:
         initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
         graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
-        return Network(proto, tensors, tuple(states), {state.input: state.first for state in kept})
+        first = {state.input: state.first for state in kept if state.first is not None}
+        return Network(proto, tensors, tuple(states), first)

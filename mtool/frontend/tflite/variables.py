@@ -3,6 +3,7 @@
 What reads a variable before anything has written it reads the value of the call before.
 """
 
+import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -18,12 +19,15 @@ Key = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A variable that outlives a call: the input that it is, its tensor, the last value written, the first value."""
+    """A variable that outlives a call: the input that it is, its tensor, the last value written, the first value.
+
+    That is None where the model gives none.
+    """
 
     input: str
     tensor: Tensor
     last: str
-    first: Array
+    first: Array | None
 
 
 class Variables:
@@ -74,17 +78,20 @@ class Variables:
             _check_like(self._inputs[key][1], kind)
         self._current[key], self._written[key] = value, kind
 
-    def close(self) -> tuple[list[Kept], dict[str, Array]]:
-        """Return the variables that are states, and the values of those that nothing writes, by input."""
+    def close(self, afford: Callable[[int], None]) -> tuple[list[Kept], dict[str, Array]]:
+        """Return the variables that are states, and the values of those that nothing writes, by input.
+
+        `afford` is asked for the bytes of what is made.
+        """
         kept, fixed = [], {}
         for key, (name, tensor) in self._inputs.items():
             first = self._first.get(key)
-            if first is None:
-                first = np.full(tensor.shape, tensor.zero, tensor.dtype)
             if key in self._written:
                 kept.append(Kept(name, tensor, self._current[key], first))
-            else:
-                fixed[name] = first
+                continue
+            if first is None:
+                afford(tensor.dtype.itemsize * math.prod(tensor.shape))
+            fixed[name] = np.full(tensor.shape, tensor.zero, tensor.dtype) if first is None else first
         return kept, fixed
 
 
