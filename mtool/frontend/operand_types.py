@@ -1,6 +1,5 @@
 """Element types of operands held against the operator's schema, which onnx's shape inference does not compare."""
 
-import functools
 from collections.abc import Mapping
 
 import onnx
@@ -18,8 +17,6 @@ _NAMES = {
 def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[str, TensorType]) -> None:
     """Check that a node's inputs have element types that its operator takes, and the same one where they share it.
 
-    A type that a newer version of the operator takes is taken too: exporters write such models.
-
     Raises:
         Unsupported: one has another.
     """
@@ -28,11 +25,9 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
     for place, name in enumerate(proto.input):
         if name not in types or not formal:
             continue
-        number = min(place, len(formal) - 1)
-        kind, dtype = formal[number], types[name].dtype
-        allowed = kind.types | _newest(proto.op_type, schema.domain, number)
-        if _NAMES[dtype] not in allowed:
-            expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in allowed))
+        kind, dtype = formal[min(place, len(formal) - 1)], types[name].dtype
+        if _NAMES[dtype] not in kind.types:
+            expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in kind.types))
             raise Unsupported(f"its input {kind.name!r} is {dtype.label}; expected {expected}")
         if "(" in kind.type_str or not kind.is_homogeneous:
             continue
@@ -40,9 +35,3 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
         if dtype != first:
             raise Unsupported(f"its inputs {other!r} and {kind.name!r} are {first.label} and {dtype.label}")
 
-
-@functools.cache
-def _newest(op: str, domain: str, number: int) -> frozenset[str]:
-    """Return the types that the newest version of an operator takes as an input."""
-    formal = onnx.defs.get_schema(op, domain=domain).inputs
-    return frozenset(formal[number].types) if number < len(formal) else frozenset()

@@ -43,11 +43,6 @@ def test_a_type_that_the_operator_does_not_take_is_refused(
     assert words in str(refused.value)
 
 
-def test_a_type_of_a_newer_version_is_taken() -> None:
-    """Relu takes integers since opset 14; files that say 13 have them."""
-    load("Relu", [T.INT32], [[2, 3]], opset=13)
-
-
 def test_integers_are_taken_where_the_definition_has_them() -> None:
     """The indices of Gather are of another type than its data."""
     data = numpy_helper.from_array(np.array([1, 0], np.int32), "i")
