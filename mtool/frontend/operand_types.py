@@ -34,4 +34,3 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
         other, first = shared.setdefault(kind.type_str, (kind.name, dtype))
         if dtype != first:
             raise Unsupported(f"its inputs {other!r} and {kind.name!r} are {first.label} and {dtype.label}")
-
