@@ -77,7 +77,6 @@ def _built(survivors: Sequence[Survivor], folder: Path) -> list[Verdict]:
                 found.append(Verdict(one.number, "fault", str(died)))
                 continue
             except TimeoutError:
-                batch._process and batch._process.kill()
                 batch.close()
                 found.append(Verdict(one.number, "too slow to run"))
                 continue
