@@ -17,8 +17,7 @@ TAUTOLOGIES = ("-Wtautological-compare", "-Wtautological-constant-in-range-compa
 FLAGS = (
     "-O0",
     "-g1",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize=float-cast-overflow",  # gcc's "undefined" is without it
+    "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
 )
 
