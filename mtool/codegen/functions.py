@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mtool.ir.types import Array
+from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan
 
@@ -69,7 +70,7 @@ def emit_functions(plan: Plan) -> Functions:
             if key not in symbols:
                 symbols[key] = f"{model}_{step.node.name}_{name}"
                 constants[symbols[key]] = data
-                layouts[symbols[key]] = kernel.layouts.get(name, "")
+                layouts[symbols[key]] = kernel.layouts.get(name) or layout_of(name, data)
             used[name] = symbols[key]
         calls.append(Call(function, used))
         alike[likeness] = calls[-1]

@@ -232,3 +232,12 @@ def test_numbers_of_tensors_and_codes_that_there_are_none_of(tmp_path: Path) -> 
                 assert read(saved(bytes(new), tmp_path)).operators[0].inputs == (-1, -1)
             else:
                 assert damage(bytes(new), tmp_path) == f"{words} {number} of 2"
+
+
+@pytest.mark.parametrize("code", [2, 3, 255])
+def test_codes_of_operators_that_there_are_none_of(code: int, tmp_path: Path) -> None:
+    ops = [Op("ADD", ["x", "x"], ["y"], "AddOptions"), Op("RELU", ["y"], ["z"])]
+    data = bytearray(model([T(name, [4]) for name in "xyz"], ops, ["x"], ["z"]))
+    table = tflite.Model.GetRootAs(data, 0).Subgraphs(0).Operators(1)._tab
+    struct.pack_into("<I", data, table.Pos + table.Offset(4), code)
+    assert damage(bytes(data), tmp_path) == f"operator 1 has code {code} of 2"
