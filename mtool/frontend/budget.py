@@ -48,6 +48,10 @@ class Budget:
         """
         self.check(name, self._spent[name] + amount, where)
 
+    def allows(self, name: str, total: int) -> bool:
+        """Return whether a total is within a limit."""
+        return total <= self._limits[name]
+
     def check(self, name: str, total: int, where: str) -> None:
         """Check a total against a limit.
 

@@ -6,8 +6,9 @@ from functools import partial
 
 from mtool.ir import Graph
 from mtool.kernels.target import Target
-from mtool.lowerings.verification import verify
+from mtool.lowerings.verification import verify_own
 from mtool.passes.clamp_indices import clamp_indices
+from mtool.passes.control_flow import map_bodies, prune
 from mtool.passes.copy_constant_inputs import copy_constant_inputs
 from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.dead_channels import remove_dead_channels
@@ -54,14 +55,15 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
 
 
 def run(graph: Graph, target: Target) -> Graph:
-    """Bring an imported graph to kernels and loops that schedules exist for.
+    """Bring an imported graph to kernels and loops that schedules exist for, the graphs of control nodes first.
 
     Raises:
         ModelError: an operator can't be lowered.
     """
+    graph = prune(map_bodies(prune(graph), partial(run, target=target)))
     for one in sequence(target):
         graph = one(graph)
-        verify(graph)
+        verify_own(graph)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
     return graph

@@ -169,7 +169,9 @@ class _Storages:
             self.owner[key] = len(self.pieces)
             self.pieces.append(Storage(0, (), [key]))
             self.accesses.append([])
-        self.pieces[self.owner[key]].bytes = max(self.pieces[self.owner[key]].bytes, size)
+        piece = self.pieces[self.owner[key]]
+        piece.bytes = max(piece.bytes, size)
+        piece.alignment = max(piece.alignment, self.steps[number].scratch_alignment)
         self.accesses[self.owner[key]].append(_Access(number, 0, size, writes=True))
         return self.owner[key]
 

@@ -13,16 +13,18 @@ from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
+from mtool.ir.control import Control
 from mtool.ir.node import View
 from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choices
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.plan import Plan, lay_out_steps
+from mtool.plan.plan import Plan
 from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
 from mtool.plan.step import Step, choose_schedule
+from mtool.plan.whole import lay_out_steps
 from mtool.settings import Io, Partial
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
@@ -72,7 +74,11 @@ class _Chooser:
         self.choices = choices
         self.target: Target = plan.target
         self.io: Io = plan.io
-        self.known: dict[Any, tuple[Step, float]] = {}
+        self.known: dict[Any, tuple[Step, float]] = {
+            plan.graph.likeness(step.node): (step, step.schedule.cost(step.node, plan.graph, plan.target))
+            for step in plan.steps
+            if isinstance(step.node.attrs, Control)  # whose graphs are planned already
+        }
 
     def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
         """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""
