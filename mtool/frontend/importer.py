@@ -145,11 +145,11 @@ class Importer:
             raise ValueNeeded(name, role)
         return self.constants[name]
 
-    def value_like(self, stem: str, like: str) -> str:
-        """Return the name of a new value of the type of another, whose value it has at times."""
+    def value(self, stem: str, kind: TensorType, sources: Iterable[str]) -> str:
+        """Return the name of a new value of a body, which would be known if `sources` were constants."""
         name = self.unique(stem)
-        self.types[name] = self.types[like]
-        self._sources[name] = (like,)
+        self.types[name] = kind
+        self._sources[name] = tuple(filter(None, sources))
         return name
 
     def needed_inputs(self) -> tuple[str, ...]:

@@ -96,12 +96,11 @@ def import_rounds(
         raise Unsupported("the size of one of its inputs depends on data")
     passed = _passed_on(asked)
     inner = [
-        value if number in passed or not state.types[value].count else state.value_like(f"{prefix}/{value}", value)
+        value if number in passed or not state.types[value].count else state.value(f"{prefix}/{value}", state.types[value], [value])
         for number, value in enumerate(asked.first)
     ]
     rows = [_row(state, prefix, value) for value, _ in asked.rows]
-    place = state.unique(f"{prefix}/round")
-    state.types[place] = TensorType(DType.INT64, ())
+    place = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
     leading = [place, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
     with state.apart() as nodes, state.in_doubt():
         made = inline(state, asked.body, [*leading, *inner, *rows], prefix)
@@ -192,9 +191,8 @@ def import_rounds(
 
 def _row(state: Importer, prefix: str, value: str) -> str:
     """Return a new value of the type of a row of another."""
-    name = state.value_like(f"{prefix}/{value}", value)
     kind = state.types[value]
-    state.types[name] = TensorType(kind.dtype, kind.shape[1:])
+    name = state.value(f"{prefix}/{value}", TensorType(kind.dtype, kind.shape[1:]), [value])
     without_elements(state, name)
     return name
 
