@@ -40,9 +40,10 @@ def import_if(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opset
     if kind.count != 1 or kind.dtype is not DType.BOOL:
         raise Unsupported(f"its condition is {kind}; expected one element, bool")
     before, sides = len(state.problems), []
-    for branch in branches:
+    prefixes = [state.unique(origin) for _ in branches]
+    for branch, prefix in zip(branches, prefixes, strict=True):
         with state.apart() as nodes, state.in_doubt():
-            made = inline(state, branch, (), state.unique(origin))
+            made = inline(state, branch, (), prefix)
         sides.append((nodes, made))
     if len(state.problems) > before:
         state.leave_out(proto.output)

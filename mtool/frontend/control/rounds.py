@@ -96,7 +96,9 @@ def import_rounds(
         raise Unsupported("the size of one of its inputs depends on data")
     passed = _passed_on(asked)
     inner = [
-        value if number in passed or not state.types[value].count else state.value(f"{prefix}/{value}", state.types[value], [value])
+        value
+        if number in passed or not state.types[value].count
+        else state.value(f"{prefix}/{value}", state.types[value], [value])
         for number, value in enumerate(asked.first)
     ]
     rows = [_row(state, prefix, value) for value, _ in asked.rows]
