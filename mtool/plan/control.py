@@ -3,7 +3,7 @@
 The tensors of a graph lie in the arena only while its node runs; two branches have the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mtool import ops
@@ -45,6 +45,17 @@ class ControlSchedule(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Never: the code generator writes it (mtool.codegen.control), which knows the functions in it."""
         raise NotImplementedError
+
+
+def plans_in(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and those of all graphs inside its own, outer ones first."""
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for step in one.steps:
+            if isinstance(step.schedule, ControlSchedule):
+                waiting += step.schedule.plans
 
 
 def _times(node: Node) -> int:
