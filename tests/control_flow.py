@@ -57,8 +57,9 @@ def _nested(depth: int) -> str:
     )
 
 
-_LSTM = """float[1, 12, 3] LW = {%s}, float[1, 12, 3] LR = {%s}""" % tuple(
-    ",".join(f"{n * step % 13 / 13 - 0.5:.3f}" for n in range(36)) for step in (5, 7)
+_LSTM = ", ".join(
+    f"float[1, 12, 3] {name} = {{" + ",".join(f"{n * step % 13 / 13 - 0.5:.3f}" for n in range(36)) + "}"
+    for name, step in (("LW", 5), ("LR", 7))
 )
 
 CASES: dict[str, Case] = {
@@ -71,12 +72,15 @@ CASES: dict[str, Case] = {
         yes_and_no(),
     ),
     "a condition of one element": Case(
-        """g (float[6] x, bool[1] yes) => (float[6] y) { y = If (yes) <
-            then_branch = t () => (float[6] p) { p = Exp (x) }, else_branch = e () => (float[6] q) { q = Abs (x) }> }""",
+        """g (float[6] x, bool[1] yes) => (float[6] y) {
+            y = If (yes) <
+            then_branch = t () => (float[6] p) { p = Exp (x) },
+                else_branch = e () => (float[6] q) { q = Abs (x) }> }""",
         tuple({"x": X, "yes": np.array([yes])} for yes in (True, False)),
     ),
     "outputs that are a capture, a constant, another output": Case(
-        """g (float[6] x, bool yes) => (float[6] a, float[2] b, float[6] c) <float[2] one = {1, 2}, float[2] two = {3, 4}> {
+        """g (float[6] x, bool yes) => (float[6] a, float[2] b, float[6] c)
+            <float[2] one = {1, 2}, float[2] two = {3, 4}> {
             a, b, c = If (yes) <
                 then_branch = t () => (float[6] ta, float[2] tb, float[6] tc)
                     { ta = Identity (x) tb = Identity (one) tc = Identity (x) },
@@ -137,8 +141,8 @@ CASES: dict[str, Case] = {
         ({"x": X},),
     ),
     "while": Case(
-        f"""g (float[6] x, float limit) => (float[6] y, int64 count) <bool yes = {{1}}, int64 zero = {{0}}, int64 one = {{1}},
-            int64 never = {{9223372036854775807}}, float k = {{1.25}}> {{
+        f"""g (float[6] x, float limit) => (float[6] y, int64 count)
+            <bool yes = {{1}}, int64 zero = {{0}}, int64 one = {{1}}, int64 never = {{9223372036854775807}}, float k = {{1.25}}> {{
             y, count = Loop (never, yes, x, zero) <body = b ({ROUND}, float[6] a, int64 t)
                 => (bool d, float[6] r, int64 u) {{
                 r = Mul (a, k) m = ReduceMax <keepdims = 0> (r) d = Less (m, limit) u = Add (t, one) }}> }}""",
@@ -213,16 +217,16 @@ CASES: dict[str, Case] = {
         (*yes_and_no(n=np.array(6, LONG)), {"x": X, "yes": np.array(True), "n": np.array(0, LONG)}),
     ),
     "loops four deep": Case(
-        f"""g (float[6] x, int64 n) => (float[6] y) <float k = {{0.3}}> {{
-            y = Loop (n, "", x) <body = b0 (int64 i0, bool c0, float[6] a0) => (bool d0, float[6] r0) {{
+        """g (float[6] x, int64 n) => (float[6] y) <float k = {0.3}> {
+            y = Loop (n, "", x) <body = b0 (int64 i0, bool c0, float[6] a0) => (bool d0, float[6] r0) {
                 d0 = Identity (c0) f0 = Cast <to = 1> (i0)
-                r0 = Loop (n, "", a0) <body = b1 (int64 i1, bool c1, float[6] a1) => (bool d1, float[6] r1) {{
+                r0 = Loop (n, "", a0) <body = b1 (int64 i1, bool c1, float[6] a1) => (bool d1, float[6] r1) {
                     d1 = Identity (c1)
-                    r1 = Loop (n, "", a1) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {{
+                    r1 = Loop (n, "", a1) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {
                         d2 = Identity (c2) f2 = Cast <to = 1> (i2)
-                        r2 = Loop (n, "", a2) <body = b3 (int64 i3, bool c3, float[6] a3) => (bool d3, float[6] r3) {{
+                        r2 = Loop (n, "", a2) <body = b3 (int64 i3, bool c3, float[6] a3) => (bool d3, float[6] r3) {
                             d3 = Identity (c3) u = Mul (a3, k) v = Add (u, f0) w = Add (v, f2) z = Sub (w, a1)
-                            r3 = Sin (z) }}> }}> }}> }}> }}""",
+                            r3 = Sin (z) }> }> }> }> }""",
         trips(0, 1, 3),
     ),
     "a scan both ways": Case(
@@ -236,14 +240,15 @@ CASES: dict[str, Case] = {
     "a scan along another dimension": Case(
         """g (float[6, 40] x) => (float[40] y) {
             y = Scan <num_scan_inputs = 1, scan_input_axes = [1],
-                body = b (float[6] p) => (float r) { q = Exp (p) t = Mul (q, p) u = Add (t, q) r = ReduceSum <keepdims = 0> (u)
-                }> (x) }""",
+                body = b (float[6] p) => (float r) { q = Exp (p) t = Mul (q, p) u = Add (t, q)
+                    r = ReduceSum <keepdims = 0> (u) }> (x) }""",
         ({"x": np.linspace(-1, 1, 240, dtype=F).reshape(6, 40)},),
     ),
     "counted in 64 bits, from a constant": Case(
-        f"""g (float[6] x, int64 n) => (int64 last, double[3] z) <int64 big = {{1099511627776}}, double[3] w = {{1, 2, 3}},
-            int64 k = {{3}}> {{
-            last, z = Loop (n, "", big, w) <body = b ({ROUND}, int64 t, double[3] e) => (bool d, int64 u, double[3] v) {{
+        f"""g (float[6] x, int64 n) => (int64 last, double[3] z)
+            <int64 big = {{1099511627776}}, double[3] w = {{1, 2, 3}}, int64 k = {{3}}> {{
+            last, z = Loop (n, "", big, w) <body = b ({ROUND}, int64 t, double[3] e)
+                => (bool d, int64 u, double[3] v) {{
                 d = Identity (c) p = Mul (i, k) u = Add (t, p) v = Mul (e, e) }}> }}""",
         trips(0, 1, 6),
     ),

@@ -4,6 +4,7 @@ The tensors of a graph lie in the function's scratch, as its plan says; what it 
 function's arguments.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -98,9 +99,10 @@ class _Pointers:
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
-        outputs: Sequence[Callable[[], str]], own: Mapping[str, str],
+        outputs: Sequence[Callable[[], str]], states: Sequence[Callable[[], str]], own: Mapping[str, str],
     ) -> None:  # fmt: skip
-        self.plan, self._scratch, self.inputs, self.outputs = body.plan, scratch, inputs, outputs
+        self.plan, self._scratch = body.plan, scratch
+        self.outside = {"inputs": inputs, "outputs": outputs, "states": states}
         self.lies = aliases(body.plan.graph)
         self.names: dict[str, str] = dict(own)
         for root, stem, _ in written(body.plan):
@@ -113,7 +115,7 @@ class _Pointers:
         """Return the pointer to a value."""
         kind, address = self.plan.graph.types[value], address_of(self.plan, value)
         if address.memory != "arena":
-            base = (self.inputs if address.memory == "inputs" else self.outputs)[address.index]()
+            base = self.outside[address.memory][address.index]()
             return further(base, address.offset, kind.dtype.size)
         root, inside = self.lies.get(value, (value, 0))
         name = self._declared(self.names[root], kind.dtype.c, address.offset - inside)
@@ -155,7 +157,7 @@ def _branches(names: _Names, bodies: Sequence[Body]) -> list[str]:
     for head, body in zip((f"if (*{names.input(0)}) {{", "} else {"), bodies, strict=True):
         inputs = [_later(names.input, number + 1) for number in range(len(names.inputs) - 1)]
         outputs = [_later(names.output, number) for number in range(len(names.outputs))]
-        pointers = _Pointers(body, names.scratch, inputs, outputs, {})
+        pointers = _Pointers(body, names.scratch, inputs, outputs, (), {})
         called = _calls(body, pointers)
         lines += [head, *(f"    {line}" for line in (*pointers.declarations.values(), *called))]
     return [*lines, "}"]
@@ -192,7 +194,9 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
         outputs.insert(0, lambda: "&going")
     states = [value for _, value, _ in graph.state_values]
     own = {value: f"carried{place}" for place, value in enumerate(states)}
-    pointers = _Pointers(body, names.scratch, [*inputs, number], outputs, own)
+    positions = itertools.accumulate((one.is_output for one in attrs.carried), initial=0)
+    kept = [_later(names.output, position) for position in positions]
+    pointers = _Pointers(body, names.scratch, [*inputs, number], outputs, kept, own)
     called = _calls(body, pointers)
     begin, end = _first_values(names, attrs, pointers, states, symbol), _last_values(names, attrs, pointers, states)
     if not attrs.is_counted:
@@ -232,7 +236,13 @@ def _first_values(
     for number, (one, value) in enumerate(zip(attrs.carried, states, strict=True)):
         kind, target = pointers.plan.graph.types[value], pointers.value(value)
         if one.is_given:
-            lines.append(f"memcpy({target}, {names.input(place)}, {kind.bytes});")
+            source = names.input(place)
+            if value in pointers.plan.in_states:  # and its first value may lie there
+                lines.append(f"if ({target} != {source})")
+                target = f"    memcpy({target}"
+            else:
+                target = f"memcpy({target}"
+            lines.append(f"{target}, {source}, {kind.bytes});")
             place += 1
             continue
         data = np.zeros(kind.shape, kind.dtype.numpy) if one.initial is None else one.initial
@@ -251,4 +261,5 @@ def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequ
     return [
         f"memcpy({names.output(number)}, {pointers.value(value)}, {types[value].bytes});"
         for number, value in enumerate(wanted)
+        if value not in pointers.plan.in_states
     ]

@@ -237,6 +237,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     found = []
     for value in values:
         kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
+        assert address.memory != "states", f"{value} lies outside of the arena"
         operand = Operand(
             value=value,
             dtype=kind.dtype.label,

@@ -12,7 +12,7 @@ LIMITS: dict[str, tuple[int, str]] = {
     "constants": (128 << 20, "bytes of constants, read or computed"),
     "work": (1 << 27, "elements that are computed from constants, and characters of names that are made"),
     "nodes": (20_000, "nodes that functions, loops and sequences are written out to"),
-    "rounds": (256, "rounds of one Loop or Scan"),
+    "rounds": (256, "rounds of one Loop or Scan that are written out"),
     "depth": (64, "graphs and functions inside one another"),
 }
 """Every limit: its default, and what it counts."""

@@ -11,6 +11,7 @@ from mtool.ir import Graph, Node, State
 from mtool.ir.control import Rounds
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.plan.memory import aliases
 from mtool.plan.plan import Plan
 from mtool.plan.step import Step
 
@@ -35,8 +36,17 @@ class ControlSchedule(BaseSchedule):
         return max(plan.arena_bytes for plan in self.plans)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None."""
-        return ()
+        """What the first output is in the first round, if nothing else of the node reads it."""
+        attrs = node.attrs
+        if not isinstance(attrs, Rounds):
+            return ()
+        first = next((number for number, one in enumerate(attrs.carried) if one.is_output), None)
+        if first is None or not attrs.carried[first].is_given:
+            return ()
+        place = attrs.first_carried + sum(one.is_given for one in attrs.carried[:first])
+        lies = aliases(graph)
+        roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
+        return (place,) if roots.count(roots[place]) == 1 else ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dearest of its graphs, as often as it is computed."""
@@ -71,6 +81,12 @@ def planned_body(node: Node, body: Graph) -> Graph:
     count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
     pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
     return replace(body, states=tuple(State(output, value) for output, value in pairs))
+
+
+def kept_outside(node: Node) -> tuple[int, ...]:
+    """Return the numbers of the carried values that may lie where the node's output lies."""
+    attrs = node.attrs
+    return tuple(n for n, one in enumerate(attrs.carried) if one.is_output) if isinstance(attrs, Rounds) else ()
 
 
 def control_step(node: Node, plans: Sequence[Plan]) -> Step:

@@ -1,7 +1,7 @@
 """The plan: which schedule computes each operator, in which order, and where its bytes lie."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mtool.ir import Graph
 from mtool.kernels.target import Target
@@ -15,7 +15,8 @@ class Plan:
     """Everything that codegen needs.
 
     `offsets` has the arena offset in bytes of every value that lies there; `scratch` those of the
-    steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map.
+    steps' scratch (None: the step has none). `storages` are the pieces of the arena, for its map. `in_states` has the
+    values that lie in a state which the caller keeps: its number, and at which byte.
     """
 
     graph: Graph
@@ -27,6 +28,7 @@ class Plan:
     storages: tuple[tuple[Storage, int], ...]
     arena_bytes: int
     arena_bound_bytes: int
+    in_states: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.control_flow import CASES
-from tests.onnx_suite.running import built
 
 from mtool import boards
 from mtool.compiler import target_of
@@ -15,6 +13,8 @@ from mtool.onnx_backend import batch, firmware
 from mtool.onnx_backend.batch import HOST, Batch, CModel
 from mtool.onnx_backend.firmware import Firmware
 from mtool.workflow import dynamic_outputs
+from tests.control_flow import CASES
+from tests.onnx_suite.running import built
 
 ort = pytest.importorskip("onnxruntime")
 NAMES = [*CASES]
