@@ -142,7 +142,8 @@ CASES: dict[str, Case] = {
     ),
     "while": Case(
         f"""g (float[6] x, float limit) => (float[6] y, int64 count)
-            <bool yes = {{1}}, int64 zero = {{0}}, int64 one = {{1}}, int64 never = {{9223372036854775807}}, float k = {{1.25}}> {{
+            <bool yes = {{1}}, int64 zero = {{0}}, int64 one = {{1}}, int64 never = {{9223372036854775807}},
+            float k = {{1.25}}> {{
             y, count = Loop (never, yes, x, zero) <body = b ({ROUND}, float[6] a, int64 t)
                 => (bool d, float[6] r, int64 u) {{
                 r = Mul (a, k) m = ReduceMax <keepdims = 0> (r) d = Less (m, limit) u = Add (t, one) }}> }}""",
