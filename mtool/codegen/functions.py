@@ -10,6 +10,7 @@ import numpy as np
 from mtool.codegen.control import Body, control_kernel
 from mtool.codegen.function import Call, Function, Use
 from mtool.ir.types import Array
+from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule
@@ -59,7 +60,7 @@ class _Registry:
             return self._control(plan, step, step.schedule)
         kernel = step.schedule.emit(step.node, plan.graph, plan.target)
         used = {
-            name: self._symbol(f"{step.node.name}_{name}", data, kernel.layouts.get(name, ""))
+            name: self._symbol(f"{step.node.name}_{name}", data, kernel.layouts.get(name) or layout_of(name, data))
             for name, data in kernel.constants.items()
         }
         return Call(self._function(step, kernel), used)
@@ -70,7 +71,7 @@ class _Registry:
         used = {symbol: symbol for body in bodies for call in body.calls for symbol in call.constants.values()}
 
         def symbol(name: str, data: Array) -> str:
-            made = self._symbol(f"{step.node.name}_{name}", data, "")
+            made = self._symbol(f"{step.node.name}_{name}", data, layout_of(name, data))
             used[made] = made
             return made
 

@@ -68,7 +68,7 @@ class Emitted:
         files = {
             f"{model}.h": header(plan, interface, chosen, banner),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
-            f"{model}_operators.h": operators_header(plan, banner, functions, arena),
+            f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
             ),
@@ -121,7 +121,9 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
     graph = plan.graph
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
-    functions = replace(functions, constants={**functions.constants, **initial_constants(plan)})
+    initial = initial_constants(plan)
+    layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
+    functions = replace(functions, constants={**functions.constants, **initial}, layouts=layouts)
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [

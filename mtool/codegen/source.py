@@ -13,9 +13,8 @@ from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.expressions import has_small_floats
+from mtool.kernels.expressions import has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
-from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 from mtool.text import comment, short_name
@@ -37,6 +36,8 @@ def source(
     uses = [use for function in functions.functions for use in function.uses]
     if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_float8.h")
+    if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_half.h")
     lines = [
         banner,
         _arena_map(plan),
@@ -136,7 +137,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
     if macs:
         facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")
     label = step.op.label(node, graph)
-    named = node.attrs.label if isinstance(node.attrs, WithEpilogue | TemplateKernel) else ""
+    named = node.attrs.label if isinstance(node.attrs, WithEpilogue) else ""
     fused = [word for word in named.split("+") if word]
     whence = " ".join(f'"{_short(origin)}"' for origin in origins)
     shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"

@@ -1,6 +1,7 @@
 """From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import onnx
 
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, reading, tensors
-from mtool.frontend.bind_states import bind_states
+from mtool.frontend.bind_states import States, bind_states
 from mtool.frontend.budget import Budget
+from mtool.frontend.first_values import first_values
 from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.separate import Separated, initialiser
@@ -59,10 +61,11 @@ def graph_of(
     options: ModelOptions,
     budget: Budget,
     separated: Separated | None = None,
+    states: States | None = None,
 ) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
-    `separated` has its large initialisers, if they were taken out of it.
+    `separated` has its large initialisers, if they were taken out of it; `states` are instead of those of `options`.
 
     Raises:
         UsageError: what is given names nothing of the model.
@@ -70,10 +73,13 @@ def graph_of(
     """
     _fix_inputs(model, options.constants, title)
     separated = separated or {}
-    initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
+    if states is None:
+        given = _initial_values(model, {value for _, value in options.states}, budget, separated)
+        zeros = first_values(model.graph, options.states)
+        states = States(options.states, given, zeros)
     _bind_dims(model, options.dims, title)
     graph = import_graph(model, model_name(stem), options.maxima, budget, separated)
-    return bind_states(graph, options.states, initial, title)
+    return bind_states(graph, replace(states, given={**states.given, **options.state_values}), title, budget)
 
 
 def _initial_values(

@@ -4,18 +4,22 @@ The program reads the number of a model (4 bytes) and the bytes of its inputs, a
 its outputs. A model that the C compiler refuses is told apart and left out.
 """
 
+import contextlib
+import os
 import re
-import subprocess
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from mtool import codegen, files, frontend, passes, proc, resources
+from mtool.children import Child
 from mtool.errors import BuildError, DeviceError
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
@@ -27,6 +31,8 @@ Array = NDArray[Any]
 HOST = Target("host", frozenset())
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 _TIMEOUT_S = 600.0
+_GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
+_WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Batch:
     program: Path
     models: Sequence[CModel]
     refused: dict[int, str] = field(default_factory=dict)
-    _process: "subprocess.Popen[bytes] | None" = None
+    _running: "_Running | None" = None
 
     def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
@@ -87,39 +93,59 @@ class Batch:
         if number in self.refused:
             raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
         model = self.models[number]
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [str(self.program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(number.to_bytes(4, "little") + packed(model, inputs))
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
+        if self._running is None:
+            self._running = _Running(self.program)
         wanted = sum(tensor.bytes for tensor in model.manifest.outputs)
-        data = self._process.stdout.read(wanted)
+        data = self._running.ask(number.to_bytes(4, "little") + packed(model, inputs), wanted)
         if len(data) != wanted:
-            raise self._death()
+            error = self._running.death()
+            self.close()
+            raise error
         return unpacked(model, data)
-
-    def _death(self) -> DeviceError:
-        assert self._process is not None
-        _, words = self._process.communicate()
-        code, self._process = self._process.returncode, None
-        return DeviceError(f"the program died with {code}", details=words.decode(errors="replace").splitlines()[:6])
 
     def close(self) -> None:
         """End the program."""
-        if self._process is not None:
-            self._process.communicate()
-            self._process = None
+        if self._running is not None:
+            self._running.end()
+            self._running = None
 
     def __enter__(self) -> "Batch":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Running:
+    """The program as it runs. It ends with this process, however that ends."""
+
+    def __init__(self, program: Path) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._child = Child([str(program)], errors=self._errors)
+        except OSError:
+            self._errors.close()
+            raise
+        self._answers = open(self._child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
+        self.end = weakref.finalize(self, _end, self._child, self._answers, self._errors)
+
+    def ask(self, request: bytes, wanted: int) -> bytes:
+        """Write a request and read an answer of `wanted` bytes: of fewer if the program has died."""
+        with contextlib.suppress(BrokenPipeError):
+            self._child.write(request)
+        return self._answers.read(wanted)
+
+    def death(self) -> DeviceError:
+        """Return the error that tells how it ended, and its first words: there a sanitizer says what it found."""
+        code = self._child.wait(_GRACE_S)
+        words = os.pread(self._errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
+        return DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
+
+
+def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
+    answers.close()
+    child.end()
+    errors.close()
 
 
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:

@@ -10,6 +10,7 @@ from mtool.ir.node import View
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
+from mtool.ops.template.node import TemplateKernel
 
 
 def name_nodes(graph: Graph) -> Graph:
@@ -39,4 +40,6 @@ def _stem(node: Node, graph: Graph) -> str:
         words = (node.attrs.label or "loop").split("+")
         label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
         return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
-    return {"pool2d": "pool", "template": "direct"}.get(node.op, node.op)  # a name that projects have is kept
+    if isinstance(node.attrs, TemplateKernel):
+        return node.attrs.label
+    return {"pool2d": "pool"}.get(node.op, node.op)
