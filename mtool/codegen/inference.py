@@ -30,14 +30,15 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
         return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", ""]
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    call = f"operators({', '.join(['&only', *calls.structures])})"
+    name = f"{plan.graph.name}_operators"
+    call = f"{name}({', '.join(['&only', *calls.structures])})"
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     result = "int32_t" if calls.can_fail else "void"
     return [
         _NOTE,
         "#define OPERATOR(number) if (only == NULL || *only == (number))",
         "",
-        f"MT_INLINE {result} operators({', '.join(['const volatile int32_t *only', *structures])})",
+        f"MT_INLINE {result} {name}({', '.join(['const volatile int32_t *only', *structures])})",
         "{",
         *([] if plan.steps else ["    (void)only;"]),
         *body,
@@ -54,9 +55,9 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     ]
 
 
-def all_operators(calls: Calls) -> list[str]:
+def all_operators(plan: Plan, calls: Calls) -> list[str]:
     """Return the C that makes all the calls; one that fails ends the function that it stands in."""
-    call = f"operators({', '.join(['NULL', *calls.structures])})"
+    call = f"{plan.graph.name}_operators({', '.join(['NULL', *calls.structures])})"
     if not calls.can_fail:
         return [f"    {call};"]
     return [f"    const int32_t status = {call};", "    if (status != 0)", "        return status;"]
