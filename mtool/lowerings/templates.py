@@ -40,8 +40,9 @@ def template_node(
     """
     ins, outs = [*inputs], [*outputs]
     over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
+    label = node.op.rpartition(".")[2].lower()  # without the domain
     attrs = TemplateKernel(
-        template=template, values=values, names=(*inputs, *outputs), label=node.op.rpartition(".")[2].lower(), scratch=scratch,
+        template=template, values=values, names=(*inputs, *outputs), label=label, scratch=scratch,
         scratch_type=scratch_type, math=math, macs=macs, overwrites=over,
     )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)
