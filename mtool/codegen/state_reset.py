@@ -47,8 +47,8 @@ def check_conventions(plan: Plan, conventions: Conventions) -> None:
     """
     if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
-            "--state keeps tensors out of the interface, packed functions and graph executors take all of them",
-            hint="leave out --state, or choose --interface-api c or step, and --executor aot",
+            "states are tensors outside of the interface, packed functions and graph executors take all of them",
+            hint="choose --interface-api c or step, and --executor aot",
         )
 
 

@@ -25,6 +25,7 @@ from mtool.frontend.indices import check_indices, clamp_constant_indices, range_
 from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.maximum_sizes import set_maximum_sizes
 from mtool.frontend.operand_shapes import check_operand_shapes
+from mtool.frontend.operand_types import check_operand_types
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
@@ -57,7 +58,9 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     qoperator = EXPANSIONS.get((domain, proto.op_type))
     if qoperator is not None:
         if not domain:
-            check_node(proto, onnx.defs.get_schema(proto.op_type, version, domain), bodies)
+            schema = onnx.defs.get_schema(proto.op_type, version, domain)
+            check_node(proto, schema, bodies)
+            check_operand_types(proto, schema, state.types)
         for part in qoperator(state, proto, origin):
             state.run(part, {"": NEWEST_OPSET})
         return
@@ -76,6 +79,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     check_node(proto, schema, bodies)
+    check_operand_types(proto, schema, state.types)
     attrs = _attributes(proto)
     if proto.op_type == "Constant" and not domain:
         state.add_constant(proto.output[0], _constant_value(state, proto, origin))

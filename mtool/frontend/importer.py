@@ -34,10 +34,13 @@ class Importer:
         import_node: ImportNode,
         maxima: Mapping[str, int] | None = None,
         budget: Budget | None = None,
+        *,
+        natural_maxima: bool = False,
     ) -> None:
         self._import_node = import_node
         self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
+        self.natural_maxima = natural_maxima
         self.used_maxima: set[str] = set()
         self.bounds: dict[str, Bound] = {}
         self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}

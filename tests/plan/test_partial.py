@@ -27,6 +27,7 @@ from mtool.plan import Choice, Plan, make_plan
 from mtool.plan import partial as partial_execution
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import aliases, live_bound, storages
+from mtool.plan.partial import MOST_COST
 from mtool.request import Request
 
 F = np.float32
@@ -264,6 +265,17 @@ def test_operators_that_are_called_by_name_stay_whole() -> None:
     with pytest.raises(UsageError, match="--partial always"):
         Request(partial="always", conventions=Conventions(operators="packed", executor="graph")).allowed_partial()
     assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.line_buffers
+
+
+def test_always_pays_more_than_auto_would() -> None:
+    for seed in range(15, 200):  # none of the first
+        proto = Network(seed, integer=True).build()
+        whole, parts, auto = (planned(proto, HOST, partial) for partial in ("never", "always", "auto"))
+        assert auto.cost <= whole.cost * (1 + MOST_COST)
+        if parts.cost > whole.cost * (1 + MOST_COST):
+            assert parts.arena_bytes < whole.arena_bytes
+            return
+    raise AssertionError("no network costs a twentieth more in parts")
 
 
 def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
