@@ -112,7 +112,8 @@ def _part_that_pays(expr: Expr, sizes: Mapping[int, int], count: int) -> tuple[E
         own = facts[id(part)]
         once = prod(sizes[number] for number in own.axes)
         saved = (times - once) * own.cost - once * STORED - times * LOADED
-        if not own.is_own and saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size):
+        is_fact = part.dtype is DType.BOOL  # which proves that indices behind it lie inside
+        if not (own.is_own or is_fact) and saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size):
             return part, own.axes
         if part.op == "reduce":
             times *= prod(size for _, size in part.value.axes)
