@@ -10,7 +10,7 @@ import onnx
 from mtool.errors import MtoolError
 from mtool.frontend.bounds import COUNTING, Bound, bounds_of_outputs
 from mtool.frontend.budget import Budget
-from mtool.frontend.problems import Unsupported, ValueNeeded, disagreement
+from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.ir import Attributes, DType, Node, TensorType
 from mtool.ir.types import Array
@@ -60,6 +60,7 @@ class Importer:
         self.sequences: dict[str, list[str]] = {}
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
         self.inputs = tuple(value.name for value in model.graph.input)
+        self.is_translated = any(node.domain == REFUSED for node in model.graph.node)
         stated = [*model.graph.value_info, *model.graph.output]
         self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
         self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}

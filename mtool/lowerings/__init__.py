@@ -31,6 +31,7 @@ from mtool.lowerings import (
     standardise,
 )
 from mtool.lowerings.lowering import Operator
+from mtool.lowerings.own_domains import own_by_kind
 
 _MODULES = (
     classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
@@ -40,3 +41,8 @@ _MODULES = (
 
 LOWERINGS: dict[str, Operator] = {op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()}
 """Canonical ONNX operators, by name."""
+
+
+def lowering_of(op: str) -> Operator | None:
+    """Return the lowering of a canonical operator, be it ONNX's or of one's own domain; None: there is none."""
+    return LOWERINGS.get(op) or (own_by_kind().get(op) if "." in op else None)

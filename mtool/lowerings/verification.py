@@ -2,7 +2,7 @@
 
 from mtool.ir import Graph, Node, control
 from mtool.ir.graph import verify as verify_structure
-from mtool.lowerings import LOWERINGS
+from mtool.lowerings import lowering_of
 from mtool.ops import SPECIFICATIONS
 
 
@@ -32,6 +32,7 @@ def _verify_node(node: Node, graph: Graph) -> None:
     if node.op in SPECIFICATIONS:
         SPECIFICATIONS[node.op].check(node, graph)
         return
-    assert node.op in LOWERINGS, f"{node.name} is of an unknown kind, {node.op}"
-    found, wanted = type(node.attrs), LOWERINGS[node.op].attributes
+    operator = lowering_of(node.op)
+    assert operator is not None, f"{node.name} is of an unknown kind, {node.op}"
+    found, wanted = type(node.attrs), operator.attributes
     assert found is wanted, f"{node.op} {node.name} has {found.__name__}; expected {wanted.__name__}"

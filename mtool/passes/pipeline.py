@@ -17,6 +17,7 @@ from mtool.passes.fold_batch_norm import fold_batch_norm
 from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.fuse import fuse
+from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
@@ -46,6 +47,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
+        hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that data decide
         copy_constant_inputs,  # kernels read variables

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from conventions import CONVENTIONS
 from golden_model import small_model
 from graphs import HOST, NO_FPU, compiled
 
@@ -62,16 +63,7 @@ def test_a_model_by_the_portable_branches_of_each_instruction_set(target: Target
     assert warnings(sorted(tmp_path.glob("*.c"))) == ""
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        codegen.conventions("packed", "packed"),
-        codegen.conventions("step", "pointers"),
-        codegen.conventions("c", "values"),
-        codegen.conventions(executor="graph"),
-    ],
-    ids=lambda chosen: f"{chosen.name}_{chosen.executor}",
-)
+@pytest.mark.parametrize("chosen", CONVENTIONS.values(), ids=CONVENTIONS)
 def test_a_model_of_each_convention(chosen: codegen.Conventions, tmp_path: Path) -> None:
     files, _ = codegen.generate(compiled(small_model(), HOST, "small"), "small.onnx", "ab" * 32, chosen)  # type: ignore[arg-type]
     for name in files:

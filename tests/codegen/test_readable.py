@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from conventions import CONVENTIONS
 from golden_model import small_model
 from graphs import HOST, NO_FPU, compiled
 
@@ -15,12 +16,6 @@ from mtool.project.runtime import runtime_headers
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
-CONVENTIONS = [
-    codegen.conventions(),
-    codegen.conventions("packed", "packed"),
-    codegen.conventions("step", "pointers"),
-    codegen.conventions(executor="graph"),
-]
 
 
 def generated(target: Target = HOST, chosen: codegen.Conventions | None = None) -> FileTree:
@@ -28,7 +23,7 @@ def generated(target: Target = HOST, chosen: codegen.Conventions | None = None) 
     return codegen.generate(plan, "small.onnx", "ab" * 32, chosen)[0]
 
 
-@pytest.mark.parametrize("chosen", CONVENTIONS)
+@pytest.mark.parametrize("chosen", CONVENTIONS.values(), ids=CONVENTIONS)
 def test_no_place_in_the_arena_is_a_bare_number(chosen: codegen.Conventions) -> None:
     files = generated(chosen=chosen)
     for name in (name for name in files if name.endswith(".c")):
@@ -58,7 +53,7 @@ def test_a_pointer_is_called_as_what_it_points_to() -> None:
     assert re.search(r"small_dw_2\(conv_1, dw_2, .*conv_1, .*dw_2_scratch\)", text)
 
 
-@pytest.mark.parametrize("chosen", CONVENTIONS)
+@pytest.mark.parametrize("chosen", CONVENTIONS.values(), ids=CONVENTIONS)
 def test_the_calls_of_an_inference_stand_once(chosen: codegen.Conventions) -> None:
     files = generated(chosen=chosen)
     calls = [
@@ -66,7 +61,7 @@ def test_the_calls_of_an_inference_stand_once(chosen: codegen.Conventions) -> No
         for name in files
         if name.endswith(".c") and not name.endswith("_packed.c")  # where the wrappers are
         for call in re.findall(
-            r"^ +(?:OPERATOR\(\d+\) )?.*\b(small_[a-z]+_\d)(?:_packed|_pointers)?\b[(,]", files.text(name), re.M
+            r"^ +(?:OPERATOR\(\d+\) )?.*\b(small_[a-z]+_\d)(?:_packed|_pointers|_values)?\b[(,]", files.text(name), re.M
         )
     ]
     assert chosen.executor == "graph" or len(calls) == 6
