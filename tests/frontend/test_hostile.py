@@ -16,6 +16,8 @@ from mtool import codegen, frontend, passes
 from mtool.errors import MtoolError
 from mtool.plan import make_plan
 
+pytestmark = pytest.mark.long
+
 COUNT = 2000
 SECONDS = 10.0
 BYTES = 2 << 30

@@ -21,6 +21,8 @@ from mtool.plan import Plan, make_plan
 from mtool.plan.memory import Part, storages
 from mtool.settings import Io, Partial
 
+pytestmark = pytest.mark.long
+
 F32 = np.float32
 
 

@@ -29,6 +29,8 @@ from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import aliases, live_bound, storages
 from mtool.request import Request
 
+pytestmark = pytest.mark.long
+
 F = np.float32
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))

@@ -9,6 +9,8 @@ from mtool import boards, manifest, project, resources
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 
+pytestmark = pytest.mark.long
+
 MODEL, MANIFEST = toy.compiled()
 PAIRS = [(board, template) for board in boards.load_all().values() for template in board.templates]
 

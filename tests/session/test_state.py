@@ -15,6 +15,8 @@ import mtool
 from mtool import workflow
 from mtool.cli import app
 
+pytestmark = pytest.mark.long
+
 onnxruntime = pytest.importorskip("onnxruntime")
 
 needs_arm = pytest.mark.skipif(

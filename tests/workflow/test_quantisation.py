@@ -15,6 +15,8 @@ from mtool.errors import BuildError, ModelError, UsageError
 from mtool.workflow import Pixels, Scheme, dataset
 from mtool.workflow.quantisation import Quantised
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("onnxruntime")
 
 needs_arm = pytest.mark.skipif(
