@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -18,7 +19,7 @@ from mtool.plan import make_plan
 
 pytestmark = pytest.mark.long
 
-COUNT = 2000
+COUNT = amount.of(2000, 1000)
 SECONDS = 10.0
 BYTES = 2 << 30
 F = np.float32
