@@ -17,8 +17,7 @@ COMPILER = "clang" if shutil.which("clang") else "gcc"
 TAUTOLOGIES = ("-Wtautological-compare", "-Wtautological-constant-in-range-compare")
 FLAGS = (
     "-O0",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize=float-cast-overflow",  # gcc's "undefined" is without it
+    "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
     # Checks of addresses are calls, of which there is less code to make.
     *(("-mllvm", "-asan-instrumentation-with-call-threshold=0") if COMPILER == "clang" else ()),

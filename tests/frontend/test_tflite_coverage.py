@@ -191,6 +191,7 @@ FLOAT = [
         of(kind, [f("x", X), whole("a", [1, -1])], f("y", [2, 6]), "ReducerOptions", {"KeepDims": False})
         for kind in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     ),
+    of("SUM", [f("x", X), whole("a", [0])], f("y", X[1:]), "ReducerOptions", {"KeepDims": False}, tag="_first_axis"),
     of("CUMSUM", [f("x", X), whole("a", 2)], f("y", X), "CumsumOptions", {"Exclusive": True, "Reverse": True}),
     *(
         of(kind, [f("a", X), f("b", X)], T("y", X, BOOL))

@@ -113,13 +113,14 @@ def test_bytes_of_the_reference_kernels(
     assert differing == dict.fromkeys(outputs, 0)
 
 
+@pytest.mark.parametrize("rows", [3, 8])  # 8: as many as each has numbers
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, tmp_path: Path) -> None:
+def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, rows: int, tmp_path: Path) -> None:
     weights = R.integers(-127, 128, (5, 8))
     tensors = [
-        T("x", [2, 3, 8], np.int8, 0.05, -4),
+        T("x", [2, rows, 8], np.int8, 0.05, -4),
         T("w", [5, 8], np.int8, 0.01, 0, 0, weights),
-        T("y", [2, 3, 5] if keep else [6, 5], np.int8, 0.21, 3),
+        T("y", [2, rows, 5] if keep else [2 * rows, 5], np.int8, 0.21, 3),
     ]
     op = Op("FULLY_CONNECTED", ["x", "w", ""], ["y"], "FullyConnectedOptions", {"KeepNumDims": keep})
     data, inputs, _ = one_model([Case("kept", op, tensors)])

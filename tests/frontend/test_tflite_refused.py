@@ -147,6 +147,8 @@ CASES = [
      "its begin is [0, 0]"),
     ("STRIDED_SLICE", [x([4]), known("b", [4]), known("e", [5]), known("s", [1]), y([])], "StridedSliceOptions",
      {"ShrinkAxisMask": 1}, "its begin is [4]"),
+    ("STRIDED_SLICE", [x([4]), known("b", [5]), known("e", [6]), known("s", [1]), y([])], "StridedSliceOptions",
+     {"ShrinkAxisMask": 1}, "its begin is [5]"),
     ("STRIDED_SLICE", [x([4]), known("b", [-5]), known("e", [5]), known("s", [1]), y([])], "StridedSliceOptions",
      {"ShrinkAxisMask": 1}, "its begin is [-5]"),
     ("GATHER", [x([2, 4]), known("i", [[0], [1]]), y([2, 1])],

@@ -31,6 +31,7 @@ F = np.float32
 CASES = amount.of(24, 5)  # of each schedule
 SETTINGS = amount.of(3, 1)  # of each setting of a knob
 SEEN = 60  # attempts after which a kind of model that never took what is still wanted is left out
+HOST = Target("host", frozenset())
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
 M7 = Target("cortex-m7", frozenset({"fpu", "dsp"}))
 MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
@@ -256,6 +257,22 @@ def convolution(rng: np.random.Generator, kind: str, make: Callable[..., Made]) 
     return make(rng, (1, channels, height, width), weights, [node], residual, (1, outputs, *size))
 
 
+def wide_convolution(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
+    """A convolution whose kernel is wider than the image, or higher too: every window has padding."""
+    kernel = rng.integers(2, 6, 2)
+    size = [int(rng.integers(1, kernel[0] + 2)), int(rng.integers(1, kernel[1]))]
+    missing = np.maximum(kernel - size, 0)
+    before = rng.integers(0, missing + 1)
+    pads = [*before.tolist(), *(missing - before + rng.integers(0, 2, 2)).tolist()]
+    channels, group = int(rng.choice([1, 3, 4, 16])), 1
+    if rng.random() < 0.2:
+        channels, group = 16, 2
+    weights = rng.integers(-127, 128, (int(rng.choice([2, 4, 8])), channels // group, *kernel)).astype(np.int8)
+    out = [n + pads[i] + pads[i + 2] - int(kernel[i]) + 1 for i, n in enumerate(size)]
+    node = helper.make_node("Conv", ["xf", "wf", "bf"], ["c"], pads=pads, group=group)
+    return make(rng, (1, channels, *size), weights, [node], False, (1, weights.shape[0], *out))
+
+
 def dense(rng: np.random.Generator, make: Callable[..., Made]) -> Made:
     rows, depth, outputs = int(rng.integers(1, 4)), int(rng.integers(1, 80)), int(rng.integers(1, 22))
     if make is sixteen and rng.random() < 0.2:
@@ -435,6 +452,30 @@ EMULATED = [
 INT8 = [case for case in EMULATED if case[1] in ("dsp", "mve")]
 
 
+def wide_cases(target: Target, prefix: str) -> list[Case]:
+    """Kernels wider than the image, by each schedule of the family `prefix` that takes them.
+
+    Conditions that hold for each of its windows, or for none, are not written: clang would warn of them.
+    """
+    rng = np.random.default_rng(3)
+    make = {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, quantised)
+    portable = [s for s in ops.KERNELS["conv2d"].schedules if s.name.startswith("c99")]
+    chosen = [s for s in ops.KERNELS["conv2d"].schedules if s.name.rpartition("_")[0] == prefix]
+    made: list[Case] = []
+    found: set[str] = set()
+    for _ in range(8):
+        proto, feeds = wide_convolution(rng, make)
+        graph = lowered(proto, target)
+        reference = planned(graph, target, f"wide{len(made)}_c99", "conv2d", portable[:1])
+        for schedule in chosen:
+            plan = planned(graph, target, f"wide{len(made)}", "conv2d", (_Preferred(schedule), *portable))
+            if any(step.schedule.name == schedule.name for step in plan.steps):
+                found.add(schedule.name)
+                made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
+    assert found & {f"{prefix}_patch", f"{prefix}_columns"}
+    return made
+
+
 def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None = None) -> list[Case]:
     """The cases of each schedule, and those of each with one knob turned."""
     return [
@@ -445,7 +486,11 @@ def each_setting(target: Target, prefix: str, asked: Callable[..., Made] | None 
 
 @pytest.mark.parametrize("target, prefix", PLAIN, ids=[f"{prefix}-{target.cpu}" for target, prefix in PLAIN])
 def test_the_plain_c_of_schedules(target: Target, prefix: str, tmp_path: Path) -> None:
-    assert failures(each_setting(target, prefix), tmp_path, None) == []
+    assert failures([*each_setting(target, prefix), *wide_cases(target, prefix)], tmp_path, None) == []
+
+
+def test_the_portable_c_of_a_kernel_wider_than_the_image(tmp_path: Path) -> None:
+    assert failures(wide_cases(HOST, "c99"), tmp_path, None) == []
 
 
 @pytest.mark.parametrize("target, prefix, board", EMULATED, ids=[f"{case[1]}-{case[2]}" for case in EMULATED])

@@ -29,6 +29,7 @@ from mtool.plan import Choice, Plan, make_plan
 from mtool.plan import partial as partial_execution
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import aliases, live_bound, storages
+from mtool.plan.partial import MOST_COST
 from mtool.request import Request
 
 pytestmark = pytest.mark.long
@@ -208,6 +209,27 @@ def test_parts_are_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(found[0], reference(proto, case.feeds)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_gates_between_convolutions_do_not_part_a_region(tmp_path: Path) -> None:
+    """The sigmoid of each gate is a loop of its own, of eight elements: it comes before the region."""
+    rng = np.random.default_rng(0)
+    nodes, constants, value = [], {"last": rng.normal(size=(2, 8, 8, 8)).astype(F) / 16}, "x"
+    for number, channels in enumerate((3, 8, 8)):
+        constants[f"w{number}"] = rng.normal(size=(8, channels, 3, 3)).astype(F) / 8
+        nodes += [
+            helper.make_node("Conv", [value, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1]),
+            helper.make_node("Sigmoid", ["gate"], [f"s{number}"]),
+            helper.make_node("Mul", [f"c{number}", f"s{number}"], [f"m{number}"]),
+        ]
+        value = f"m{number}"
+    nodes.append(helper.make_node("Conv", [value, "last"], ["y"], strides=[8, 8]))
+    proto = model(nodes, {"x": (F, (1, 3, 32, 32)), "gate": (F, (1, 8, 1, 1))}, ["y"], constants)
+    plan = planned(proto, HOST, "auto")
+    assert plan.arena_bytes < planned(proto, HOST, "never").arena_bytes / 2
+    assert sum(step.node.op == "loop" and "sigmoid" in step.op.label(step.node, plan.graph) for step in plan.steps) == 3
+    feeds = {"x": rng.normal(size=(1, 3, 32, 32)).astype(F), "gate": rng.normal(size=(1, 8, 1, 1)).astype(F)}
+    np.testing.assert_allclose(run_c(plan, feeds, tmp_path)[0], reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
 @models.needed
 @pytest.mark.parametrize(("name", "target", "most"), [
     ("ic/ic_int8_qdq", DSP, 19_000), ("ic/ic_int8_qdq", NO_FPU, 18_000), ("vww/vww_int8_qdq", DSP, 31_000),
@@ -279,6 +301,17 @@ def test_operators_that_are_called_by_name_stay_whole() -> None:
     with pytest.raises(UsageError, match="--partial always"):
         Request(partial="always", conventions=Conventions(operators="packed", executor="graph")).allowed_partial()
     assert not compiled(model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, (1, 4))}, ["y"])).graph.line_buffers
+
+
+def test_always_pays_more_than_auto_would() -> None:
+    for seed in range(15, 200):  # none of the first
+        proto = Network(seed, integer=True).build()
+        whole, parts, auto = (planned(proto, HOST, partial) for partial in ("never", "always", "auto"))
+        assert auto.cost <= whole.cost * (1 + MOST_COST)
+        if parts.cost > whole.cost * (1 + MOST_COST):
+            assert parts.arena_bytes < whole.arena_bytes
+            return
+    raise AssertionError("no network costs a twentieth more in parts")
 
 
 def test_a_board_with_too_little_memory_gets_what_is_smallest() -> None:
