@@ -54,6 +54,26 @@ def products(megabytes: int) -> onnx.ModelProto:
     return model(nodes, "v0", (1, width), "v8", weights)
 
 
+def integer_products(megabytes: int) -> onnx.ModelProto:
+    """Return eight products of integers whose weights, with a scale for each channel, have so many megabytes."""
+    rng = np.random.default_rng(0)
+    width = int((megabytes * 1_000_000 / 8) ** 0.5)
+    point, spread = np.zeros((), np.int8), np.float32(0.05)
+    weights: Weights = {"scale": spread, "point": point, "points": np.zeros(width, np.int8)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["q0"])]
+    for n in range(8):
+        weights[f"w{n}"] = rng.integers(-127, 128, (width, width), np.int8)
+        weights[f"s{n}"] = (rng.uniform(0.5, 1.5, width) / 100 / width**0.5).astype(np.float32)
+        nodes += [
+            helper.make_node("DequantizeLinear", [f"q{n}", "scale", "point"], [f"d{n}"]),
+            helper.make_node("DequantizeLinear", [f"w{n}", f"s{n}", "points"], [f"f{n}"], axis=1),
+            helper.make_node("MatMul", [f"d{n}", f"f{n}"], [f"v{n}"]),
+            helper.make_node("QuantizeLinear", [f"v{n}", "scale", "point"], [f"q{n + 1}"]),
+        ]
+    nodes.append(helper.make_node("DequantizeLinear", ["q8", "scale", "point"], ["y"]))
+    return model(nodes, "x", (1, width), "y", weights)
+
+
 def model(
     nodes: list[onnx.NodeProto], given: str, shape: tuple[int, ...], result: str, weights: Weights
 ) -> onnx.ModelProto:
@@ -63,7 +83,7 @@ def model(
         "made",
         [helper.make_tensor_value_info(given, TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(data, name) for name, data in weights.items()],
+        [numpy_helper.from_array(np.asarray(data), name) for name, data in weights.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -73,6 +93,7 @@ MADE: tuple[Callable[[], onnx.ModelProto], ...] = (
     lambda: branches(200),
     lambda: pairs(10_000),
     lambda: products(100),
+    lambda: integer_products(100),
 )
 
 

@@ -7,7 +7,7 @@ as the templates lay it out: a loop's head is a line, what is in it is indented 
 import re
 from collections.abc import Sequence
 
-_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); \+\+\2\)( \{)?")
+_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); (?:\+\+\2|\2 \+= (\d+))\)( \{)?")
 _NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
@@ -96,9 +96,9 @@ def _simplified(line: str) -> str:
 def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     """Return the lines without the loop that begins at `head`; None: none does, or it has to stay a loop."""
     match = _LOOP.fullmatch(lines[head])
-    if match is None or int(match[4]) - int(match[3]) != 1:
+    if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
         return None
-    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[5])
+    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[6])
     end = head + 1
     while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
         end += 1

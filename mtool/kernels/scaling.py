@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from mtool.ir import DType, Expr
+from mtool.ir.blocks import row_sums
 from mtool.ir.scalar import FUNCTIONS, Rescale
 from mtool.ir.types import Array
 
@@ -177,8 +178,7 @@ class FixedScaling(Scaling):
         """Whether all shifts go to the right, and no sum is too large to be doubled, as the first rounding does."""
         if self.shifts.min(initial=1) < 1:
             return False
-        wide = np.abs(weights.reshape(len(weights), -1).astype(np.int64))
-        most = 128 * wide.sum(axis=1) + np.abs(bias.astype(np.int64))
+        most = 128 * row_sums(weights).magnitude + np.abs(bias.astype(np.int64))
         return not self.twice or int(most.max(initial=0)) < DOUBLED
 
     def stepped(self, sign: Array) -> Self:

@@ -7,7 +7,7 @@ from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
 from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
-from mtool.lowerings.weights import constant_value, float_bias, integer_weights
+from mtool.lowerings.weights import constant_value, float_bias, integer_weights, is_constant
 from mtool.lowerings.window import Convolution, four_pads, pair
 from mtool.ops.conv2d.node import Conv2d
 
@@ -15,7 +15,7 @@ from mtool.ops.conv2d.node import Conv2d
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
     given = node.inputs[2] if len(node.inputs) > 2 else ""
-    constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
+    constant = all(not value or is_constant(ctx, value) for value in (w, given))
     is_float = ctx.types[x].dtype is DType.FLOAT32
     if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
         sliding_window.conv(ctx, node, x, w, given, node.outputs[0])

@@ -15,7 +15,7 @@ from mtool.ir.types import Array
 from mtool.lowerings import sliding_window
 from mtool.lowerings.epilogue import epilogue_of
 from mtool.lowerings.lowering import NCHW_OF_NHWC, NHWC_OF_NCHW, Lowering, Operator
-from mtool.lowerings.weights import constant_value, float_bias, integer_weights
+from mtool.lowerings.weights import constant_value, float_bias, integer_weights, is_constant
 from mtool.lowerings.window import Convolution, Pair, pair
 from mtool.ops.conv2d.node import Conv2d
 
@@ -75,7 +75,7 @@ class Phases:
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w, given = [*node.inputs, ""][:3]
     kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Convolution.of(node)
-    constant = all(not value or constant_value(ctx, value) is not None for value in (w, given))
+    constant = all(not value or is_constant(ctx, value) for value in (w, given))
     flat = attrs.rank <= 2 and attrs.group == 1 and all(step == 1 for step in attrs.dilations)
     if not constant or not flat or kind.dtype is not DType.FLOAT32:
         sliding_window.conv_transpose(ctx, node)

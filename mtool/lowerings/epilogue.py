@@ -3,6 +3,7 @@
 import numpy as np
 
 from mtool.ir import DType, Node
+from mtool.ir.blocks import RowSums, row_sums
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
 from mtool.kernels.scaling import are_whole
@@ -34,18 +35,18 @@ def epilogue_of(
     assert bias is not None
     zero_point = int(integer.zero_point.reshape(-1)[0])
     x_scale = integer.scale.reshape(-1)[0].astype(np.float32)
-    wide = filters.astype(np.int64).reshape(filters.shape[0], -1)
+    sums = row_sums(filters)
     kind = ctx.types[integer.value].dtype
     if kind.size > 1:
-        w_scale = _without_dead_scales(w_scale, wide)
+        w_scale = _without_dead_scales(w_scale, sums)
     low, high = kind.limits
     if kind.size > 1:
-        reach = _reach(wide, low - zero_point, high - zero_point)
+        reach = _reach(sums, low - zero_point, high - zero_point)
     else:
-        reach = np.abs(wide).sum(axis=1) * max(high - zero_point, zero_point - low)
+        reach = sums.magnitude * max(high - zero_point, zero_point - low)
     exact = np.abs(bias) / (np.float64(x_scale) * w_scale.astype(np.float64))
     if kind.size == 1 and (reach + exact).max(initial=0) > 2**31:
-        w_scale = _without_dead_scales(w_scale, wide)
+        w_scale = _without_dead_scales(w_scale, sums)
     scale = (x_scale * w_scale).astype(np.float32)
     exact = bias / (np.float64(x_scale) * w_scale.astype(np.float64))
     steps = np.rint(exact)
@@ -54,7 +55,7 @@ def epilogue_of(
     bound = (reach + (np.abs(steps) if fits else 0)).max(initial=0)
     total = DType.INT64 if kind.size > 1 and bound >= 2**31 else DType.INT32
     least, most = total.limits if total is DType.INT32 else (-(2.0**62), 2.0**62)
-    folded = (0 if apart else steps) - zero_point * wide.sum(axis=1)
+    folded = (0 if apart else steps) - zero_point * sums.total
     folded = np.clip(folded, least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
     real = call("cast", acc(total), dtype=DType.FLOAT32)
@@ -67,26 +68,25 @@ def epilogue_of(
     if apart:
         inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
         made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
-    sums = WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits))
-    return sums, inputs
+    return WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits)), inputs
 
 
-def _reach(wide: Array, low: int, high: int) -> Array:
+def _reach(sums: RowSums, low: int, high: int) -> Array:
     """Return how far from 0 the sum of each row's products with numbers in [low, high] may be, of each part of it too.
 
     What is not yet summed stands in the bias as if its inputs were 0, which is a number that they may be.
     """
-    most = np.maximum(wide * low, wide * high).sum(axis=1)
-    least = np.minimum(wide * low, wide * high).sum(axis=1)
+    most = sums.positive * high + sums.negative * low
+    least = sums.positive * low + sums.negative * high
     reach: Array = np.maximum(most, -least)
     return reach
 
 
-def _without_dead_scales(w_scale: Array, wide: Array) -> Array:
+def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:
     """Return the scales with those of channels without weights as large as the others'.
 
     Quantisers give a dead channel a tiny scale, with which its bias is more steps than 32 bits have.
     """
-    live = wide.any(axis=1)
+    live = sums.magnitude > 0
     scales: Array = np.where(live, w_scale, w_scale[live].max(initial=0)) if live.any() else w_scale
     return scales

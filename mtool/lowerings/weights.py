@@ -2,8 +2,15 @@
 
 import numpy as np
 
+from mtool.ir.blocks import row_blocks
 from mtool.ir.types import Array
 from mtool.lowerings.lowering import Lowering
+
+
+def is_constant(ctx: Lowering, value: str) -> bool:
+    """Whether a float value is constant, as it is or dequantised."""
+    found = ctx.dequantised.get(value)
+    return value in ctx.constants or (found is not None and found.value in ctx.constants)
 
 
 def constant_value(ctx: Lowering, value: str) -> Array | None:
@@ -13,12 +20,16 @@ def constant_value(ctx: Lowering, value: str) -> Array | None:
     found = ctx.dequantised.get(value)
     if found is None or found.value not in ctx.constants:
         return None
-    data = ctx.constants[found.value]
+    shape = ctx.constants[found.value].shape
+    data = ctx.constants[found.value].reshape(shape or 1)
     view = [1] * data.ndim
     if found.axis is not None:
         view[found.axis] = -1
-    scale, point = found.scale.reshape(view or -1), found.zero_point.reshape(view or -1)
-    return ((data.astype(np.int32) - point) * scale).astype(np.float32).reshape(data.shape)
+    scale, point = (np.broadcast_to(each.reshape(view), data.shape) for each in (found.scale, found.zero_point))
+    made = np.empty(data.shape, np.float32)
+    for rows in row_blocks(data):
+        made[rows] = (data[rows].astype(np.int32) - point[rows]) * scale[rows]
+    return made.reshape(shape)
 
 
 def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array, Array] | None:
@@ -34,13 +45,18 @@ def integer_weights(ctx: Lowering, value: str, channel_axis: int) -> tuple[Array
         return None
     view = [1] * data.ndim
     view[channel_axis] = -1
-    points = np.broadcast_to(found.zero_point, (data.shape[channel_axis],)).reshape(view)
-    centred = data.astype(np.int32) - points
-    if centred.min(initial=0) < -(2**15) or centred.max(initial=0) >= 2**15:
-        return None
-    fits = centred.min(initial=0) >= -128 and centred.max(initial=0) <= 127
+    points = np.broadcast_to(found.zero_point.astype(np.int32), (data.shape[channel_axis],)).reshape(view)
     scale = np.broadcast_to(found.scale, (data.shape[channel_axis],)).astype(np.float32)
-    return centred.astype(np.int8 if fits else np.int16), scale
+    if data.dtype == np.int8 and not points.any():
+        return data, scale
+    others = tuple(n for n in range(data.ndim) if n != channel_axis)
+    ends = [end(axis=others, keepdims=True) - points for end in (data.min, data.max)] if data.size else []
+    least, most = (int(end) for end in (np.min(ends, initial=0), np.max(ends, initial=0)))
+    if least < -(2**15) or most >= 2**15:
+        return None
+    centred = np.empty(data.shape, np.int8 if least >= -128 and most <= 127 else np.int16)
+    np.subtract(data, points, out=centred, dtype=np.int32, casting="unsafe")
+    return centred, scale
 
 
 def float_bias(ctx: Lowering, value: str, channels: int) -> Array | None:

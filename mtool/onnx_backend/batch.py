@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mtool import codegen, files, frontend, passes, proc, resources
 from mtool.children import Child
-from mtool.errors import BuildError, DeviceError
+from mtool.errors import BuildError, DeviceError, UsageError
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
@@ -51,6 +51,8 @@ def to_c(
     dims: Mapping[str, int] | None = None,
     target: Target = HOST,
     maxima: Mapping[str, int] | None = None,
+    *,
+    natural_maxima: bool = False,
 ) -> CModel:
     """Compile a model in memory to C.
 
@@ -61,12 +63,14 @@ def to_c(
         dims: values of symbolic dimensions, by name.
         target: what to compile for.
         maxima: the largest sizes of what has a size that depends on data, by name.
+        natural_maxima: whether such a size is otherwise the most that there can be.
 
     Raises:
         NeedsValues: values of inputs have to be known; give them as `constants`.
         ModelError: the model can't be compiled.
     """
-    graph = frontend.from_proto(model, name, frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}))
+    options = frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}, natural_maxima=natural_maxima)
+    graph = frontend.from_proto(model, name, options)
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
@@ -149,10 +153,21 @@ def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
 
 
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
-    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order."""
-    pairs = zip(model.fed, model.manifest.inputs, strict=True)
-    arrays = [(np.asarray(inputs[place]).astype(np.dtype(tensor.dtype)), tensor.stored) for place, tensor in pairs]
-    return b"".join(array.astype(np.dtype(stored)).tobytes() for array, stored in arrays)
+    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order.
+
+    Raises:
+        UsageError: one has another shape than the model was compiled for.
+    """
+    parts = []
+    for place, tensor in zip(model.fed, model.manifest.inputs, strict=True):
+        array = np.asarray(inputs[place])
+        if array.shape != tensor.shape:
+            raise UsageError(
+                f"input {tensor.name!r} has another shape than the model was compiled for",
+                details=[f"expected {list(tensor.shape)}", f"found    {list(array.shape)}"],
+            )
+        parts.append(array.astype(np.dtype(tensor.dtype)).astype(np.dtype(tensor.stored)).tobytes())
+    return b"".join(parts)
 
 
 def unpacked(model: CModel, data: bytes) -> list[Array]:

@@ -6,6 +6,7 @@ the same number everywhere only if it comes out equal for every set of taps that
 """
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from mtool import ops
 from mtool.ir import Graph, Node
+from mtool.ir.blocks import row_blocks
 from mtool.ir.graph import Rewriter
 from mtool.ir.node import View, WithEpilogue
 from mtool.ir.scalar import evaluate
@@ -76,9 +78,25 @@ def _mixes(node: Node, graph: Graph) -> bool:
 
 
 def _filters(node: Node, graph: Graph) -> Array:
-    """Return a kernel's weights as int64 [O, taps, C/group]."""
-    weights = graph.constants[node.inputs[1]].astype(np.int64)
-    return weights.reshape(weights.shape[0], -1, weights.shape[-1])
+    """Return a kernel's weights as [O, taps, C/group]."""
+    weights = graph.constants[node.inputs[1]]
+    return weights.reshape(weights.shape[0], math.prod(weights.shape[1:-1]), weights.shape[-1])
+
+
+def _products(weights: Array, inputs: Array) -> Array:
+    """Return int64 [O, taps]: the sums over channels of weights [O, taps, C] times inputs [C]."""
+    made = np.zeros(weights.shape[:2], np.int64)
+    for rows in row_blocks(weights):
+        made[rows] = weights[rows].astype(np.int64) @ inputs
+    return made
+
+
+def _without(weights: Array, channels: list[int]) -> Array:
+    """Return bool [O]: the filters of weights [O, taps, C] that are 0 at these channels."""
+    made = np.zeros(len(weights), bool)
+    for rows in row_blocks(weights):
+        made[rows] = ~weights[rows][:, :, channels].any(axis=(1, 2))
+    return made
 
 
 def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
@@ -134,14 +152,17 @@ class _Channels:
         if _mixes(node, graph):
             inputs = np.array([known.get(c, pad) for c in range(weights.shape[2])], np.int64)
             unknown = [c for c in range(weights.shape[2]) if c not in known]
-            still = ~weights[:, :, unknown].any(axis=(1, 2))
-            inside, outside = weights @ inputs, weights.sum(axis=2) * pad
+            still = _without(weights, unknown)
+            if not still.any():
+                return {}
+            inside, outside = _products(weights, inputs), _products(weights, np.full_like(inputs, pad))
         else:
             if weights.shape[2] != 1 or weights.shape[0] != graph.types[node.inputs[0]].shape[-1]:
                 return {}
             values = np.array([known.get(o, pad) for o in range(weights.shape[0])], np.int64)
             still = np.array([o in known or not weights[o].any() for o in range(weights.shape[0])])
-            inside, outside = weights[:, :, 0] * values[:, None], weights[:, :, 0] * pad
+            taps = weights[:, :, 0].astype(np.int64)
+            inside, outside = taps * values[:, None], taps * pad
         rows, columns = _inside(node, graph)
         if not still.any() or len(rows) * len(columns) * inside.size > MOST:
             return {}
@@ -253,7 +274,7 @@ def _narrowed(
         known = found.constants.get(node.inputs[0], {})
         gone = [channel for channel in range(weights.shape[-1]) if channel not in set(before)]
         values = np.array([known.get(channel, 0) for channel in gone], np.int64)
-        share = (_filters(node, graph)[:, :, gone] @ values).sum(axis=1)
+        share = _products(_filters(node, graph)[:, :, gone], values).sum(axis=1)
         bias = (bias.astype(np.int64) + share).astype(bias.dtype)
         weights = weights[..., before]
     if after is not None:

@@ -191,7 +191,7 @@ def compare_layers(
     tensors = model.manifest
     network = reference.network(model.path, model.options)
     allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
-    ties = RoundingTies(network if allowed.ties else None, tensors.operators)
+    ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
     wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
     expected = reference.intermediates(model.path, network, inputs, [*wanted, *ties.tensors], options=model.options)
     found: dict[str, _Found] = {}

@@ -127,3 +127,11 @@ def test_a_constant_that_is_compared_or_declared_twice_keeps_its_name() -> None:
         "    const int32_t top = 0;\n    output[top] = 0;\n    {\n        const int32_t top = 1;\n    }",
     ):
         assert tidied(body) == body
+
+
+@pytest.mark.parametrize(("last", "loops"), [(4, 0), (3, 0), (5, 1), (8, 1)])
+def test_a_loop_by_steps_that_is_made_once_goes(last: int, loops: int) -> None:
+    body = f"    for (int32_t c = 0; c < {last}; c += 4) {{\n        output[c] = input[c];\n    }}"
+    text = tidied(body)
+    assert text.count("for (") == loops
+    assert loops or text == "    output[0] = input[0];"

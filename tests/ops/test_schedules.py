@@ -16,13 +16,14 @@ import amount
 import numpy as np
 import onnx
 import pytest
-from graphs import compiled, model
+from graphs import lowered, model
 from one_firmware import Case, failures
 from onnx import helper
 
 from mtool import ops
+from mtool.ir import Graph
 from mtool.kernels.target import Target
-from mtool.plan import Plan
+from mtool.plan import Plan, make_plan
 
 pytestmark = pytest.mark.long
 
@@ -378,7 +379,8 @@ def cases_of(
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool", "matmul")[attempt % 6]
         key = {"dense": "dense", "pool": "pool2d", "matmul": "matmul"}.get(kind, "conv2d")
-        if not schedules.get(key):
+        wanting = [(label, schedule) for label, schedule in schedules.get(key, []) if found[label] < count]
+        if not wanting:
             continue
         small = unsigned if prefix == "int" and attempt % 4 == 3 else quantised
         make = asked or {"f32": real, "mve_f32": real, "dsp16": sixteen, "mve16": sixteen}.get(prefix, small)
@@ -390,25 +392,22 @@ def cases_of(
             proto, feeds = dense(rng, make)
         else:
             proto, feeds = convolution(rng, kind, make)
-        kernel = ops.KERNELS[key]
-        for label, schedule in schedules[key]:
-            if found[label] >= count:
-                continue
-            name = f"case{len(made)}"
-            portable = [s for s in kernel.schedules if s.name.startswith("c99")]
-            plan = planned(proto, target, name, key, (_Preferred(schedule), *portable))
+        portable = [s for s in ops.KERNELS[key].schedules if s.name.startswith("c99")]
+        graph = lowered(proto, target)
+        reference = planned(graph, target, f"case{len(made)}_c99", key, portable[:1])
+        for label, schedule in wanting:
+            plan = planned(graph, target, f"case{len(made)}", key, (_Preferred(schedule), *portable))
             if any(step.schedule.name == schedule.name for step in plan.steps):
                 found[label] += 1
-                reference = planned(proto, target, f"{name}_c99", key, portable[:1])
                 made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
     assert all(found[label] >= count for label in wanted), found
     return made
 
 
-def planned(proto: onnx.ModelProto, target: Target, name: str, op: str, schedules: Sequence[Any]) -> Plan:
-    """Compile with these schedules of one operator alone."""
+def planned(graph: Graph, target: Target, name: str, op: str, schedules: Sequence[Any]) -> Plan:
+    """Plan a graph with these schedules of one operator alone."""
     with mock.patch.dict(ops.KERNELS, {op: replace(ops.KERNELS[op], schedules=tuple(schedules))}):
-        return compiled(proto, target, name)
+        return make_plan(replace(graph, name=name), target)
 
 
 class _Preferred:

@@ -231,6 +231,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "ARG_MAX": _arg("ArgMax"),
     "ARG_MIN": _arg("ArgMin"),
     "CAST": _cast,
+    "DENSIFY": _logical("Identity", 1),
+    "RANGE": _logical("Range", 3),
     "QUANTIZE": _requantise,
     "DEQUANTIZE": _requantise,
     "CUMSUM": _cumsum,

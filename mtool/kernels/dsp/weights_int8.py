@@ -4,34 +4,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mtool.ir.blocks import row_blocks
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
-from mtool.kernels.padding import round_up
+from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
-
-_ROWS = 256  # at a time, an even number: what is computed takes some 24 times the bytes of the weights
 
 PAIRED = "a and b: biases of a and of a+256b, weights as halfwords a+256b"
 
 
-def radix_pairs(weights: Array, bias: Array) -> tuple[Array, Array, Array] | None:
+def radix_pairs(weights: Array, bias: Array, into: Array | None = None) -> tuple[Array, Array, Array] | None:
     """Pair up channels a and b in halfwords a + 256 * b, or a - 256 * b where -128 in b stands beside a negative a.
 
     Args:
         weights: int8 [N, K], N even, K a multiple of 4.
         bias: int32 [N].
+        into: where the words are written; None: a new array.
 
     Returns:
         uint32 words [N/2, K/2] of the halfwords, biases [N/2, 2] (a, a + 256 * b), and the signs of b [N/2], float32.
         None if the sums of a channel b might leave 24 bits, or a pair of weights 16.
     """
-    parts = []
-    for first in range(0, max(len(weights), 1), _ROWS):
-        part = _radix_pairs_of_rows(weights[first : first + _ROWS], bias[first : first + _ROWS])
+    count, depth = weights.shape
+    words = np.empty((count // 2, depth // 2), np.uint32) if into is None else into
+    heads, signs = np.empty((count // 2, 2), np.uint32), np.empty(count // 2, np.float32)
+    for rows in row_blocks(weights, multiple=2):
+        part = _radix_pairs_of_rows(weights[rows], bias[rows])
         if part is None:
             return None
-        parts.append(part)
-    words, heads, signs = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        pairs = slice(rows.start // 2, rows.stop // 2)
+        words[pairs], heads[pairs], signs[pairs] = part
     return words, heads, signs
 
 
@@ -63,20 +65,20 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array | N
     """
     bias, scaling = scaling.without_dead_channels(weights, bias)
     count = round_up(weights.shape[0], 2)
-    filled = np.zeros((count, depth), np.int8)
-    filled[: weights.shape[0], : weights.shape[1]] = weights
-    pairs = radix_pairs(filled, np.pad(bias, (0, count - weights.shape[0])))
+    stream = np.empty((count // 2, 2 + depth // 2 + 2 * scaling.words.shape[1]), np.uint32)
+    rows, sums = filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0]))
+    pairs = radix_pairs(rows, sums, into=stream[:, 2 : 2 + depth // 2])
     if pairs is None:
         return None
-    words, heads, sign = pairs
-    return np.concatenate([heads, words, scaling.padded(count).paired(sign)], axis=1)
+    _, stream[:, :2], sign = pairs
+    stream[:, 2 + depth // 2 :] = scaling.padded(count).paired(sign)
+    return stream
 
 
 def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     """Return the stream of mt_dsp_apart, of the same size, which nothing need be proved of; see pack."""
     count = round_up(weights.shape[0], 2)
-    filled = np.zeros((count, depth), np.int8)
-    filled[: weights.shape[0], : weights.shape[1]] = weights
+    filled = np.ascontiguousarray(filled_up(weights, count, depth))
     words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
     heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
     return np.concatenate([heads, words, scaling.padded(count).words.reshape(count // 2, -1)], axis=1)
@@ -104,7 +106,7 @@ class Packed:
         parts = list(zip(*split, strict=True))
         paired = [stream for w, b, scaling in parts if (stream := pack(w, b, scaling, depth)) is not None]
         if len(paired) == groups:
-            return cls(epilogue, np.concatenate(paired), False)
+            return cls(epilogue, paired[0] if groups == 1 else np.concatenate(paired), False)
         return cls(epilogue, np.concatenate([pack_apart(w, b, scaling, depth) for w, b, scaling in parts]), True)
 
     @property

@@ -133,9 +133,9 @@ def pack(weights: Array, channels: int, groups: int = 1) -> Array:
         groups: parts of equal size that N consists of.
     """
     count = weights.shape[0] // groups
-    tiles = [
-        rows[min(first, count - channels) :][:channels].T.reshape(-1)
-        for rows in np.split(weights, groups)
-        for first in range(0, count, channels)
-    ]
-    return np.concatenate(tiles)
+    firsts = [min(first, count - channels) for first in range(0, count, channels)]
+    tiles = np.empty((groups, len(firsts), weights.shape[1], channels), weights.dtype)
+    for group, rows in enumerate(np.split(weights, groups)):
+        for tile, first in enumerate(firsts):
+            tiles[group, tile] = rows[first : first + channels].T
+    return tiles.reshape(-1)

@@ -95,5 +95,5 @@ class Tiles(BaseSchedule):
         if epilogue is None or weights.dtype != np.int8:
             return None
         conv = Conv.of(node, graph)
-        flat = np.pad(weights.reshape(weights.shape[0], -1), ((0, 0), (0, 1)))
-        return Packed.of(epilogue, flat[:, self.order(conv)], self._padded(conv), conv.group)
+        columns = np.pad(weights.reshape(weights.shape[0], -1), ((0, 0), (0, 1)))[:, self.order(conv)]
+        return Packed.of(epilogue, columns, self._padded(conv), conv.group)

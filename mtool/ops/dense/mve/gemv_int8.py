@@ -12,7 +12,7 @@ from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
-from mtool.kernels.padding import round_up
+from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
@@ -33,12 +33,14 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     count = weights.shape[0]
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
-    filled = np.pad(weights, ((0, more), (0, depth - weights.shape[1]))).reshape(
-        groups, GROUP, depth // INT8_LANES, INT8_LANES
-    )
+    vectors = depth // INT8_LANES
+    filled = filled_up(weights, groups * GROUP, depth).reshape(groups, GROUP, vectors, INT8_LANES)
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
     tails = scaling.padded(groups * GROUP).vectors(GROUP)
-    return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(groups, -1), tails], axis=1)
+    stream = np.empty((groups, heads.shape[1] + GROUP * depth + tails.shape[1]), np.int8)
+    middle = stream[:, heads.shape[1] : -tails.shape[1]].reshape(groups, vectors, GROUP, INT8_LANES)
+    stream[:, : heads.shape[1]], middle[:], stream[:, -tails.shape[1] :] = heads, filled.swapaxes(1, 2), tails
+    return stream
 
 
 @dataclass(frozen=True)
