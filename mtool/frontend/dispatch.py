@@ -30,7 +30,7 @@ from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsuppo
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node, check_values
+from mtool.frontend.validation import check_axis, check_node, check_range, check_values
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
@@ -234,6 +234,8 @@ def _told(
 
     `constants` has the values of its inputs; None: not all are known.
     """
+    if proto.op_type == "Range" and constants is not None:
+        check_range(constants, proto.input)
     kinds: dict[str, TensorType] = {}
     try:
         kinds = infer(proto, domain, version, state.types, state.constants, state.declared)
