@@ -118,6 +118,8 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
         own.append(variable)
     else:
         inside = [_with(variable, first, line) for line in inside]
+    if before and _is_bare_head(before[-1], indent + 1) and _indent(before[-1]) == indent:  # one loop's braces for both
+        return [*before[:-1], before[-1] + " {", *inside, " " * indent + "}", *after]
     if before and _is_bare_head(before[-1], indent):
         before[-1] += " {"
         return [*before, *(line[4:] for line in inside), " " * (indent - 4) + "}", *after]

@@ -135,3 +135,12 @@ def test_a_loop_by_steps_that_is_made_once_goes(last: int, loops: int) -> None:
     text = tidied(body)
     assert text.count("for (") == loops
     assert loops or text == "    output[0] = input[0];"
+
+
+def test_a_loop_that_is_made_once_leaves_its_braces_to_the_head_above() -> None:
+    heads = "    for (int32_t g = 0; g < 8; ++g)\n    for (int32_t p = 0; p < 1; p += 2) {\n"
+    body = "        for (int32_t q = p; q < p + 1; ++q)\n            output[g] = input[q];\n    }"
+    assert tidied(heads + body) == (
+        "    for (int32_t g = 0; g < 8; ++g) {\n        const int32_t p = 0;\n"
+        "        for (int32_t q = p; q < p + 1; ++q)\n            output[g] = input[q];\n    }"
+    )
