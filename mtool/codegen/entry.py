@@ -17,7 +17,7 @@ def entry_point(plan: Plan, calls: Calls, interface: Interface, arena: Arena, co
     if conventions.interface == "step":
         return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
     one = operator_functions(plan, calls, conventions)
-    return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(calls), calls.structures)])
+    return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)])
 
 
 def whole(
