@@ -115,7 +115,7 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
         for value, tensor in zip(roots, tensors, strict=True):
             if value in plan.offsets and value not in values:
                 values[value] = name(f"{prefix}_{tensor.c_name}", plan.offsets[value])
-    for root, stem, offset in _written(plan):
+    for root, stem, offset in written(plan):
         if root not in values:
             values[root] = name(stem if root in graph.types else f"{stem}_rows", offset)
     values |= dict(_in_place(plan, values))
@@ -128,7 +128,7 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
     return Arena(graph.name, plan.arena_bytes, values, scratch, *places_of)
 
 
-def _written(plan: Plan) -> Iterator[tuple[str, str, int]]:
+def written(plan: Plan) -> Iterator[tuple[str, str, int]]:
     """Yield what steps write in the arena: the value or window, whose result it is, its offset.
 
     What moves rows or pads them comes last: a window is called after what computes the rows.

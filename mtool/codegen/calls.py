@@ -1,13 +1,14 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.functions import Call, Functions
+from mtool.codegen.function import Call, arguments_of, further
+from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.ir import Node
 from mtool.plan import Plan
@@ -94,10 +95,10 @@ class _Pointers:
         dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
         if address.memory != "arena":
             name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
-            return _further(name, address.offset, dtype.size)
+            return further(name, address.offset, dtype.size)
         own = self.arena.values.get(value)
         spot = own or self.arena.values[self.lies.get(value, (value, 0))[0]]
-        return _further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
+        return further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
 
     def scratch(self, number: int, c_type: str) -> str:
         """Return the pointer to a step's scratch."""
@@ -115,12 +116,6 @@ class _Pointers:
         return name
 
 
-def _further(pointer: str, offset: int, size: int) -> str:
-    """Return a pointer so many bytes on, which are whole elements."""
-    assert offset % size == 0, f"{pointer}: {offset} bytes are no number of elements of {size}"
-    return f"{pointer} {'-' if offset < 0 else '+'} {abs(offset) // size}" if offset else pointer
-
-
 def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what an operator reads and what it writes, each value once and without its constants."""
     constants = plan.graph.constants
@@ -134,33 +129,8 @@ def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequ
         if step:
             arguments[position] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
     text = f"{call.function.name}({', '.join(arguments)});"
-    title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
+    title, first = plan.steps[number].node.title, call.function.uses[0].title
     return text if title == first else f"{text} {comment(title)}"
-
-
-def arguments_of(
-    plan: Plan, number: int, call: Call, pointer: Callable[[str], str], scratch: Callable[[int, str], str]
-) -> list[str]:
-    """Return the arguments of a step's function, in C.
-
-    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type.
-    """
-    node = plan.steps[number].node
-    arguments = []
-    for argument in call.function.kernel.arguments:
-        source = argument.source
-        if source == "output":
-            arguments.append(pointer(node.outputs[0]))
-        elif source == "scratch":
-            arguments.append(scratch(number, argument.c_type))
-        else:
-            assert not isinstance(source, str)
-            kind, which = source
-            if kind == "output":
-                arguments.append(pointer(node.outputs[int(which)]))
-                continue
-            arguments.append(call.constants[str(which)] if kind == "constant" else pointer(node.inputs[int(which)]))
-    return arguments
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:

@@ -68,7 +68,8 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         _run_own(state, proto, origin)
         return
     if domain == REFUSED:
-        raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
+        why = _attributes(proto)
+        raise ValueNeeded(why["value"], "", text=why["reason"]) if why["value"] else Unsupported(why["reason"])
     if (domain, proto.op_type) in CONTRIB:
         CONTRIB[domain, proto.op_type](Decomposition(state, proto, origin, _attributes(proto)))
         return

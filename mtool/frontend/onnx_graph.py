@@ -150,4 +150,5 @@ def _refusal(state: Importer, name: str) -> ModelError:
     if needed:
         hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
         return NeedsValues(what, details=details, hint=hint, inputs=needed)
-    return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
+    page = "tflite" if state.is_translated else "operators"
+    return ModelError(what, details=details, hint=f"see docs/{page}.md for what is supported")

@@ -11,7 +11,7 @@ from tflite_models import Array, Op, T, litert, model
 
 import mtool
 from mtool import frontend
-from mtool.errors import ModelError, UsageError
+from mtool.errors import ModelError, NeedsValues, UsageError
 from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 
@@ -181,8 +181,9 @@ def test_const_reaches_what_wants_a_constant(role: str, tmp_path: Path) -> None:
     data = model(tensors, [Op(kind, inputs, ["y"], options, values)], ["x", "k"], ["y"])
     path = tmp_path / "m.tflite"
     path.write_bytes(data)
-    with pytest.raises(ModelError, match=rf"its input 1 \({role}\) is not a constant"):
+    with pytest.raises(NeedsValues, match=rf"its input 1 \({role}\) is not a constant") as refused:
         frontend.load(path)
+    assert refused.value.inputs == ("k",) and "--const k=" in refused.value.hint
     graph = frontend.load(path, ModelOptions(constants={"k": constant.astype(np.int64)}))
     assert graph.inputs == ("x",) and graph.types["y"].shape == tuple(made)
 
@@ -216,3 +217,33 @@ def test_folding_is_bounded(tmp_path: Path) -> None:
     path.write_bytes(model(tensors, [Op("FILL", ["p", "v"], ["y"])], [], ["y"]))
     with pytest.raises(ModelError):
         frontend.load(path)
+
+
+def test_a_constant_that_is_wanted_behind_others_is_asked_for(tmp_path: Path) -> None:
+    tensors = [T("x", [2, 3]), T("k", [1], np.int32), whole("c", 1), T("axes", [1], np.int32), T("y", [2])]
+    ops = [Op("SUB", ["k", "c"], ["axes"], "SubOptions"), Op("MEAN", ["x", "axes"], ["y"], "ReducerOptions", {})]
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model(tensors, ops, ["x", "k"], ["y"]))
+    with pytest.raises(NeedsValues) as refused:
+        frontend.load(path)
+    assert refused.value.inputs == ("k",)
+    assert frontend.load(path, ModelOptions(constants={"k": np.array([2])})).types["y"].shape == (2,)
+
+
+def test_shapes_that_are_broadcast_and_zeros_like_an_input(tmp_path: Path) -> None:
+    tensors = [open_batch("x", [1, 4]), *BATCH[2:3], whole("c", [3, 1, 1]), T("p", [3], np.int32)]
+    tensors[1] = T("s", [2], np.int32)
+    tensors += [T("r", [], np.int32), T("z", [1, 4]), T("w", [3, 1, 4]), T("v", [3, 1, 4]), T("y", [3, 1, 4])]
+    ops = [
+        BATCH_OPS[0],
+        Op("BROADCAST_ARGS", ["s", "c"], ["p"]),
+        Op("ZEROS_LIKE", ["x"], ["z"], "ZerosLikeOptions", {}),
+        Op("BROADCAST_TO", ["x", "p"], ["w"]),
+        Op("BROADCAST_TO", ["z", "p"], ["v"]),
+        Op("SUB", ["v", "w"], ["y"], "SubOptions"),
+        Op("RANK", ["w"], ["r"], "RankOptions", {}),
+    ]
+    data = model(tensors, ops, ["x"], ["y", "r"])
+    feeds: dict[str, Array] = {"x": R.standard_normal([1, 4]).astype(np.float32)}
+    for mine, theirs in zip(compute(data, feeds, tmp_path, "onnx", HOST), litert(data, feeds), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

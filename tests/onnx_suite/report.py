@@ -42,8 +42,8 @@ What the suite leaves to the run and a microcontroller's C has to know:
 - *Declared shapes* count where a shape depends on an input that is known only when it runs (Reshape, Tile): the C has
   the declared shape, whatever that input says then. Elsewhere what the operators' own rules say counts, and a model
   whose nodes contradict them is refused.
-- *Loops* are written out, up to 256 rounds. Where their number depends on data, `--max NAME=N` states the most, by the
-  name of an output of the loop.
+- *Loops* are loops in C, of any number of rounds ([control-flow.md](control-flow.md)). Where an output has a row for
+  each round and their number depends on data, `--max NAME=N` states the most, by the name of an output of the loop.
 
 Where the standard leaves something open, or its reference evaluator and onnxruntime differ, results are onnxruntime's,
 with which `mtool verify` compares:

@@ -193,6 +193,27 @@ def test_parts_are_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(found[0], reference(proto, case.feeds)[0], rtol=1e-4, atol=1e-5)
 
 
+def test_gates_between_convolutions_do_not_part_a_region(tmp_path: Path) -> None:
+    """The sigmoid of each gate is a loop of its own, of eight elements: it comes before the region."""
+    rng = np.random.default_rng(0)
+    nodes, constants, value = [], {"last": rng.normal(size=(2, 8, 8, 8)).astype(F) / 16}, "x"
+    for number, channels in enumerate((3, 8, 8)):
+        constants[f"w{number}"] = rng.normal(size=(8, channels, 3, 3)).astype(F) / 8
+        nodes += [
+            helper.make_node("Conv", [value, f"w{number}"], [f"c{number}"], pads=[1, 1, 1, 1]),
+            helper.make_node("Sigmoid", ["gate"], [f"s{number}"]),
+            helper.make_node("Mul", [f"c{number}", f"s{number}"], [f"m{number}"]),
+        ]
+        value = f"m{number}"
+    nodes.append(helper.make_node("Conv", [value, "last"], ["y"], strides=[8, 8]))
+    proto = model(nodes, {"x": (F, (1, 3, 32, 32)), "gate": (F, (1, 8, 1, 1))}, ["y"], constants)
+    plan = planned(proto, HOST, "auto")
+    assert plan.arena_bytes < planned(proto, HOST, "never").arena_bytes / 2
+    assert sum(step.node.op == "loop" and "sigmoid" in step.op.label(step.node, plan.graph) for step in plan.steps) == 3
+    feeds = {"x": rng.normal(size=(1, 3, 32, 32)).astype(F), "gate": rng.normal(size=(1, 8, 1, 1)).astype(F)}
+    np.testing.assert_allclose(run_c(plan, feeds, tmp_path)[0], reference(proto, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
 @models.needed
 @pytest.mark.parametrize(("name", "target", "most"), [
     ("ic/ic_int8_qdq", DSP, 19_000), ("ic/ic_int8_qdq", NO_FPU, 18_000), ("vww/vww_int8_qdq", DSP, 31_000),

@@ -11,7 +11,7 @@ from mtool.frontend.bind_states import States
 from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.options import DEFAULTS, ModelOptions, Pairs
-from mtool.frontend.problems import REFUSED, Unsupported, disagreement
+from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.tflite import custom, elementwise, exact, images, kernels, movement, resources
 from mtool.frontend.tflite.composites import inlined
 from mtool.frontend.tflite.description import Model, Operator
@@ -120,7 +120,10 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
         reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
         del t.nodes[start:]
         outputs = [t.names[number] for number in operator.outputs] or [t.unique(operator.name)]
-        t.nodes.append(helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason))
+        value = problem.value if isinstance(problem, ValueNeeded) else ""
+        t.nodes.append(
+            helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason, value=value)
+        )
 
 
 def _without_rounding(t: Translation) -> None:

@@ -272,6 +272,17 @@ def _shape(t: Translation) -> None:
     t.fix(t.op.outputs[0], np.asarray(t.shape(0), dtype))
 
 
+def _broadcast_args(t: Translation) -> None:
+    shapes = (tuple(t.numbers(place, "a shape")) for place in (0, 1))
+    t.fix(t.op.outputs[0], np.asarray(np.broadcast_shapes(*shapes), t.result().dtype))
+
+
+def _zeros_like(t: Translation) -> None:
+    made = t.tensor(0)
+    t.afford(made.dtype.itemsize * math.prod(made.shape))
+    t.fix(t.op.outputs[0], np.zeros(made.shape, made.dtype))
+
+
 def _rank(t: Translation) -> None:
     t.fix(t.op.outputs[0], np.asarray(len(t.shape(0)), np.int32))
 
@@ -298,4 +309,6 @@ TRANSLATIONS: dict[str, Translate] = {
     "SHAPE": _shape,
     COPY: lambda t: t.put(t.stored(0)),
     "RANK": _rank,
+    "BROADCAST_ARGS": _broadcast_args,
+    "ZEROS_LIKE": _zeros_like,
 }

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
-from mtool.frontend.problems import Unsupported
+from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.tflite.description import Model, Operator, Tensor
 from mtool.frontend.tflite.variables import Key, Variables
 from mtool.ir.types import Array
@@ -120,12 +120,14 @@ class Translation:
         """Return the value of a constant input as the file stores it.
 
         Raises:
-            Unsupported: only the run would know it.
+            ValueNeeded: only the run would know it.
         """
         self.tensor(place)
         data = self.value(self.op.inputs[place])
         if data is None:
-            raise Unsupported(f"its input {place} ({role}) is not a constant")
+            raise ValueNeeded(
+                self.names[self.op.inputs[place]], role, text=f"its input {place} ({role}) is not a constant"
+            )
         return data
 
     def value(self, number: int) -> Array | None:
