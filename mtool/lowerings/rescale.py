@@ -1,10 +1,12 @@
-"""mtool's own Rescale, Mean and Table: integer arithmetic that a frontend spells out, where ONNX has only real numbers.
+"""mtool's own integer arithmetic that a frontend spells out, where ONNX has only real numbers.
 
 Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
-along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). Mean: such sums
-divided by a positive count, ties away from zero. Table: 256 results for the values of an 8-bit integer.
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). RoundedMean: such
+sums divided by a positive count, ties away from zero. Table: 256 results for the values of an 8-bit integer.
+FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mtool.ir import Attributes, DType, Node
@@ -33,6 +35,13 @@ class Rescaling(Limits):
     axis: int = 0
     zero_point: int
     twice: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedPoint(Attributes):
+    """The bits of an argument before the point, beside its sign."""
+
+    whole: int
 
 
 def _rescale(ctx: Lowering, node: Node) -> None:
@@ -68,8 +77,20 @@ def _table(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, load(1, result.dtype, (place,)), node.inputs)
 
 
+def _fixed(function: str) -> Callable[[Lowering, Node], None]:
+    def lower(ctx: Lowering, node: Node) -> None:
+        kind = ctx.types[node.inputs[0]]
+        element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
+        whole = FixedPoint.of(node).whole
+        ctx.loop(node, call(function, element, dtype=DType.INT16, value=whole), node.inputs)
+
+    return lower
+
+
 LOWERINGS: dict[str, Operator] = {
     "Rescale": Operator(_rescale, Rescaling),
     "RoundedMean": Operator(_mean, Limits),
     "Table": Operator(_table),
+    "FixedLogistic": Operator(_fixed("logistic16"), FixedPoint),
+    "FixedTanh": Operator(_fixed("tanh16"), FixedPoint),
 }

@@ -8,15 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnx
 import tflite
 from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import kernels
-from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
+from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, unscaled
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
@@ -38,55 +37,11 @@ def eight_bits(t: Translation, *places: int) -> None:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
 
 
-def rescale(
-    t: Translation, value: str, scales: Array, out: Tensor | None = None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale, to the grid of `out` behind the fused activation, or to int32."""
-    return rescale_by(t, value, *multipliers(scales), out, axis=axis, twice=twice)
-
-
-def rescale_by(
-    t: Translation, value: str, by: Array, places: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale by multipliers and shifts."""
-    names = t.constant("multiplier", by), t.constant("shift", places)
-    bounds, point = np.iinfo(np.int32), 0
-    low, high, dtype = int(bounds.min), int(bounds.max), np.dtype(np.int32)
-    if out is not None:
-        low, high = limits(out, t.op.option("FusedActivationFunction"))
-        point, dtype = int(out.zero_point[0]), out.dtype
-    to = helper.np_dtype_to_tensor_dtype(dtype)
-    return t.node(
-        "Rescale",
-        [value, *names],
-        domain=OWN,
-        axis=axis,
-        zero_point=point,
-        low=low,
-        high=max(low, high),
-        twice=int(twice),
-        to=to,
-    )
-
-
 def table(t: Translation, results: Array) -> None:
     """Make the output one of 256 results, by the value of the input."""
     data = t.constant("table", results, t.result().dtype)
     to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
     t.put(t.node("Table", [t.stored(0), data], domain=OWN, to=to))
-
-
-def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
-    """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
-    points = tensor.zero_point if point is None else np.asarray([point])
-    return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
-
-
-def centred(t: Translation, place: int) -> str:
-    """Return an input's integers less its zero point, as int32."""
-    wide = t.node("Cast", [t.stored(place)], to=onnx.TensorProto.INT32)
-    point = int(t.tensor(place).zero_point[0])
-    return t.node("Sub", [wide, t.constant("zero_point", point, np.int32)]) if point else wide
 
 
 def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:

@@ -6,6 +6,7 @@ types of 16 bits.
 """
 
 from mtool.ir.scalar.evaluation import FUNCTIONS, evaluate, render
+from mtool.ir.scalar.fixed16 import FIXED16
 from mtool.ir.scalar.function import Function
 from mtool.ir.scalar.rescaling import FixedRequantise, Requantise, Rescale, RescalePair
 from mtool.ir.scalar.text import (
@@ -30,6 +31,7 @@ __all__ = [
     "AND",
     "ATOM",
     "COMPARE",
+    "FIXED16",
     "FUNCTIONS",
     "MUL",
     "OR",
