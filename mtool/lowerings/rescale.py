@@ -3,7 +3,8 @@
 Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
 along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). RoundedMean: such
 sums divided by a positive count, ties away from zero. Table: 256 results for the values of an 8-bit integer.
-FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
+RoundedSteps: float32 to integers, ties away from zero. FixedLogistic, FixedTanh: of int16 with so many bits before the
+point, to int16 with none.
 """
 
 from collections.abc import Callable
@@ -44,6 +45,16 @@ class FixedPoint(Attributes):
     whole: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps(Limits):
+    """RoundedSteps.
+
+    zero_point: of the result.
+    """
+
+    zero_point: int
+
+
 def _rescale(ctx: Lowering, node: Node) -> None:
     value, multiplier, shift = node.inputs
     kind, result = ctx.types[value], ctx.types[node.outputs[0]]
@@ -70,6 +81,18 @@ def _mean(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
 
 
+def _steps(ctx: Lowering, node: Node) -> None:
+    """RoundedSteps: float32 to the nearest integers, ties away from zero, plus the zero point."""
+    kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
+    attrs = Steps.of(node)
+    value = load(0, kind.dtype, identity(len(kind.shape)))
+    limits = [const(float(bound - attrs.zero_point), DType.FLOAT32) for bound in (attrs.low, attrs.high)]
+    inside = call("minimum", call("maximum", value, limits[0]), limits[1])
+    whole = call("cast", call("round", inside), dtype=DType.INT32)
+    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
+    ctx.loop(node, call("cast", moved, dtype=result.dtype), node.inputs)
+
+
 def _table(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
@@ -90,6 +113,7 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
 LOWERINGS: dict[str, Operator] = {
     "Rescale": Operator(_rescale, Rescaling),
     "RoundedMean": Operator(_mean, Limits),
+    "RoundedSteps": Operator(_steps, Steps),
     "Table": Operator(_table),
     "FixedLogistic": Operator(_fixed("logistic16"), FixedPoint),
     "FixedTanh": Operator(_fixed("tanh16"), FixedPoint),

@@ -132,6 +132,64 @@ def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, rows: int, 
     np.testing.assert_array_equal(found, expected)
 
 
+def element_cases(dtype: Any) -> list[Case]:
+    """Operators that read float32, or pick, join, resize or bend integers."""
+    signed = dtype is np.int8
+    zero = -4 if signed else 120
+
+    def t(name: str, shape: Any, scale: float = 0.05, point: int = zero) -> T:
+        return T(name, shape, dtype, scale, point)
+
+    def case(tag: str, kind: str, inputs: list[T], out: T, options: str = "", values: Any = None) -> Case:
+        return Case(tag, Op(kind, [x.name for x in inputs], ["y"], options, values or {}), [*inputs, out])
+
+    found = [case("quantize", "QUANTIZE", [T("x", [40, 50])], t("y", [40, 50], 0.0371), "QuantizeOptions")]
+    for number, (coarse, fine, point) in enumerate(((0.05, 0.04, zero), (0.03, 0.01, zero + 9), (0.2, 0.19, zero))):
+        shape = [2, 400]
+        tensors = [t("x", shape, coarse, point)], t("y", shape, fine, point + 5)
+        found.append(case(f"swish{number}", "HARD_SWISH", *tensors, "HardSwishOptions"))
+    for kind in ("MAXIMUM", "MINIMUM"):
+        found.append(case(kind, kind, [t("a", [4, 7, 3]), t("b", [7, 1])], t("y", [4, 7, 3]), "MaximumMinimumOptions"))
+    grown = ([1, 5, 7, 3], [9, 20]), ([2, 9, 8, 2], [4, 3]), ([1, 6, 6, 2], [6, 1])
+    for number, (shape, size) in enumerate(grown):
+        for corners, centres in ((False, False), (True, False), (False, True)):
+            places = T("s", [2], np.int32, data=np.asarray(size))
+            made = t("y", [shape[0], *size, shape[3]])
+            values = {"AlignCorners": corners, "HalfPixelCenters": centres}
+            tag = f"resize{number}{corners}{centres}"
+            found.append(case(tag, "RESIZE_BILINEAR", [t("x", shape), places], made, "ResizeBilinearOptions", values))
+    if not signed:
+        parts = [t("a", [3, 40]), t("b", [3, 50], 0.061, 99), t("c", [3, 20], 0.02, 10)]
+        found.append(case("joined", "CONCATENATION", parts, t("y", [3, 110]), "ConcatenationOptions", {"Axis": 1}))
+    else:
+        operands = [T(name, [30, 40], np.int16, 0.001, 0) for name in "ab"]
+        found.append(case("mul16", "MUL", operands, T("y", [30, 40], np.int16, 0.0009, 0), "MulOptions"))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_elements_are_those_of_the_reference_kernels(dtype: Any, tmp_path: Path) -> None:
+    check(element_cases(dtype), tmp_path)
+
+
+def check(cases: list[Case], folder: Path) -> None:
+    data, inputs, outputs = one_model(cases)
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    expected = litert(data, feeds, reference=True)
+    found = compute(data, feeds, folder, "tflite", Target("host", frozenset()))
+    differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
+    assert differing == dict.fromkeys(outputs, 0)
+
+
+def test_float32_is_rounded_with_ties_away_from_zero_and_kept_inside(tmp_path: Path) -> None:
+    x = np.array([[0.49999997, 0.5, -0.5, 1.5, -2.5, 126.5, 1e9, -1e9, np.inf, -np.inf, -0.49999997, 64.5]], np.float32)
+    tensors = [T("x", x.shape), T("y", x.shape, np.int8, 1.0, -3)]
+    data = model(tensors, [Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions")], ["x"], ["y"])
+    (found,) = compute(data, {"x": x}, tmp_path, "tflite", Target("host", frozenset()))
+    rounded = np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)
+    np.testing.assert_array_equal(found, np.clip(rounded - 3, -128, 127))
+
+
 def scales_that_tell(values: np.ndarray[Any, Any]) -> tuple[float, float, float]:
     """Return scales of which it matters whether the product of the first two is one of float32."""
     dice = np.random.default_rng(1)

@@ -12,7 +12,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
-from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite import exact_elements, kernels
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
 from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, unscaled
@@ -162,7 +162,8 @@ def _sum(kind: str) -> Translate:
 
 
 def _mul(t: Translation) -> None:
-    eight_bits(t, 0, 1)
+    if any(tensor.dtype != np.int16 or tensor.scale.size != 1 for tensor in (t.tensor(0), t.tensor(1), t.result())):
+        eight_bits(t, 0, 1)
     product = t.node("Mul", [centred(t, 0), centred(t, 1)])
     factor = t.tensor(0).scale * t.tensor(1).scale / t.result().scale  # of float32
     t.put(rescale(t, product, factor.astype(np.float64), t.result()))
@@ -279,12 +280,6 @@ def _real(function: Callable[[Array], Array]) -> Callable[[Translation, Array], 
     return results
 
 
-def _quantize(t: Translation) -> None:
-    if t.tensor(0).dtype == np.float32:
-        raise Unsupported("it quantises float32; start from the integers")
-    _by_table(lambda t, x: _clamped(t, rescaled(x, float(t.tensor(0).scale[0]) / float(t.result().scale[0]))))(t)
-
-
 TRANSLATIONS: dict[str, Translate] = {
     "CONV_2D": _conv(False),
     "DEPTHWISE_CONV_2D": _conv(True),
@@ -296,7 +291,12 @@ TRANSLATIONS: dict[str, Translate] = {
     "AVERAGE_POOL_2D": _average_pool,
     "SOFTMAX": _softmax,
     "MEAN": _mean,
-    "QUANTIZE": _quantize,
+    "QUANTIZE": exact_elements.quantize,
+    "HARD_SWISH": _by_table(exact_elements.hard_swish),
+    "MAXIMUM": exact_elements.pick("Max"),
+    "MINIMUM": exact_elements.pick("Min"),
+    "CONCATENATION": exact_elements.concatenation,
+    "RESIZE_BILINEAR": exact_elements.resize_bilinear,
     "RELU": _by_table(_linear(tflite.ActivationFunctionType.RELU)),
     "RELU6": _by_table(_linear(tflite.ActivationFunctionType.RELU6)),
     "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
