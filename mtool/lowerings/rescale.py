@@ -1,10 +1,10 @@
 """mtool's own integer arithmetic that a frontend spells out, where ONNX has only real numbers.
 
 Rescale: int32 sums (or float32 ones that are whole numbers), a multiplier and a shift for all or for each channel
-along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). RoundedMean: such
-sums divided by a positive count, ties away from zero. Table: 256 results for the values of an 8-bit integer.
-RoundedSteps: float32 to integers, ties away from zero. FixedLogistic, FixedTanh: of int16 with so many bits before the
-point, to int16 with none.
+along `axis`, to integers between `low` and `high`, rounded once or `twice` (mtool.ir.scalar.Rescale). RescaleLong: the
+same of int64 sums. RescaleReal: int64 sums times a float64. RoundedMean: int32 sums divided by a positive count, ties
+away from zero. RoundedSteps: float32 to integers, ties away from zero. Table: 256 results for the values of an 8-bit
+integer. FixedLogistic, FixedTanh: of int16 with so many bits before the point, to int16 with none.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Attributes, DType, Node
 from mtool.ir.expr import call, const, identity, load
-from mtool.ir.scalar import Rescale
+from mtool.ir.scalar import Rescale, RescaleLong
 from mtool.lowerings.lowering import Lowering, Operator
 
 
@@ -46,6 +46,18 @@ class FixedPoint(Attributes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LongRescaling(Limits):
+    """RescaleLong, RescaleReal.
+
+    axis: that of the channels, which have a multiplier each if there are several.
+    zero_point: of the result.
+    """
+
+    axis: int = 0
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steps(Limits):
     """RoundedSteps.
 
@@ -68,6 +80,35 @@ def _rescale(ctx: Lowering, node: Node) -> None:
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
     places = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
     ctx.loop(node, call("rescale", total, by, places, dtype=result.dtype, value=how), inputs)
+
+
+def _rescale_long(ctx: Lowering, node: Node) -> None:
+    """RescaleLong: int64 sums, or float32 ones that stand for such."""
+    value, multiplier, shift = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], LongRescaling.of(node)
+    axis = attrs.axis if ctx.constants[shift].size > 1 else None
+    element = load(0, kind.dtype, identity(len(kind.shape)))
+    total = element if kind.dtype is DType.INT64 else call("cast", element, dtype=DType.INT64)
+    by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
+    places = ctx.parameter(ctx.constants[shift], axis, DType.INT8, inputs, node)
+    how = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
+    ctx.loop(node, call("rescale_long", total, by, places, dtype=result.dtype, value=how), inputs)
+
+
+def _rescale_real(ctx: Lowering, node: Node) -> None:
+    """RescaleReal: int64 sums, or float32 ones that stand for such, times a float64, ties away from zero."""
+    value, scale = node.inputs
+    kind, result = ctx.types[value], ctx.types[node.outputs[0]]
+    inputs, attrs = [value], LongRescaling.of(node)
+    factor = ctx.parameter(ctx.constants[scale], attrs.axis, DType.FLOAT64, inputs, node)
+    total = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT64)
+    steps = call("round", call("mul", call("cast", total, dtype=DType.FLOAT64), factor))
+    for how, bound in (("maximum", attrs.low), ("minimum", attrs.high)):
+        steps = call(how, steps, const(float(bound - attrs.zero_point), DType.FLOAT64))
+    whole = call("cast", steps, dtype=DType.INT32)
+    moved = call("add", whole, const(attrs.zero_point, DType.INT32)) if attrs.zero_point else whole
+    ctx.loop(node, call("cast", moved, dtype=result.dtype), inputs)
 
 
 def _mean(ctx: Lowering, node: Node) -> None:
@@ -112,6 +153,8 @@ def _fixed(function: str) -> Callable[[Lowering, Node], None]:
 
 LOWERINGS: dict[str, Operator] = {
     "Rescale": Operator(_rescale, Rescaling),
+    "RescaleLong": Operator(_rescale_long, LongRescaling),
+    "RescaleReal": Operator(_rescale_real, LongRescaling),
     "RoundedMean": Operator(_mean, Limits),
     "RoundedSteps": Operator(_steps, Steps),
     "Table": Operator(_table),

@@ -181,6 +181,46 @@ def check(cases: list[Case], folder: Path) -> None:
     assert differing == dict.fromkeys(outputs, 0)
 
 
+def wide_cases() -> list[Case]:
+    """Operators of int16 activations."""
+
+    def t(name: str, shape: Any, scale: float = 0.0005) -> T:
+        return T(name, shape, np.int16, scale, 0)
+
+    def w(shape: list[int], axis: int) -> T:
+        data = R.integers(-127, 128, shape)
+        return T("w", shape, np.int8, R.uniform(0.003, 0.02, shape[axis]), 0, axis, data.astype(np.int8))
+
+    def b(count: int) -> T:
+        return T("b", [count], np.int64, data=R.integers(-200000, 200000, count))
+
+    depth = {**CONV, "DepthMultiplier": 1}
+    image = [1, 9, 9, 40]
+    conv = [t("x", image), w([8, 3, 3, 40], 0), b(8), t("y", [1, 9, 9, 8], 0.0021)]
+    deep = [t("x", image), w([1, 3, 3, 40], 3), b(40), t("y", image, 0.0013)]
+    flat = [t("x", [30, 600]), T("w", [9, 600], np.int8, 0.01, data=R.integers(-127, 128, [9, 600])), b(9)]
+    flat.append(t("y", [30, 9], 0.0043))
+    rows = [flat[0], w([9, 600], 0), *flat[2:]]
+    pairs = [t("a", [2, 5, 70]), t("b", [2, 6, 70], 0.0007), t("y", [2, 5, 6], 0.003)]
+    narrow = [T(x.name, x.shape, np.int8, 100 * x.scale, 3) for x in pairs]
+    return [
+        Case("conv", Op("CONV_2D", list("xwb"), ["y"], "Conv2DOptions", CONV), conv),
+        Case("deep", Op("DEPTHWISE_CONV_2D", list("xwb"), ["y"], "DepthwiseConv2DOptions", depth), deep),
+        Case("flat", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), flat),
+        Case("pairs", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), pairs),
+        Case("narrow", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), narrow),
+        Case(
+            "lower", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), T("y", [900], np.int8, 0.13, 4)]
+        ),
+        Case("again", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), t("y", [900], 0.0007)]),
+        Case("whole", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [90]), T("y", [90], np.int32, 0.0004)]),
+    ]
+
+
+def test_int16_is_that_of_the_reference_kernels(tmp_path: Path) -> None:
+    check(wide_cases(), tmp_path)
+
+
 def test_float32_is_rounded_with_ties_away_from_zero_and_kept_inside(tmp_path: Path) -> None:
     x = np.array([[0.49999997, 0.5, -0.5, 1.5, -2.5, 126.5, 1e9, -1e9, np.inf, -np.inf, -0.49999997, 64.5]], np.float32)
     tensors = [T("x", x.shape), T("y", x.shape, np.int8, 1.0, -3)]

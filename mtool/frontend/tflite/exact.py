@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import tflite
 from onnx import helper
 
@@ -15,7 +16,7 @@ from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import exact_elements, kernels
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
-from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, unscaled
+from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, rescale_long, rescale_real, unscaled
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
@@ -26,13 +27,16 @@ SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left be
 MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
-def eight_bits(t: Translation, *places: int) -> None:
-    """Check that these inputs and the output are 8-bit integers with one scale.
+def eight_bits(t: Translation, *places: int, wide: bool = False) -> None:
+    """Check that these inputs and the output are 8-bit integers with one scale; `wide`: or all int16 around 0.
 
     Raises:
         Unsupported: one is not.
     """
-    for tensor in (*(t.tensor(place) for place in places), t.result()):
+    tensors = [*(t.tensor(place) for place in places), t.result()]
+    if wide and all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors):
+        return
+    for tensor in tensors:
         if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
 
@@ -58,10 +62,20 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
     if not t.has(place):
         return []
     data = t.known(place, "bias").reshape(-1)
-    if data.dtype != np.int32 or data.size != channels:
+    if data.dtype not in (np.int32, np.int64) or data.size != channels:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
-    name = t.constant("bias", data)
-    return [t.dequantise(name, data.dtype, np.ones(1, np.float32), np.zeros(1, np.int64))]
+    if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
+        raise Unsupported("its bias has more than 32 bits")
+    name = t.constant("bias", data, np.int32)
+    return [t.dequantise(name, np.dtype(np.int32), np.ones(1, np.float32), np.zeros(1, np.int64))]
+
+
+def _rescale_sums(t: Translation, sums: str) -> str:
+    """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
+    scales, narrow = _scales(t, 0, 1), t.has(2) and t.tensor(2).dtype == np.int32
+    if t.tensor(0).dtype != np.int16 or narrow:
+        return rescale(t, sums, scales, t.result(), axis=3)
+    return rescale_long(t, sums, scales, t.result(), axis=3, activation=t.op.option("FusedActivationFunction"))
 
 
 def _scales(t: Translation, x: int, w: int) -> Array:
@@ -73,7 +87,7 @@ def _scales(t: Translation, x: int, w: int) -> Array:
 
 def _conv(depthwise: bool) -> Translate:
     def translate(t: Translation) -> None:
-        eight_bits(t, 0)
+        eight_bits(t, 0, wide=True)
         size, shape = t.shape(0, 4), t.shape(1, 4)
         if depthwise:
             filters = _unscaled_weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
@@ -94,7 +108,7 @@ def _conv(depthwise: bool) -> Translate:
             group=group,
         )
         sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-        t.put(rescale(t, sums, _scales(t, 0, 1), t.result(), axis=3))
+        t.put(_rescale_sums(t, sums))
 
     return translate
 
@@ -117,7 +131,7 @@ def _transpose_conv(t: Translation) -> None:
 
 
 def _fully_connected(t: Translation) -> None:
-    eight_bits(t, 0)
+    eight_bits(t, 0, wide=True)
     if t.op.option("WeightsFormat"):
         raise Unsupported("its weights are shuffled")
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
@@ -134,7 +148,11 @@ def _fully_connected(t: Translation) -> None:
         scales = np.asarray([float(x.scale[0] * w.scale[0]) / float(out.scale[0])])
     else:
         scales = _scales(t, 0, 1)
-    made = rescale(t, sums, scales, out, axis=1, twice=False)
+    if x.dtype == np.int16:
+        products = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
+        made = rescale_real(t, sums, products, out, axis=1, activation=t.op.option("FusedActivationFunction"))
+    else:
+        made = rescale(t, sums, scales, out, axis=1, twice=False)
     if t.op.option("KeepNumDims") and len(shape) != 2:
         made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
     t.put(made)
@@ -161,9 +179,26 @@ def _sum(kind: str) -> Translate:
     return translate
 
 
+def _batch_matmul(t: Translation) -> None:
+    """BATCH_MATMUL: of int16 in sums of 64 bits."""
+    eight_bits(t, 0, 1, wide=True)
+    operands, wide = [], t.tensor(0).dtype == np.int16
+    for place, option in ((0, "AdjX"), (1, "AdjY")):
+        rank = len(t.shape(place))
+        if rank < 2:
+            raise Unsupported(f"its input {place} has {rank} dimensions")
+        value = t.stored(place)
+        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(place))
+        if t.op.option(option):
+            value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(value)
+    sums, out = t.node("MatMul", operands), t.result()
+    scales = np.asarray([float(t.tensor(0).scale[0] * t.tensor(1).scale[0]) / float(out.scale[0])])
+    t.put(rescale_long(t, sums, scales, out) if wide else rescale(t, sums, scales, out))
+
+
 def _mul(t: Translation) -> None:
-    if any(tensor.dtype != np.int16 or tensor.scale.size != 1 for tensor in (t.tensor(0), t.tensor(1), t.result())):
-        eight_bits(t, 0, 1)
+    eight_bits(t, 0, 1, wide=True)
     product = t.node("Mul", [centred(t, 0), centred(t, 1)])
     factor = t.tensor(0).scale * t.tensor(1).scale / t.result().scale  # of float32
     t.put(rescale(t, product, factor.astype(np.float64), t.result()))
@@ -285,6 +320,7 @@ TRANSLATIONS: dict[str, Translate] = {
     "DEPTHWISE_CONV_2D": _conv(True),
     "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
     "ADD": _sum("Add"),
     "SUB": _sum("Sub"),
     "MUL": _mul,

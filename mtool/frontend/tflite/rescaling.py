@@ -61,6 +61,28 @@ def rescale_to(
     )
 
 
+def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int = 0, activation: int = 0) -> str:
+    """Append a RescaleLong of sums of 64 bits to the grid of `out`, by multipliers of 15 bits."""
+    by, shift = multipliers(scales)
+    reduced = np.where(by < 0x7FFF0000, (by.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
+    places = shift.astype(np.int64) + 16
+    if (places < 1).any():
+        raise Unsupported("its sums are scaled up too far")
+    low, high = limits(out, activation)
+    names = t.constant("multiplier", reduced, np.int32), t.constant("shift", places, np.int8)
+    to = helper.np_dtype_to_tensor_dtype(out.dtype)
+    high, point = max(low, high), out.zero
+    return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+
+
+def rescale_real(t: Translation, value: str, scales: Array, out: Tensor, *, axis: int, activation: int = 0) -> str:
+    """Append a RescaleReal of sums to the grid of `out`, by numbers of float64."""
+    low, high = limits(out, activation)
+    names, to = [value, t.constant("scale", scales, np.float64)], helper.np_dtype_to_tensor_dtype(out.dtype)
+    high, point = max(low, high), out.zero
+    return t.node("RescaleReal", names, domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
+
+
 def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
     """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
     points = tensor.zero_point if point is None else np.asarray([point])
