@@ -212,6 +212,7 @@ def wide_cases() -> list[Case]:
         Case(
             "lower", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), T("y", [900], np.int8, 0.13, 4)]
         ),
+        Case("rows", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), rows),
         Case("again", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), t("y", [900], 0.0007)]),
         Case("whole", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [90]), T("y", [90], np.int32, 0.0004)]),
     ]
@@ -219,6 +220,22 @@ def wide_cases() -> list[Case]:
 
 def test_int16_is_that_of_the_reference_kernels(tmp_path: Path) -> None:
     check(wide_cases(), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("scale", [0.5, 0.0625, 0.375])
+def test_ties_of_a_dense_layer_are_rounded_away_from_zero(scale: float, dtype: Any, tmp_path: Path) -> None:
+    point = 0 if dtype is np.int8 else 128
+    x = (np.arange(256) + np.iinfo(dtype).min).astype(dtype).reshape(256, 1)
+    tensors = [
+        T("x", x.shape, dtype, 1.0, point),
+        T("w", [1, 1], dtype, scale, point, data=np.array([[point + 1]])),
+        T("b", [1], np.int32, scale, data=np.array([0])),
+        T("y", x.shape, dtype, 1.0, point),
+    ]
+    data = model(tensors, [Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions")], ["x"], ["y"])
+    (found,) = compute(data, {"x": x}, tmp_path, "tflite", Target("host", frozenset()))
+    np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
 
 
 def test_float32_is_rounded_with_ties_away_from_zero_and_kept_inside(tmp_path: Path) -> None:

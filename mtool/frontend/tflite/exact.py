@@ -130,6 +130,11 @@ def _transpose_conv(t: Translation) -> None:
     t.put(rescale(t, t.node("Transpose", [sums], perm=NHWC_OF_NCHW), _scales(t, 2, 1), t.result(), axis=3))
 
 
+def _may_tie(scale: float) -> bool:
+    """Whether a sum of 32 bits times a scale may lie in the middle of two whole numbers."""
+    return scale.as_integer_ratio()[1] <= 2**32
+
+
 def _fully_connected(t: Translation) -> None:
     eight_bits(t, 0, wide=True)
     if t.op.option("WeightsFormat"):
@@ -148,8 +153,8 @@ def _fully_connected(t: Translation) -> None:
         scales = np.asarray([float(x.scale[0] * w.scale[0]) / float(out.scale[0])])
     else:
         scales = _scales(t, 0, 1)
-    if x.dtype == np.int16:
-        products = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
+    products = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
+    if x.dtype == np.int16 or any(_may_tie(float(product)) for product in products):
         made = rescale_real(t, sums, products, out, axis=1, activation=t.op.option("FusedActivationFunction"))
     else:
         made = rescale(t, sums, scales, out, axis=1, twice=False)
