@@ -213,6 +213,22 @@ def wide_cases() -> list[Case]:
             "lower", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), T("y", [900], np.int8, 0.13, 4)]
         ),
         Case("rows", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), rows),
+        *(
+            Case(
+                f"soft{number}",
+                Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": beta}),
+                [
+                    t("x", [60, count], scale),
+                    t("y", [60, count], 1 / 32768),
+                ],
+            )
+            for number, (count, beta, scale) in enumerate(((5, 1.0, 0.0002), (1, 1.0, 0.001), (70, 0.5, 0.00003)))
+        ),
+        *(
+            Case(f"{kind}{number}", Op(kind, ["x"], ["y"]), [t("x", [5000], scale), t("y", [5000], 1 / 32768)])
+            for kind in ("LOGISTIC", "TANH")
+            for number, scale in enumerate((2.0**-12, 2.0**-11, 0.0003, 0.00003))
+        ),
         Case("again", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), t("y", [900], 0.0007)]),
         Case("whole", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [90]), T("y", [90], np.int32, 0.0004)]),
     ]

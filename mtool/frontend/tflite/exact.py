@@ -13,7 +13,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
-from mtool.frontend.tflite import exact_elements, kernels
+from mtool.frontend.tflite import exact_elements, exact_wide, kernels
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
 from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, rescale_long, rescale_real, unscaled
@@ -287,6 +287,15 @@ def _by_table(results: Callable[[Translation, Array], Array]) -> Translate:
     return translate
 
 
+def _narrow_or(wide: Translate, narrow: Translate) -> Translate:
+    """An operator that has another form for int16."""
+
+    def translate(t: Translation) -> None:
+        (wide if exact_wide.is_wide(t) else narrow)(t)
+
+    return translate
+
+
 def _ratio(t: Translation) -> float:
     return float(t.tensor(0).scale[0] / t.result().scale[0])  # of float32
 
@@ -330,7 +339,7 @@ TRANSLATIONS: dict[str, Translate] = {
     "SUB": _sum("Sub"),
     "MUL": _mul,
     "AVERAGE_POOL_2D": _average_pool,
-    "SOFTMAX": _softmax,
+    "SOFTMAX": _narrow_or(exact_wide.softmax, _softmax),
     "MEAN": _mean,
     "QUANTIZE": exact_elements.quantize,
     "HARD_SWISH": _by_table(exact_elements.hard_swish),
@@ -343,8 +352,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
     "LEAKY_RELU": _by_table(_leaky_relu),
     "ABS": _by_table(_absolute),
-    "LOGISTIC": _by_table(_real(lambda x: 1 / (1 + np.exp(-x)))),
-    "TANH": _by_table(_real(np.tanh)),
+    "LOGISTIC": _narrow_or(exact_wide.logistic, _by_table(_real(lambda x: 1 / (1 + np.exp(-x))))),
+    "TANH": _narrow_or(exact_wide.tanh, _by_table(_real(np.tanh))),
     "ELU": _by_table(_real(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x))),
     "EXP": _by_table(_real(np.exp)),
 }
