@@ -468,12 +468,13 @@ def test_a_kernel_wider_than_the_image(target: Target, prefix: str, tmp_path: Pa
     made, found = [], set()
     for _ in range(8):
         proto, feeds = wide_convolution(rng, make)
+        graph = lowered(proto, target)
         for schedule in chosen:
             name = f"case{len(made)}"
-            plan = planned(proto, target, name, "conv2d", (_Preferred(schedule), *portable))
+            plan = planned(graph, target, name, "conv2d", (_Preferred(schedule), *portable))
             if any(step.schedule.name == schedule.name for step in plan.steps):
                 found.add(schedule.name)
-                reference = planned(proto, target, f"{name}_c99", "conv2d", portable[:1])
+                reference = planned(graph, target, f"{name}_c99", "conv2d", portable[:1])
                 made.append(Case(plan, reference, feeds, 2e-5 if make is real else 0.0))
     assert found & {f"{prefix}_patch", f"{prefix}_columns"}
     assert failures(made, tmp_path, None) == []
