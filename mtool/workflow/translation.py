@@ -17,7 +17,7 @@ from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model
 
 STEPS = {8: 4, 16: 64}
-"""How far LiteRT's reference kernels are from the rounded result, by the bits of a grid: their own tables and shifts."""
+"""How far LiteRT's reference kernels are from the rounded result, by the bits of a grid, by tables and shifts."""
 
 RELATIVE = 1e-4
 """The same of floats, of the tensor's largest number."""
