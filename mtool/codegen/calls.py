@@ -109,10 +109,10 @@ class _Pointers:
         name = spot.name
         if self.names.setdefault(name, c_type) != c_type:
             name = f"{name}_as_{c_type}"
-        if (spot.over, c_type) in self.declarations:
-            self.declarations[name, c_type] = f"{c_type} *const {name} = {spot.over}; /* in place */"
-        else:
-            self.declarations[name, c_type] = f"{c_type} *const {name} = {self.arena.pointer(c_type, spot)};"
+        if (name, c_type) not in self.declarations:
+            is_known = (spot.over, c_type) in self.declarations
+            place = f"{spot.over}; /* in place */" if is_known else f"{self.arena.pointer(c_type, spot)};"
+            self.declarations[name, c_type] = f"{c_type} *const {name} = {place}"
         return name
 
 

@@ -9,6 +9,8 @@ _NOTE = """\
 /* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
  * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */"""
 
+_UNDEFINED = ["", "#undef OPERATOR", ""]
+
 
 def operator_prototype(plan: Plan, calls: Calls) -> str:
     """Return the declaration of `<model>_operator`, without a semicolon."""
@@ -28,23 +30,22 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     start = [line for call in start_call(plan) for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
-        return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", ""]
+        return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
-    name = f"{plan.graph.name}_operators"
-    call = f"{name}({', '.join(['&only', *calls.structures])})"
+    call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.structures])})"
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
     result = "int32_t" if calls.can_fail else "void"
     return [
         _NOTE,
         "#define OPERATOR(number) if (only == NULL || *only == (number))",
         "",
-        f"MT_INLINE {result} {name}({', '.join(['const volatile int32_t *only', *structures])})",
+        f"MT_INLINE {result} {plan.graph.name}_calls({', '.join(['const volatile int32_t *only', *structures])})",
         "{",
         *([] if plan.steps else ["    (void)only;"]),
         *body,
         *(["    return 0;"] if calls.can_fail else []),
         "}",
-        "",
+        *_UNDEFINED,
         operator_prototype(plan, calls),
         "{",
         "    const volatile int32_t only = number;",
@@ -57,7 +58,7 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
 
 def all_operators(plan: Plan, calls: Calls) -> list[str]:
     """Return the C that makes all the calls; one that fails ends the function that it stands in."""
-    call = f"{plan.graph.name}_operators({', '.join(['NULL', *calls.structures])})"
+    call = f"{plan.graph.name}_calls({', '.join(['NULL', *calls.structures])})"
     if not calls.can_fail:
         return [f"    {call};"]
     return [f"    const int32_t status = {call};", "    if (status != 0)", "        return status;"]

@@ -100,13 +100,13 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
             lines.append(f"    memset({place}, {fill}, {tensor.bytes});")
     if starts_as_zeros(plan):
         return [*lines, "}", ""]
-    start = ["static void start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
+    start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
     return [*lines, "    is_started = 1;", "}", "", *start]
 
 
 def start_call(plan: Plan) -> list[str]:
     """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
-    return [] if starts_as_zeros(plan) else ["start();"]
+    return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
 
 
 def declared(plan: Plan, interface: Interface) -> list[str]:

@@ -46,7 +46,7 @@ def test_the_offsets_are_those_of_the_plan() -> None:
 
 
 def test_a_pointer_is_called_as_what_it_points_to() -> None:
-    text = generated().text("small.c").partition("void operators(")[2]
+    text = generated().text("small.c").partition("void small_calls(")[2]
     pointers = dict(re.findall(r"\*const (\w+) = .*SMALL_(\w+)_OFFSET", text))
     assert {name.upper() for name in pointers} == set(pointers.values())
     assert re.findall(r"\*const (\w+) = (\w+); /\* in place \*/", text) == [("dw_2", "conv_1"), ("out_y", "dense_4")]

@@ -231,6 +231,10 @@ class Translation:
         """
         if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
             raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        if tensor.scale[0] < np.finfo(np.float32).tiny:
+            raise Unsupported(
+                f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
+            )
         scale = self.constant("scale", tensor.scale[0], np.float32)
         points = self.constant("zero_point", self._points(tensor.dtype, tensor.zero_point, False))
         return self.node("QuantizeLinear", [name, scale, points])

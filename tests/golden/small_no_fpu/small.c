@@ -221,7 +221,7 @@ const struct small_outputs small_arena_outputs = {
  * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */
 #define OPERATOR(number) if (only == NULL || *only == (number))
 
-MT_INLINE void small_operators(const volatile int32_t *only)
+MT_INLINE void small_calls(const volatile int32_t *only)
 {
     int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
     int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
@@ -243,10 +243,12 @@ MT_INLINE void small_operators(const volatile int32_t *only)
     OPERATOR(5) small_softmax_5(dense_4, out_y, small_softmax_5_exponential);
 }
 
+#undef OPERATOR
+
 int32_t small_operator(uint16_t number)
 {
     const volatile int32_t only = number;
-    small_operators(&only);
+    small_calls(&only);
     return 0;
 }
 
@@ -254,7 +256,7 @@ int32_t small_run(const struct small_inputs *inputs, const struct small_outputs 
 {
     if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
         memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
-    small_operators(NULL);
+    small_calls(NULL);
     if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
         memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
     return 0;

@@ -213,7 +213,7 @@ const struct small_outputs small_arena_outputs = {
  * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */
 #define OPERATOR(number) if (only == NULL || *only == (number))
 
-MT_INLINE int32_t small_operators(const volatile int32_t *only)
+MT_INLINE int32_t small_calls(const volatile int32_t *only)
 {
     int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
     int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
@@ -292,17 +292,19 @@ MT_INLINE int32_t small_operators(const volatile int32_t *only)
     return 0;
 }
 
+#undef OPERATOR
+
 int32_t small_operator(uint16_t number)
 {
     const volatile int32_t only = number;
-    return small_operators(&only);
+    return small_calls(&only);
 }
 
 static int32_t run(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
     if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
         memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
-    const int32_t status = small_operators(NULL);
+    const int32_t status = small_calls(NULL);
     if (status != 0)
         return status;
     if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))

@@ -249,6 +249,8 @@ int32_t small_operator(uint16_t number)
     return 0;
 }
 
+#undef OPERATOR
+
 /* The inference that is under way. */
 static struct {
     const struct small_inputs *inputs;
