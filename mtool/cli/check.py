@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtool import workflow
-from mtool.cli import parameters
+from mtool.cli import completion, parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
-from mtool.text import short_name
+from mtool.escaping import short_name
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
@@ -22,11 +22,18 @@ def check(
     model: parameters.ModelFile,
     board: Annotated[
         list[str] | None,
-        typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="May be repeated; default: all.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
     ] = None,
-    output_dir: parameters.OutputDir = None,
+    output_dir: parameters.BuiltDir = None,
     *,
-    options: parameters.ProjectOptions,
+    options: parameters.BuildOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 

@@ -9,10 +9,10 @@ from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Call, Functions
 from mtool.codegen.tensor_types import type_name
+from mtool.escaping import comment
 from mtool.ir import Node
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment
 
 
 @dataclass(frozen=True, slots=True)

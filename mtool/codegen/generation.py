@@ -19,14 +19,14 @@ from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
+from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
+from mtool.option_values import Weights
 from mtool.plan import Plan
-from mtool.settings import Weights
-from mtool.text import comment, encodable, short_name
 from mtool.version import __version__
 
 

@@ -7,10 +7,10 @@ from mtool.codegen.conventions import Conventions, Form
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import c_string, comment
 from mtool.ir import DType, TensorType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
-from mtool.text import c_string, comment
 
 PARAMETERS = (
     "union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result, int32_t *result_code, "

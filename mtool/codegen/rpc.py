@@ -6,10 +6,10 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.packed import packed_call
 from mtool.codegen.state_reset import start_call
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import c_string
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
-from mtool.text import c_string
 
 
 def descriptor(

@@ -10,6 +10,7 @@ from mtool.codegen.functions import Function, Functions
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import comment, short_name
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.expressions import has_small_floats
@@ -17,7 +18,6 @@ from mtool.kernels.schedule import schedule_text
 from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment, short_name
 
 
 def source(

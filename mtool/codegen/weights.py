@@ -7,10 +7,10 @@ import numpy as np
 
 from mtool.codegen import linkage
 from mtool.codegen.binary import NO_BINARY, Binary
+from mtool.escaping import comment
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.ir.types import Array
-from mtool.text import comment
 
 WIDTH = 116
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there

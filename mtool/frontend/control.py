@@ -13,12 +13,12 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.escaping import argument
 from mtool.frontend import tensors
 from mtool.frontend.bounds import Bound
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.scope import Bodies, Body, Opsets
-from mtool.text import argument
 
 Control = Callable[[Importer, onnx.NodeProto, str, Opsets, Bodies], None]
 

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 
 from mtool.errors import ModelError, UsageError
+from mtool.escaping import argument
 from mtool.frontend import external, reading, tensors
 from mtool.frontend.bind_states import bind_states
 from mtool.frontend.budget import Budget
@@ -16,7 +17,6 @@ from mtool.frontend.separate import Separated, initialiser
 from mtool.identifiers import model_name
 from mtool.ir import Graph
 from mtool.ir.types import Array
-from mtool.text import argument
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from mtool.ir import Graph
 from mtool.ir.node import View
 from mtool.kernels.target import Target
+from mtool.option_values import Io
 from mtool.plan.choice import Choices, check_names
 from mtool.plan.first_fit import lay_out
 from mtool.plan.memory import ALIGNMENT, Storage, live_bound, offsets_of, storages
 from mtool.plan.order import order_nodes
 from mtool.plan.state_storage import copy_states
 from mtool.plan.step import Step, choose_schedule
-from mtool.settings import Io
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mtool.frontend.tflite import elementwise, exact, images, kernels, movement
 from mtool.frontend.tflite.schema import Model, read
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir import Graph, Quant
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
