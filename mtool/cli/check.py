@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mtool.manifest import Manifest
     from mtool.workflow import Fit
 
+_ALL = "all"  # boards, as if none were named
+
 
 def check(
     out: Output,
@@ -26,7 +28,7 @@ def check(
             "--board",
             "-b",
             metavar="BOARD",
-            help="May be repeated; default: all.",
+            help="May be repeated; default: all of them.",
             show_default=False,
             autocompletion=completion.boards,
         ),
@@ -43,6 +45,8 @@ def check(
     """
     from mtool import boards as known
 
+    if board == [_ALL]:
+        board = None
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
     report = workflow.check(model, boards, options, folder=output_dir)
     out.result(

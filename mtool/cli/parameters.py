@@ -22,7 +22,17 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)]
+def _model(text: str) -> Path:
+    """Read a model's path; as for a folder's, none at all is no path."""
+    if not text:
+        raise UsageError("the model's path is empty", hint="give the path of an .onnx or .tflite file")
+    return Path(text)
+
+
+ModelFile = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
+]
 BoardName = Annotated[
     str,
     typer.Option(

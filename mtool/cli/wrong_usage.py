@@ -7,7 +7,9 @@ from typer.exceptions import TyperException
 
 from mtool import spelling
 from mtool.errors import UsageError
+from mtool.escaping import argument
 
+_MODELS = (".onnx", ".tflite")
 _WORDS = {  # pydantic's, and ours
     "Input should be greater than or equal to": "expected at least",
     "Input should be less than or equal to": "expected at most",
@@ -20,7 +22,8 @@ _WORDS = {  # pydantic's, and ours
 def usage_error(wrong: TyperException) -> UsageError:
     """Return the error: what is wrong, what was expected, and the name that was meant or where to read on."""
     context = getattr(wrong, "ctx", None)
-    page = f"see: {context.command_path if context is not None else 'mtool'} --help"
+    command = context.command_path if context is not None else "mtool"
+    page = f"see: {command} --help"
     message = wrong.format_message().strip().removesuffix(".")
     meant = list(getattr(wrong, "possibilities", None) or ())
     if meant:
@@ -29,7 +32,9 @@ def usage_error(wrong: TyperException) -> UsageError:
     elif found := re.search(r"(.*)\. Did you mean '(\S+)'\?", message):
         message, hint = found[1], f"did you mean {found[2]}? {page}"
     else:
-        hint = page
+        hint = _meant(message) or page
+        if command == "mtool" and message.startswith("No such option"):
+            hint = f"options of a command come behind it; {page}"
     what = message[:1].lower() + message[1:]
     invalid = re.match(r"invalid value for ('\S+'|.*?): ", what)
     refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
@@ -46,3 +51,12 @@ def usage_error(wrong: TyperException) -> UsageError:
     for theirs, ours in _WORDS.items():
         expected = expected.replace(theirs, ours)
     return UsageError(f"{where}{expected}, found {given!r}", hint=page)
+
+
+def _meant(message: str) -> str:
+    """Return what to type instead of what begins with no command: a model's path, an option of commands, "help"."""
+    if (name := re.fullmatch(r"No such command '(.*)'", message)) is not None:
+        if name[1].endswith(_MODELS):
+            return f"a command comes first: mtool run {argument(name[1])}"
+        return "did you mean mtool --help?" if name[1] == "help" else ""
+    return ""

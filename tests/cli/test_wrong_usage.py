@@ -41,6 +41,11 @@ def test_a_misspelt_choice_is_answered_with_its_neighbour(
         (["verify", "m.onnx", "--samples", "1000000"], "'--samples': expected at most 100000, found '1000000'"),
         (["quantize", "m.onnx", "--data", "d", "--scale", "a"], "'--scale': expected a number, found 'a'"),
         (["compil"], "did you mean compile?"),
+        (["my net.onnx"], "a command comes first: mtool run 'my net.onnx'"),
+        (["help"], "did you mean mtool --help?"),
+        (["--board", "host", "run", "m.onnx"], "options of a command come behind it; see: mtool --help"),
+        (["run", ""], "the model's path is empty"),
+        (["run", "."], ". is a folder"),
         (["compile", "m.onnx", "--emitt", "c"], "did you mean --emit?"),
     ],
 )
