@@ -1,7 +1,8 @@
-"""Wrap long lines of generated C at commas and operators, the outermost first."""
+"""Wrap long lines of generated C, within the fewest brackets: at a comma if there is one, otherwise at an operator."""
 
 WIDTH = 118
-_BREAKS = (", ", " + ", " - ", " ? ", " : ", " = ")
+_COMMA = ", "
+_BREAKS = (_COMMA, " + ", " - ", " ? ", " : ", " = ")
 _LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
 
 
@@ -28,16 +29,17 @@ def _wrapped_line(line: str) -> str:
 def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
 
-    It is the last one within the fewest brackets. 0: there is none.
+    It is the last one within the fewest brackets, of a comma if there is one, so that no argument is broken. 0: there
+    is none.
     """
-    best, found = (True, 0, 0), (0, depth)
+    best, found = (True, 0, True, 0), (0, depth)
     for place in range(WIDTH - 1):
         depth += (line[place] in "([{") - (line[place] in ")]}")
         if place <= first:
             continue
         mark = next((mark for mark in _BREAKS if line.startswith(mark, place)), "")
         cut = place + len(mark)
-        rank = (cut < _LEAST, depth, -place)
+        rank = (cut < _LEAST, depth, mark != _COMMA, -place)
         if mark and cut <= WIDTH and (not found[0] or rank < best):
             best, found = rank, (cut, depth)
     return found

@@ -67,6 +67,14 @@ def test_a_row_of_packed_words_begins_a_line() -> None:
     assert [line.count("0x") for line in text.splitlines() if "0x" in line] == [8, 3] * 3
 
 
+def test_an_argument_is_not_broken_where_there_is_a_comma() -> None:
+    line = (
+        "        columns(" + "s" * 50 + ", weights, output + p * 64, output + p * 64 + 64, output + p * 64 + 128, 32);"
+    )
+    first, second = wrapped(line).split("\n")
+    assert first.endswith(", output + p * 64 + 64,") and second.strip() == "output + p * 64 + 128, 32);"
+
+
 @pytest.mark.parametrize(
     "line",
     [
