@@ -92,7 +92,7 @@ class Emitted:
         model, constants = self.plan.graph.name, self.functions.constants
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
         tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
-        large = {binary.name: binary.data} if binary.places else {}
+        large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
 
     @property

@@ -99,8 +99,8 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         ("inputs", interface.inputs, 0),
         ("outputs", interface.outputs, len(interface.inputs)),
     ):
-        places = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
-        structures.append(f"    const struct {model}_{kind} {kind} = {{{places}}};")
+        pointers = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
+        structures.append(f"    const struct {model}_{kind} {kind} = {{{pointers}}};")
     if conventions.interface == "step":
         run = [
             f"    status = {model}_begin(&inputs, &outputs);",

@@ -50,7 +50,7 @@ def source(
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface, arena), *reset_function(plan, interface, arena)]
+    lines += [*body, *_arena_pointers(plan, interface, arena), *reset_function(plan, interface, arena)]
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, arena, conventions))
     return wrapped("\n".join(lines))
@@ -189,7 +189,7 @@ def _wrapped(signature: str) -> str:
     return "\n".join([*lines, line.rstrip(", ") + ")"])
 
 
-def _places(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
     model = plan.graph.name

@@ -32,15 +32,15 @@ def weights_source(
 
     `layouts` say what stands where in a constant, by its symbol.
     """
-    texts = [data for symbol, data in constants.items() if symbol not in binary.places]
+    texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
     parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
-    if binary.places:
+    if binary.offsets:
         parts.append(binary.macro())
     for symbol, data in constants.items():
         layout = (layouts or {}).get(symbol, "")
-        if symbol in binary.places:
+        if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
             definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(data, layout))}\n}};"
