@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks soak
+.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -45,6 +45,10 @@ commands:       ## every command and its options: docs/commands.md
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev
 	MTOOL_UPDATE_GOLDEN=1 .venv/bin/pytest -q tests/codegen
+
+onnx-backend:   ## onnx's own backend tests, by its own runner, one model at a time
+	scripts/setup --dev
+	.venv/bin/python scripts/onnx_backend.py $(ARGS)
 
 fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
 	scripts/setup --dev

@@ -40,6 +40,16 @@ class Child:
         self._process = process
         self._watcher = _watch(process)
 
+    def write(self, data: bytes | memoryview) -> None:
+        """Write all of it to the standard input.
+
+        Raises:
+            BrokenPipeError: its input is closed, most likely as it has ended.
+        """
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self.stdin.fileno(), left) :]
+
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Return the exit status, a negative signal number where one killed it; None: it still runs after `timeout_s`.
 

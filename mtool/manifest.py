@@ -142,7 +142,8 @@ class Operator(Strict):
     `name` is its own, `whole` that of the operator of which it computes some rows, if it does, `function` that of the
     C function which computes it (equal operators share one), `label` what a person calls it ("conv2d 3x3"), `origins`
     the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
-    order of its arguments. `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
+    order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
+    `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
     and `scratch_bytes` are its working memory in the arena.
     """
 
@@ -152,6 +153,7 @@ class Operator(Strict):
     function: str
     label: str
     schedule: str
+    calls: dict[str, str] = {}
     origins: tuple[OfModel, ...]
     shape: str
     macs: int

@@ -22,7 +22,7 @@ from mtool.plan import Plan, make_plan
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
-SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
+SANITIZE = ["-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 
 Array = np.ndarray[Any, Any]
 

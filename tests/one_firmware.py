@@ -13,6 +13,7 @@ from graphs import Array, compiled
 from mtool import codegen, resources
 from mtool.boards import get
 from mtool.codegen.weights import _rows
+from mtool.manifest import Manifest
 from mtool.plan import Plan
 
 HERE = Path(__file__).parent
@@ -40,28 +41,34 @@ class Case:
 
 
 def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: str = "-O2") -> list[str]:
-    """Run every case, on a board's emulator or (None) on the host; return what went wrong, a line a case."""
+    """Run every case, on a board's emulator or (None) on the host; return what went wrong, a line a case.
+
+    Plans of one name are the same plan: several cases may have one reference.
+    """
     sources = []
     checks = ["#include <stdint.h>", "#include <string.h>", "#include <math.h>", "void say(const char *text);"]
     calls = []
+    written: dict[str, Manifest] = {}
     for number, case in enumerate(cases):
-        generated = [codegen.generate(plan, "test.onnx", "0" * 64) for plan in (case.plan, case.reference)]
         lines = [f"static int check{number}(void)", "{"]
-        for files, manifest in generated:
-            for name in files:
-                (folder / name).write_bytes(files[name])
-            model = manifest.model
-            sources += [f"{model}.c", f"{model}_weights.c"]
-            checks.append(f'#include "{model}.h"')
-            for tensor in manifest.inputs:
+        for plan in (case.plan, case.reference):
+            model = plan.graph.name
+            if model not in written:
+                files, written[model] = codegen.generate(plan, "test.onnx", "0" * 64)
+                for name in files:
+                    (folder / name).write_bytes(files[name])
+                sources += [f"{model}.c", f"{model}_weights.c"]
+                checks.append(f'#include "{model}.h"')
+            for tensor in written[model].inputs:
                 given = f"x{number}_{tensor.c_name}"
-                if model == case.plan.graph.name:
+                if plan is case.plan:
                     checks.append(_array(given, np.ascontiguousarray(case.feeds[tensor.name])))
                 lines.append(f"    memcpy({model}_arena_inputs.{tensor.c_name}, {given}, {tensor.bytes});")
             lines += [f"    if ({model}_run(&{model}_arena_inputs, &{model}_arena_outputs))", "        return 0;"]
-        mine, other = (f"{m.model}_arena_outputs.{m.outputs[0].c_name}" for _, m in generated)
+        manifests = [written[plan.graph.name] for plan in (case.plan, case.reference)]
+        mine, other = (f"{m.model}_arena_outputs.{m.outputs[0].c_name}" for m in manifests)
         lines += [
-            f"    for (int i = 0; i < {int(np.prod(generated[0][1].outputs[0].shape))}; ++i)",
+            f"    for (int i = 0; i < {int(np.prod(manifests[0].outputs[0].shape))}; ++i)",
             f"        if (!(fabsf((float){mine}[i] - (float){other}[i])",
             f"              <= {case.tolerance:.9f}f * (1.0f + fabsf((float){other}[i]))))",
             "            return 0;",

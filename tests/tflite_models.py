@@ -21,8 +21,21 @@ VERSIONS = {"BROADCAST_TO": 2}  # of operators that have no first one
 
 
 @dataclass(frozen=True)
+class Sparse:
+    """A sparse encoding: for each level of `order` a size, or the segments and indices that are there."""
+
+    order: Sequence[int]
+    levels: Sequence[int | tuple[Sequence[int], Sequence[int]]]
+    blocks: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class T:
-    """A tensor: a constant if it has data. `scale`, `zero`: its quantisation, several along `axis`."""
+    """A tensor: a constant if it has data. `scale`, `zero`: its quantisation, several along `axis`.
+
+    `kind` is the schema's type where NumPy has none; `signature` is its shape with -1 for what is open; `sparse` says
+    where the data lie.
+    """
 
     name: str
     shape: Sequence[int]
@@ -31,11 +44,18 @@ class T:
     zero: int = 0
     axis: int = 0
     data: Array | None = None
+    kind: str = ""
+    signature: Sequence[int] = ()
+    sparse: Sparse | None = None
+    variable: bool = False
 
 
 @dataclass(frozen=True)
 class Op:
-    """An operator by the schema's names: `Op("ADD", ["a", "b"], ["y"], "AddOptions", {...})`."""
+    """An operator by the schema's names: `Op("ADD", ["a", "b"], ["y"], "AddOptions", {...})`.
+
+    That of a custom operator is `CUSTOM name`. Values of options may be strings and bytes.
+    """
 
     kind: str
     inputs: Sequence[str]
@@ -44,15 +64,28 @@ class Op:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def model(tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
-    """Return the file of a model."""
+@dataclass(frozen=True)
+class Graph:
+    """A subgraph."""
+
+    tensors: Sequence[T]
+    ops: Sequence[Op]
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+
+def model(
+    tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str], *others: Graph
+) -> bytes:
+    """Return the file of a model, with other subgraphs behind the first."""
     b = flatbuffers.Builder(1024)
-    place = {tensor.name: number for number, tensor in enumerate(tensors)}
 
     def numbers(values: Sequence[int]) -> Any:
         return b.CreateNumpyVector(np.asarray(values, np.int32))
 
     def table(kind: str, fields: Mapping[str, Any]) -> Any:
+        fields = {name: b.CreateString(v) if isinstance(v, str) else v for name, v in fields.items()}
+        fields = {name: b.CreateByteVector(v) if isinstance(v, bytes) else v for name, v in fields.items()}
         getattr(tflite, f"{kind}Start")(b)
         for name, value in fields.items():
             getattr(tflite, f"{kind}Add{name}")(b, value)
@@ -64,47 +97,79 @@ def model(tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], output
             b.PrependUOffsetTRelative(item)
         return b.EndVector()
 
+    def sparsity(sparse: Sparse) -> Any:
+        levels = []
+        for level in sparse.levels:
+            fields: dict[str, Any] = {"Format": 0, "DenseSize": level}
+            if not isinstance(level, int):
+                kind = tflite.SparseIndexVector.Int32Vector
+                segments, indices = (table("Int32Vector", {"Values": numbers(values)}) for values in level)
+                fields = {"Format": 1, "ArraySegmentsType": kind, "ArraySegments": segments}
+                fields |= {"ArrayIndicesType": kind, "ArrayIndices": indices}
+            levels.append(table("DimensionMetadata", fields))
+        order, blocks = numbers(sparse.order), numbers(sparse.blocks)
+        metadata = vector("SparsityParameters", "DimMetadata", levels)
+        return table("SparsityParameters", {"TraversalOrder": order, "BlockMap": blocks, "DimMetadata": metadata})
+
     buffers = [table("Buffer", {})]
-    made = []
-    for tensor in tensors:
-        buffer = 0
-        if tensor.data is not None:
-            raw = np.frombuffer(np.ascontiguousarray(tensor.data, tensor.dtype).tobytes(), np.uint8)
-            data = b.CreateNumpyVector(raw)
-            buffer = len(buffers)
-            buffers.append(table("Buffer", {"Data": data}))
-        fields = {"Shape": numbers(tensor.shape), "Name": b.CreateString(tensor.name)}
-        if tensor.scale is not None:
-            scales = np.atleast_1d(np.asarray(tensor.scale, np.float32))
-            quant = {
-                "Scale": b.CreateNumpyVector(scales),
-                "ZeroPoint": b.CreateNumpyVector(np.full(scales.size, tensor.zero, np.int64)),
-                "QuantizedDimension": tensor.axis,
-            }
-            fields["Quantization"] = table("QuantizationParameters", quant)
-        made.append(table("Tensor", {**fields, "Type": TYPES[np.dtype(tensor.dtype)], "Buffer": buffer}))
-    kinds = list(dict.fromkeys(op.kind for op in ops))
+    graphs = [Graph(tensors, ops, inputs, outputs), *others]
+    kinds = list(dict.fromkeys(op.kind for graph in graphs for op in graph.ops))
     codes = []
     for kind in kinds:
-        number = getattr(tflite.BuiltinOperator, kind)
+        number = getattr(tflite.BuiltinOperator, kind.split()[0])
         code = {"DeprecatedBuiltinCode": min(number, 127), "BuiltinCode": number, "Version": VERSIONS.get(kind, 1)}
+        if kind.startswith("CUSTOM "):
+            code["CustomCode"] = kind.split()[1]
         codes.append(table("OperatorCode", code))
-    operators = []
-    for op in ops:
-        fields = {"Inputs": numbers([place.get(n, -1) for n in op.inputs])}
-        fields["Outputs"] = numbers([place[n] for n in op.outputs])
-        if op.options:
-            fields["BuiltinOptions"] = table(op.options, op.values)
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, op.options)
-        operators.append(table("Operator", {**fields, "OpcodeIndex": kinds.index(op.kind)}))
-    graph = {
-        "Tensors": vector("SubGraph", "Tensors", made),
-        "Inputs": numbers([place[n] for n in inputs]),
-        "Outputs": numbers([place[n] for n in outputs]),
-        "Operators": vector("SubGraph", "Operators", operators),
-    }
+
+    def subgraph(graph: Graph) -> Any:
+        place = {tensor.name: number for number, tensor in enumerate(graph.tensors)}
+        made = []
+        for tensor in graph.tensors:
+            buffer = 0
+            if tensor.data is not None:
+                raw = np.frombuffer(np.ascontiguousarray(tensor.data, tensor.dtype).tobytes(), np.uint8)
+                data = b.CreateNumpyVector(raw)
+                buffer = len(buffers)
+                buffers.append(table("Buffer", {"Data": data}))
+            fields = {"Shape": numbers(tensor.shape), "Name": b.CreateString(tensor.name)}
+            if tensor.signature:
+                fields["ShapeSignature"] = numbers(tensor.signature)
+            if tensor.sparse:
+                fields["Sparsity"] = sparsity(tensor.sparse)
+            if tensor.variable:
+                fields["IsVariable"] = True
+            if tensor.scale is not None:
+                scales = np.atleast_1d(np.asarray(tensor.scale, np.float32))
+                quant = {
+                    "Scale": b.CreateNumpyVector(scales),
+                    "ZeroPoint": b.CreateNumpyVector(np.full(scales.size, tensor.zero, np.int64)),
+                    "QuantizedDimension": tensor.axis,
+                }
+                fields["Quantization"] = table("QuantizationParameters", quant)
+            type_ = getattr(tflite.TensorType, tensor.kind) if tensor.kind else TYPES[np.dtype(tensor.dtype)]
+            made.append(table("Tensor", {**fields, "Type": type_, "Buffer": buffer}))
+        operators = []
+        for op in graph.ops:
+            fields = {"Inputs": numbers([place.get(n, -1) for n in op.inputs])}
+            fields["Outputs"] = numbers([place[n] for n in op.outputs])
+            if op.options:
+                second = "" if hasattr(tflite.BuiltinOptions, op.options) else "2"
+                types = tflite.BuiltinOptions2 if second else tflite.BuiltinOptions
+                fields[f"BuiltinOptions{second}"] = table(op.options, op.values)
+                fields[f"BuiltinOptions{second}Type"] = getattr(types, op.options)
+            operators.append(table("Operator", {**fields, "OpcodeIndex": kinds.index(op.kind)}))
+        parts = {
+            "Tensors": vector("SubGraph", "Tensors", made),
+            "Inputs": numbers([place[n] for n in graph.inputs]),
+            "Outputs": numbers([place[n] for n in graph.outputs]),
+            "Operators": vector("SubGraph", "Operators", operators),
+        }
+        return table("SubGraph", parts)
+
+    whole = [subgraph(graph) for graph in graphs]
     root = {
-        "Subgraphs": vector("Model", "Subgraphs", [table("SubGraph", graph)]),
+        "Subgraphs": vector("Model", "Subgraphs", whole),
         "OperatorCodes": vector("Model", "OperatorCodes", codes),
         "Buffers": vector("Model", "Buffers", buffers),
         "Version": 3,

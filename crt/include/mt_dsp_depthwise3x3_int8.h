@@ -213,12 +213,13 @@ MT_DSP_SLIDE_BY(mt_dsp_slide_once, MT_ONCE)
 /* The taps of a channel from three words of (w0, w1, w2, 0), a word a row. */
 MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words)
 {
-    struct mt_dsp_taps taps;
 #ifdef MT_DSP_ASM
+    struct mt_dsp_taps taps;
     mt_dsp_pair_taps(words[0], &taps.u0, &taps.v0);
     mt_dsp_pair_taps(words[1], &taps.u1, &taps.v1);
     mt_dsp_pair_taps(words[2], &taps.u2, &taps.v2);
 #else
+    struct mt_dsp_taps taps = {{{0}}};
     for (int32_t y = 0; y < 3; ++y)
         for (int32_t x = 0; x < 3; ++x)
             taps.w[y][x] = (int8_t)(words[y] >> 8 * x & 255);

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "mt_half.h"
 #include "mt_scalar.h"
 
 #ifdef __cplusplus
@@ -51,6 +50,13 @@ extern "C" {
 #define MT_ALONE
 #endif
 #define MT_OPERATOR static MT_ALONE
+
+/* A function that becomes part of each that calls it, where a number is passed that the compiler should see. */
+#if defined(__GNUC__)
+#define MT_INLINE static inline __attribute__((always_inline))
+#else
+#define MT_INLINE static inline
+#endif
 
 /* How the arena of a model is declared: in a section of its own, which a linker script may put where the board has the
  * room. Others take it for .bss. It must begin as zeros. */

@@ -98,6 +98,23 @@ MT_INTEGER_FUNCTIONS(int64_t, uint64_t, i64)
 MT_FLOAT_FUNCTIONS(float, f, f32)
 MT_FLOAT_FUNCTIONS(double, , f64)
 
+/* A float as an integer, towards zero. Where C leaves that undefined, of NaN and outside of the type, it is the least
+ * number of the signed type of that size, as on x86; an unsigned type takes what that one holds below zero, too. */
+#define MT_INTEGER_FROM(S, F, FS, LEAST)                                                                 \
+    static inline int##S##_t mt_i##S##_from_##FS(F a)                                                    \
+    {                                                                                                    \
+        return a >= (F)LEAST && a < -(F)LEAST ? (int##S##_t)a : INT##S##_MIN;                            \
+    }                                                                                                    \
+    static inline uint##S##_t mt_u##S##_from_##FS(F a)                                                   \
+    {                                                                                                    \
+        return a > (F)-1 && a < -2 * (F)LEAST ? (uint##S##_t)a : (uint##S##_t)mt_i##S##_from_##FS(a);          \
+    }
+
+MT_INTEGER_FROM(32, float, f32, -2147483648.0)
+MT_INTEGER_FROM(64, float, f32, -9223372036854775808.0)
+MT_INTEGER_FROM(32, double, f64, -2147483648.0)
+MT_INTEGER_FROM(64, double, f64, -9223372036854775808.0)
+
 /* The same bits as another type of the same size. */
 static inline float mt_f32_of_u32(uint32_t bits)
 {

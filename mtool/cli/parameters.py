@@ -102,8 +102,9 @@ States = Annotated[
     list[str] | None,
     typer.Option(
         "--state",
-        metavar="OUT:IN",
-        help="Keep an output on the device, as this input of the next run; may be repeated.",
+        metavar="OUT:IN[=VALUE]",
+        help="Keep an output on the device, as this input of the next run, which begins as 0 or as VALUE (a number, a "
+        "JSON list or a .npy file); may be repeated.",
         show_default=False,
     ),
 ]

@@ -54,6 +54,7 @@ def options(
         maxima=largest_sizes(maxima),
         limits=limits(limit),
         states=state_pairs(state),
+        state_values=first_values(state),
         template=template,
         template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
         conventions=conventions(interface_api, operators_api, executor),
@@ -73,38 +74,65 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     values = {}
     for text in constants or ():
         name, value = _pair(text, "--const", "axes=[1]")
-        try:
-            if value.endswith(".npy"):
-                (values[name],) = read(Path(value)).values()
-            else:
-                values[name] = np.asarray(json.loads(value))
-        except (UsageError, OSError, ValueError, MemoryError, RecursionError):
-            values[name] = np.asarray("")
-        if values[name].dtype.kind not in "biuf":
-            raise UsageError(
-                f"--const {text}: {value!r} is not a number, a list of numbers or a .npy file",
-                hint="for instance: --const axes=[1]",
-            )
+        values[name] = _numbers(text, value, "--const", "axes=[1]")
     return values
 
 
+def _numbers(text: str, value: str, option: str, example: str) -> Array:
+    """Return an array from a number, a JSON list of numbers or a .npy file.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    try:
+        if value.endswith(".npy"):
+            (array,) = read(Path(value)).values()
+        else:
+            array = np.asarray(json.loads(value))
+    except (UsageError, OSError, ValueError, MemoryError, RecursionError):
+        array = np.asarray("")
+    if array.dtype.kind not in "biuf":
+        raise UsageError(
+            f"{option} {text}: {value!r} is not a number, a list of numbers or a .npy file",
+            hint=f"for instance: {option} {example}",
+        )
+    return array
+
+
 def state_pairs(states: Sequence[str] | None) -> tuple[tuple[str, str], ...]:
-    """Return pairs of an output and an input, from OUT:IN; where names have colons too, the middle one counts.
+    """Return pairs of an output and an input, from OUT:IN or OUT:IN=VALUE.
+
+    Where names have colons too, the middle one counts.
 
     Raises:
         UsageError: one is not OUT:IN.
     """
     pairs = []
     for text in states or ():
-        parts = text.split(":")
+        parts = text.partition("=")[0].split(":")
         half = len(parts) // 2
         output, value = ":".join(parts[:half]), ":".join(parts[half:])
         if len(parts) % 2 or not output or not value:
             raise UsageError(
-                f"--state {text}: that is not OUT:IN", hint="an output and the input that it feeds: --state hn:h0"
+                f"--state {text}: that is not OUT:IN or OUT:IN=VALUE",
+                hint="an output, the input that it feeds, and what that begins as: --state hn:h0, --state hn:h0=1.5",
             )
         pairs.append((output, value))
     return tuple(pairs)
+
+
+def first_values(states: Sequence[str] | None) -> dict[str, Array]:
+    """Return the values that states begin with, from those that are OUT:IN=VALUE; by the input.
+
+    Raises:
+        UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
+    """
+    values = {}
+    for text, (_, name) in zip(states or (), state_pairs(states), strict=True):
+        _, equals, value = text.partition("=")
+        if equals:
+            values[name] = _numbers(text, value, "--state", "hn:h0=[0.5,0.25]")
+    return values
 
 
 def schedule_choices(schedules: Sequence[str] | None) -> dict[str, Choice]:

@@ -9,9 +9,12 @@ from mtool.plan.memory import aliases
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a value: in the arena or the `index`-th input or output, `offset` bytes from its start."""
+    """The address of a value: in the arena or the `index`-th input, output or state, `offset` bytes from its start.
 
-    memory: Literal["arena", "inputs", "outputs"]
+    Only the body of a loop has states that do not lie in the arena.
+    """
+
+    memory: Literal["arena", "inputs", "outputs", "states"]
     index: int
     offset: int
 
@@ -20,6 +23,8 @@ def address_of(plan: Plan, value: str) -> Address:
     """Return the address of a value that is no constant."""
     if value in plan.offsets:
         return Address("arena", 0, plan.offsets[value])
+    if value in plan.in_states:
+        return Address("states", *plan.in_states[value])
     graph = plan.graph
     lies = aliases(graph)
     root, offset = lies.get(value, (value, 0))

@@ -1,7 +1,7 @@
 """Names of what lies in the arena: an offset as a macro and a pointer, called after the tensor or the operator."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mtool.ir import Node
 from mtool.manifest import StateTensor, Tensor
@@ -21,10 +21,14 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A named spot in the arena: what lies there is called `name`, and begins `offset` bytes from the arena's start."""
+    """A named spot in the arena: what lies there is called `name`, and begins `offset` bytes from the arena's start.
+
+    What lies there is written over that of the spot `over`, as its elements are read, if that is no empty name.
+    """
 
     name: str
     offset: int
+    over: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,10 @@ class Arena:
 
     def macro(self, spot: Spot) -> str:
         """Return the macro that stands for a spot's offset."""
-        return f"{self.model}_{spot.name}_offset".upper()
+        return self._macro(spot.name)
+
+    def _macro(self, name: str) -> str:
+        return f"{self.model}_{name}_offset".upper()
 
     def bytes_at(self, spot: Spot) -> str:
         """Return a spot as a C expression, a pointer to bytes."""
@@ -69,7 +76,11 @@ class Arena:
         spots = dict.fromkeys((*self.values.values(), *self.scratch.values()))
         if not spots:
             return []
-        lines = [f"#define {self.macro(spot)} {spot.offset}" for spot in sorted(spots, key=lambda spot: spot.offset)]
+        lines = [
+            f"#define {self.macro(spot)} "
+            + (f"{self._macro(spot.over)} /* in place */" if spot.over else str(spot.offset))
+            for spot in sorted(spots, key=lambda spot: spot.offset)
+        ]
         return ["/* What lies where in the arena, in bytes from its start. */", *lines, ""]
 
 
@@ -104,9 +115,10 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
         for value, tensor in zip(roots, tensors, strict=True):
             if value in plan.offsets and value not in values:
                 values[value] = name(f"{prefix}_{tensor.c_name}", plan.offsets[value])
-    for root, stem, offset in _written(plan):
+    for root, stem, offset in written(plan):
         if root not in values:
             values[root] = name(stem if root in graph.types else f"{stem}_rows", offset)
+    values |= dict(_in_place(plan, values))
     scratch = {
         number: name(f"{step.node.title}_scratch", offset, shared=True)
         for number, (step, offset) in enumerate(zip(plan.steps, plan.scratch, strict=True))
@@ -116,7 +128,7 @@ def arena_of(plan: Plan, interface: Interface) -> Arena:
     return Arena(graph.name, plan.arena_bytes, values, scratch, *places_of)
 
 
-def _written(plan: Plan) -> Iterator[tuple[str, str, int]]:
+def written(plan: Plan) -> Iterator[tuple[str, str, int]]:
     """Yield what steps write in the arena: the value or window, whose result it is, its offset.
 
     What moves rows or pads them comes last: a window is called after what computes the rows.
@@ -129,6 +141,18 @@ def _written(plan: Plan) -> Iterator[tuple[str, str, int]]:
             if value in plan.offsets:
                 root, inside = lies.get(value, (value, 0))
                 yield root, f"{node.title}_{position}" if position else node.title, plan.offsets[value] - inside
+
+
+def _in_place(plan: Plan, values: Mapping[str, Spot]) -> Iterator[tuple[str, Spot]]:
+    """Yield the values that operators write over an operand of theirs, and their spots, which say so."""
+    lies = aliases(plan.graph)
+    for step in plan.steps:
+        read = [values[root] for root in (lies.get(v, (v, 0))[0] for v in step.node.inputs) if root in values]
+        for value in step.node.outputs:
+            own = values.get(value)
+            over = [spot.name for spot in read if own and spot.offset == own.offset and spot.name != own.name]
+            if own and over:
+                yield value, replace(own, over=over[0])
 
 
 def moves_rows(node: Node) -> bool:

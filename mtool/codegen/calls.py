@@ -1,13 +1,14 @@
 """The calls of a model's operators: what each is given, from the arena, the constants and the caller."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.functions import Call, Functions
+from mtool.codegen.function import Call, arguments_of, further
+from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.escaping import comment
 from mtool.ir import Node
@@ -27,57 +28,35 @@ class Repeated:
 class Calls:
     """C statements: the pointers that the operators share, and the lines that call each operator, in order.
 
-    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. A call that can fail
-    returns the status from the function that it stands in. `memories` are where the values lie that the calls are
-    given: the arena, `inputs`, `outputs`.
+    Where the caller keeps inputs and outputs, the calls read them through `inputs` and `outputs`. If `can_fail`, a
+    call that fails returns the status from the function that it stands in. `memories` are where the values lie that
+    the calls are given: the arena, `inputs`, `outputs`.
     """
 
     pointers: tuple[str, ...]
     operators: tuple[Repeated, ...]
     memories: frozenset[str]
+    can_fail: bool
 
-    def uses(self, name: str) -> bool:
-        """Whether the calls read the structure `inputs` or `outputs`."""
-        return name in self.memories
+    @property
+    def structures(self) -> tuple[str, ...]:
+        """Those of `inputs` and `outputs` that the calls read."""
+        return tuple(name for name in ("inputs", "outputs") if name in self.memories)
 
-    def straight(self) -> list[str]:
-        """Return the lines that call all operators."""
+    def numbered(self) -> list[str]:
+        """Return the lines that call all operators, each behind `OPERATOR(number)`."""
         lines = []
         for repeated in self.operators:
-            called = [line for step in repeated.steps for line in step]
-            if repeated.loop.times > 1:
-                head = f"for (int32_t n = 0; n < {repeated.loop.times}; ++n) {{"
-                called = [head, *(f"    {line}" for line in called), "}"]
+            first, length, times = repeated.loop.first, repeated.loop.length, repeated.loop.times
+            called = []
+            for position, (head, *rest) in enumerate(repeated.steps):
+                rounds = [] if times == 1 else ["n" if length == 1 else f"{length} * n"]
+                start = [str(first + position)] if first + position or not rounds else []
+                called += [f"OPERATOR({' + '.join([*start, *rounds])}) {head}", *rest]
+            if times > 1:
+                called = [f"for (int32_t n = 0; n < {times}; ++n) {{", *(f"    {line}" for line in called), "}"]
             lines += called
         return lines
-
-    def one(self, number: str, after: str) -> list[str]:
-        """Return the lines that call the operator whose number is the C expression `number`; `after` ends each case."""
-        loops = [repeated.loop for repeated in self.operators if repeated.loop.times > 1]
-        lines: list[str] = []
-        if loops and not number.isidentifier():
-            lines.append(f"uint16_t number = (uint16_t)({number});")
-            number = "number"
-        if loops:
-            lines.append("int32_t n = 0; /* rounds that have been made */")
-        for loop in loops:
-            first, length = loop.first, loop.length
-            since = f"({number} - {first})" if first else number
-            lines += [
-                f"if ({number} >= {first} && {number} < {loop.end}) {{" if first else f"if ({number} < {loop.end}) {{",
-                f"    n = {since} / {length};",
-                f"    {number} = (uint16_t)({number} - {length} * n);",
-                "}",
-            ]
-        lines += [f"switch ({number}) {{"]
-        for repeated in self.operators:
-            for position, step in enumerate(repeated.steps):
-                lines += [
-                    f"case {repeated.loop.first + position}:",
-                    *(f"    {line}" for line in step),
-                    f"    {after}",
-                ]
-        return [*lines, "default:", "    return -1;", "}"]
 
 
 def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Arena, conventions: Conventions) -> Calls:
@@ -97,7 +76,8 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
             else:
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
         operators.append(Repeated(loop, tuple(steps)))
-    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories))
+    can_fail = conventions.operators in ("values", "packed")
+    return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories), can_fail)
 
 
 class _Pointers:
@@ -115,10 +95,10 @@ class _Pointers:
         dtype, address = self.plan.graph.types[value].dtype, address_of(self.plan, value)
         if address.memory != "arena":
             name = f"{address.memory}->{self.outside[address.memory][address.index].c_name}"
-            return _further(name, address.offset, dtype.size)
+            return further(name, address.offset, dtype.size)
         own = self.arena.values.get(value)
         spot = own or self.arena.values[self.lies.get(value, (value, 0))[0]]
-        return _further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
+        return further(self._declared(dtype.c, spot), address.offset - spot.offset, dtype.size)
 
     def scratch(self, number: int, c_type: str) -> str:
         """Return the pointer to a step's scratch."""
@@ -129,15 +109,11 @@ class _Pointers:
         name = spot.name
         if self.names.setdefault(name, c_type) != c_type:
             name = f"{name}_as_{c_type}"
-        address = self.arena.pointer(c_type, spot)
-        self.declarations[name, c_type] = f"{c_type} *const {name} = {address};"
+        if (name, c_type) not in self.declarations:
+            is_known = (spot.over, c_type) in self.declarations
+            place = f"{spot.over}; /* in place */" if is_known else f"{self.arena.pointer(c_type, spot)};"
+            self.declarations[name, c_type] = f"{c_type} *const {name} = {place}"
         return name
-
-
-def _further(pointer: str, offset: int, size: int) -> str:
-    """Return a pointer so many bytes on, which are whole elements."""
-    assert offset % size == 0, f"{pointer}: {offset} bytes are no number of elements of {size}"
-    return f"{pointer} {'-' if offset < 0 else '+'} {abs(offset) // size}" if offset else pointer
 
 
 def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -153,33 +129,8 @@ def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequ
         if step:
             arguments[position] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
     text = f"{call.function.name}({', '.join(arguments)});"
-    title, first = plan.steps[number].node.title, plan.steps[call.function.steps[0]].node.title
+    title, first = plan.steps[number].node.title, call.function.uses[0].title
     return text if title == first else f"{text} {comment(title)}"
-
-
-def arguments_of(
-    plan: Plan, number: int, call: Call, pointer: Callable[[str], str], scratch: Callable[[int, str], str]
-) -> list[str]:
-    """Return the arguments of a step's function, in C.
-
-    `pointer` has the expression of a value, `scratch` that of a step's scratch as a pointer to a C type.
-    """
-    node = plan.steps[number].node
-    arguments = []
-    for argument in call.function.kernel.arguments:
-        source = argument.source
-        if source == "output":
-            arguments.append(pointer(node.outputs[0]))
-        elif source == "scratch":
-            arguments.append(scratch(number, argument.c_type))
-        else:
-            assert not isinstance(source, str)
-            kind, which = source
-            if kind == "output":
-                arguments.append(pointer(node.outputs[int(which)]))
-                continue
-            arguments.append(call.constants[str(which)] if kind == "constant" else pointer(node.inputs[int(which)]))
-    return arguments
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:

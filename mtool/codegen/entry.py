@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
 from mtool.codegen.state_reset import start_call
 from mtool.manifest import Tensor
@@ -14,9 +15,9 @@ from mtool.plan import Plan
 def entry_point(plan: Plan, calls: Calls, interface: Interface, arena: Arena, conventions: Conventions) -> str:
     """Return the C of the entry point that calls the operators."""
     if conventions.interface == "step":
-        return _in_steps(plan, calls, interface, arena)
-    work = [f"    {line}" for line in (*calls.pointers, "", *calls.straight(), "")]
-    return whole(plan, interface, arena, conventions, work, calls.memories)
+        return "\n".join([*operator_functions(plan, calls, conventions), _in_steps(plan, calls, interface, arena)])
+    one = operator_functions(plan, calls, conventions)
+    return "\n".join([*one, whole(plan, interface, arena, conventions, all_operators(plan, calls), calls.structures)])
 
 
 def whole(
@@ -50,6 +51,9 @@ def whole(
 def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> str:
     """Return begin, step and done, and what they keep from one call to the next."""
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
+    number = f"(uint16_t)({steps} - inference.left)"
+    call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
+    copies = _copies_out(plan, interface, arena)
     lines = [
         "/* The inference that is under way. */",
         "static struct {",
@@ -70,16 +74,16 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
         "",
         f"int32_t {model}_step(void)",
         "{",
+        "    if (inference.left == 0)",
+        "        return -1;",
+        *([f"    const int32_t status = {call};"] if calls.can_fail else [f"    {call};"]),
+        *(["    if (status != 0)", "        return status;"] if calls.can_fail else []),
+        "    --inference.left;",
     ]
-    copies = _copies_out(plan, interface, arena)
-    for kind in ("inputs", "outputs"):
-        if calls.uses(kind) or (kind == "outputs" and copies):
-            lines.append(f"    const struct {model}_{kind} *const {kind} = inference.{kind};")
-    lines += [f"    {pointer}" for pointer in calls.pointers]
-    lines += [f"    {line}" for line in calls.one(f"{steps} - inference.left", "break;")]
-    lines += ["    --inference.left;"]
     if copies:
-        lines += ["    if (inference.left == 0) {", *(f"    {line}" for line in copies), "    }"]
+        lines += ["    if (inference.left == 0) {"]
+        lines += [f"        const struct {model}_outputs *const outputs = inference.outputs;"]
+        lines += [*(f"    {line}" for line in copies), "    }"]
     lines += ["    return 0;", "}", "", f"int32_t {model}_done(void)", "{"]
     return "\n".join([*lines, "    return inference.left == 0;", "}", ""])
 

@@ -2,36 +2,18 @@
 
 import hashlib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from mtool.codegen.control import Body, control_kernel
+from mtool.codegen.function import Call, Function, Use
 from mtool.ir.types import Array
+from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
-from mtool.plan import Plan
-
-
-@dataclass(slots=True)
-class Function:
-    """One C function: its name, its kernel, and the numbers of the steps that call it."""
-
-    name: str
-    kernel: Kernel
-    steps: list[int] = field(default_factory=list)
-
-    @property
-    def prototype(self) -> str:
-        """The C declaration, without a semicolon."""
-        return f"void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One step's call: the function, the step's own constants by argument name -> symbol."""
-
-    function: Function
-    constants: Mapping[str, str]
+from mtool.plan import Plan, Step
+from mtool.plan.control import ControlSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +28,68 @@ class Functions:
 
 def emit_functions(plan: Plan) -> Functions:
     """Emit every step's kernel; equal kernels become one function, equal constants one array."""
-    model = plan.graph.name
-    shared: dict[tuple[tuple[Argument, ...], str], Function] = {}
-    symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-    constants: dict[str, Array] = {}
-    layouts: dict[str, str] = {}
-    calls: list[Call] = []
-    alike: dict[Hashable, Call] = {}
-    for number, step in enumerate(plan.steps):
-        likeness = plan.graph.likeness(step.node)
-        if likeness in alike:
-            calls.append(alike[likeness])
-            calls[-1].function.steps.append(number)
-            continue
+    registry = _Registry(plan.graph.name)
+    calls = registry.calls(plan)
+    return Functions(tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts)
+
+
+class _Registry:
+    """The functions and constants of a model, as they are asked for."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.functions: dict[tuple[tuple[Argument, ...], str], Function] = {}
+        self.constants: dict[str, Array] = {}
+        self.layouts: dict[str, str] = {}
+        self._symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._alike: dict[Hashable, Call] = {}
+
+    def calls(self, plan: Plan) -> list[Call]:
+        """Return the call of each step; the functions of the graphs in it come before it."""
+        calls = []
+        for number, step in enumerate(plan.steps):
+            likeness = plan.graph.likeness(step.node)
+            if likeness not in self._alike:
+                self._alike[likeness] = self._call(plan, step)
+            calls.append(self._alike[likeness])
+            calls[-1].function.uses.append(Use(plan, number))
+        return calls
+
+    def _call(self, plan: Plan, step: Step) -> Call:
+        if isinstance(step.schedule, ControlSchedule):
+            return self._control(plan, step, step.schedule)
         kernel = step.schedule.emit(step.node, plan.graph, plan.target)
+        used = {
+            name: self._symbol(f"{step.node.name}_{name}", data, kernel.layouts.get(name) or layout_of(name, data))
+            for name, data in kernel.constants.items()
+        }
+        return Call(self._function(step, kernel), used)
+
+    def _control(self, plan: Plan, step: Step, schedule: ControlSchedule) -> Call:
+        """Return the call of a control node; its constants are those of all calls in it."""
+        bodies = [Body(inner, self.calls(inner)) for inner in schedule.plans]
+        used = {symbol: symbol for body in bodies for call in body.calls for symbol in call.constants.values()}
+
+        def symbol(name: str, data: Array) -> str:
+            made = self._symbol(f"{step.node.name}_{name}", data, layout_of(name, data))
+            used[made] = made
+            return made
+
+        return Call(self._function(step, control_kernel(step.node, plan.graph, bodies, symbol)), used)
+
+    def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
-        function = shared.setdefault((kernel.arguments, kernel.body), Function(f"{model}_{step.node.name}", without))
-        function.steps.append(number)
-        used = {}
-        for name, data in kernel.constants.items():
-            key = (data.dtype.str, data.shape, _digest(data))
-            if key not in symbols:
-                symbols[key] = f"{model}_{step.node.name}_{name}"
-                constants[symbols[key]] = data
-                layouts[symbols[key]] = kernel.layouts.get(name, "")
-            used[name] = symbols[key]
-        calls.append(Call(function, used))
-        alike[likeness] = calls[-1]
-    return Functions(tuple(shared.values()), tuple(calls), constants, layouts)
+        return self.functions.setdefault(
+            (kernel.arguments, kernel.body), Function(f"{self.model}_{step.node.name}", without)
+        )
+
+    def _symbol(self, stem: str, data: Array, layout: str) -> str:
+        key = (data.dtype.str, data.shape, _digest(data))
+        if key not in self._symbols:
+            self._symbols[key] = symbol = f"{self.model}_{stem}"
+            self.constants[symbol] = data
+            self.layouts[symbol] = layout
+        return self._symbols[key]
 
 
 def _digest(data: Array) -> bytes:

@@ -26,7 +26,8 @@ from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
 from mtool.option_values import Weights
-from mtool.plan import Plan
+from mtool.plan import Plan, Step
+from mtool.plan.control import ControlSchedule, plans_in
 from mtool.version import __version__
 
 
@@ -67,7 +68,7 @@ class Emitted:
         files = {
             f"{model}.h": header(plan, interface, chosen, banner),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
-            f"{model}_operators.h": operators_header(plan, banner, functions, arena),
+            f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
                 banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
             ),
@@ -120,7 +121,9 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
     graph = plan.graph
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
-    functions = replace(functions, constants={**functions.constants, **initial_constants(plan)})
+    initial = initial_constants(plan)
+    layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
+    functions = replace(functions, constants={**functions.constants, **initial}, layouts=layouts)
     labels = [*graph.caller_inputs, *graph.output_names[: len(graph.caller_outputs)]]
     names = tensor_names([*labels, *(state.input for state in graph.states)])
     tensors = [
@@ -190,6 +193,7 @@ def _manifest(
             function=functions.calls[number].function.name,
             label=step.op.label(step.node, graph),
             schedule=schedule_text(step.schedule),
+            calls=_called(step, functions),
             origins=step.node.origins,
             shape=shape_text(plan, number),
             macs=step.op.macs(step.node, graph),
@@ -235,6 +239,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     found = []
     for value in values:
         kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
+        assert address.memory != "states", f"{value} lies outside of the arena"
         operand = Operand(
             value=value,
             dtype=kind.dtype.label,
@@ -250,9 +255,25 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
 
 
 def _parameters(plan: Plan) -> int:
-    """Count weights and biases."""
-    of = {step.node.title: step.node.inputs[1:3] for step in plan.steps if isinstance(step.node.attrs, WeightedSum)}
-    return sum(plan.graph.constants[value].size for values in of.values() for value in values)
+    """Count weights and biases, those of the graphs inside too."""
+    total = 0
+    for one in plans_in(plan):
+        of = {step.node.title: step.node.inputs[1:3] for step in one.steps if isinstance(step.node.attrs, WeightedSum)}
+        total += sum(one.graph.constants[value].size for values in of.values() for value in values)
+    return total
+
+
+def _called(step: Step, functions: Functions) -> dict[str, str]:
+    """Return the functions that a control node calls, and the schedule of each."""
+    if not isinstance(step.schedule, ControlSchedule):
+        return {}
+    inside = {id(plan) for body in step.schedule.plans for plan in plans_in(body)}
+    return {
+        function.name: schedule_text(use.plan.steps[use.number].schedule)
+        for function in functions.functions
+        for use in function.uses[:1]
+        if id(use.plan) in inside
+    }
 
 
 def shape_text(plan: Plan, number: int) -> str:

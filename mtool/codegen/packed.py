@@ -2,8 +2,9 @@
 
 from mtool.codegen import linkage, tensor_types
 from mtool.codegen.arena import Arena, Interface
-from mtool.codegen.calls import arguments_of, operands_of
+from mtool.codegen.calls import operands_of
 from mtool.codegen.conventions import Conventions, Form
+from mtool.codegen.function import arguments_of
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.codegen.wrap import wrapped

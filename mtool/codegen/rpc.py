@@ -3,8 +3,8 @@
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
-from mtool.codegen.state_reset import start_call
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string
 from mtool.ir import DType
@@ -51,7 +51,6 @@ def descriptor(
         "}",
         "",
         *(_graph_step(plan) if is_graph else _step(plan, calls)),
-        "",
     ]
     tables = (("inputs", interface.inputs, arena.inputs), ("outputs", interface.outputs, arena.outputs))
     for kind, tensors, spots in tables:
@@ -75,7 +74,7 @@ def descriptor(
         f"    {f'{model}_arena' if plan.arena_bytes else 0},",
         f"    {plan.arena_bytes},",
         "    run,",
-        "    step,",
+        f"    {'step' if is_graph or calls.structures else f'{model}_operator'},",
         f"    {'&functions' if conventions.has_functions else 0},",
         "};",
         "",
@@ -107,6 +106,7 @@ def _graph_step(plan: Plan) -> list[str]:
         f"    const int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
         f"    return status == MT_OK ? {model}_graph_step(number) : status;",
         "}",
+        "",
     ]
 
 
@@ -138,15 +138,12 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
 
 
 def _step(plan: Plan, calls: Calls) -> list[str]:
+    """Return the function that runs one operator on the caller's tensors; none: `<model>_operator` does."""
+    if not calls.structures:
+        return []
     model = plan.graph.name
-    lines = ["static int32_t step(uint16_t number)", "{"]
-    for kind in ("inputs", "outputs"):
-        if calls.uses(kind):
-            lines.append(f"    const struct {model}_{kind} *const {kind} = &{model}_external_{kind};")
-    lines += [f"    {pointer}" for pointer in calls.pointers]
-    for start in start_call(plan):
-        lines += ["    if (number == 0)", f"        {start}"]
-    return [*lines, *(f"    {line}" for line in calls.one("number", "return 0;")), "}"]
+    call = operator_call(plan, calls, "number", f"&{model}_external_inputs", f"&{model}_external_outputs")
+    return ["static int32_t step(uint16_t number)", "{", f"    return {call};", "}", ""]
 
 
 def _buffer(plan: Plan, kind: str, tensor: Tensor) -> str:

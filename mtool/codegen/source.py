@@ -6,16 +6,16 @@ from mtool.codegen.arena import Arena, Interface, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
-from mtool.codegen.functions import Function, Functions
+from mtool.codegen.function import Function
+from mtool.codegen.functions import Functions
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment, short_name
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.expressions import has_small_floats
+from mtool.kernels.expressions import has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
-from mtool.ops.template.node import TemplateKernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
@@ -31,10 +31,13 @@ def source(
 ) -> str:
     """Return the C of the model; with the graph executor, all but the entry point."""
     model = plan.graph.name
-    body = [_function(plan, function) for function in functions.functions]
+    body = [_function(function) for function in functions.functions]
     headers = {name for function in functions.functions for name in function.kernel.headers}
-    if any(has_small_floats(step.node, plan.graph) for step in plan.steps):
+    uses = [use for function in functions.functions for use in function.uses]
+    if any(has_small_floats(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_float8.h")
+    if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_half.h")
     lines = [
         banner,
         _arena_map(plan),
@@ -134,7 +137,7 @@ def _comment(plan: Plan, number: int) -> list[str]:
     if macs:
         facts.append(f"{macs:,} MACs{' a call' * (node.parts > 1)}")
     label = step.op.label(node, graph)
-    named = node.attrs.label if isinstance(node.attrs, WithEpilogue | TemplateKernel) else ""
+    named = node.attrs.label if isinstance(node.attrs, WithEpilogue) else ""
     fused = [word for word in named.split("+") if word]
     whence = " ".join(f'"{_short(origin)}"' for origin in origins)
     shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
@@ -164,13 +167,11 @@ def _whole(plan: Plan, value: str) -> TensorType:
     return replace(kind, shape=(kind.shape[0], rows, *kind.shape[2:]))
 
 
-def _function(plan: Plan, function: Function) -> str:
-    first, *others = function.steps
-    lines = _comment(plan, first)
-    if others:
-        titles = dict.fromkeys(plan.steps[number].node.title for number in others)
-        also = [title for title in titles if title != plan.steps[first].node.title]
-        lines += ["also " + ", ".join(also)] * bool(also)
+def _function(function: Function) -> str:
+    first, *others = function.uses
+    lines = _comment(first.plan, first.number)
+    also = [title for title in dict.fromkeys(use.title for use in others) if title != first.title]
+    lines += ["also " + ", ".join(also)] * bool(also)
     body = tidied(function.kernel.body.rstrip())
     return f"{comment(*lines)}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{body}\n}}\n"
 

@@ -47,8 +47,8 @@ def check_conventions(plan: Plan, conventions: Conventions) -> None:
     """
     if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
-            "--state keeps tensors out of the interface, packed functions and graph executors take all of them",
-            hint="leave out --state, or choose --interface-api c or step, and --executor aot",
+            "states are tensors outside of the interface, packed functions and graph executors take all of them",
+            hint="choose --interface-api c or step, and --executor aot",
         )
 
 
@@ -100,21 +100,13 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
             lines.append(f"    memset({place}, {fill}, {tensor.bytes});")
     if starts_as_zeros(plan):
         return [*lines, "}", ""]
-    start = [f"void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
+    start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
     return [*lines, "    is_started = 1;", "}", "", *start]
 
 
 def start_call(plan: Plan) -> list[str]:
     """Return what has to be called before the first operator: nothing, where all states begin as zeros."""
     return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
-
-
-def start_prototype(plan: Plan) -> list[str]:
-    """Return the declaration of what `start_call` calls."""
-    if starts_as_zeros(plan):
-        return []
-    return ["/* Before the first operator: puts the initial values into the states, if no run has begun with them. */",
-            f"void {plan.graph.name}_start(void);"]  # fmt: skip
 
 
 def declared(plan: Plan, interface: Interface) -> list[str]:

@@ -7,7 +7,7 @@ as the templates lay it out: a loop's head is a line, what is in it is indented 
 import re
 from collections.abc import Sequence
 
-_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); \+\+\2\)( \{)?")
+_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); (?:\+\+\2|\2 \+= (\d+))\)( \{)?")
 _NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
@@ -96,9 +96,9 @@ def _simplified(line: str) -> str:
 def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     """Return the lines without the loop that begins at `head`; None: none does, or it has to stay a loop."""
     match = _LOOP.fullmatch(lines[head])
-    if match is None or int(match[4]) - int(match[3]) != 1:
+    if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
         return None
-    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[5])
+    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[6])
     end = head + 1
     while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
         end += 1
@@ -119,16 +119,18 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     else:
         inside = [_with(variable, first, line) for line in inside]
     if before and _is_bare_head(before[-1], indent):
+        outer = _indent(before[-1])
         before[-1] += " {"
-        return [*before, *(line[4:] for line in inside), " " * (indent - 4) + "}", *after]
+        return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
     if any(re.search(rf"\b{name}\b", outside) for name in own):
         return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
     return [*before, *(line[4:] for line in inside), *after]
 
 
 def _is_bare_head(line: str, indent: int) -> bool:
-    """Whether a line is the head of a statement without braces, which is indented by so many."""
-    return _indent(line) < indent and line.lstrip().startswith(("for (", "if (", "while (", "else")) and line[-1] != "{"
+    """Whether a line is the head of a statement without braces, which is indented by so many, as the head may be."""
+    is_head = line.lstrip().startswith(("for (", "if (", "while (", "else")) and line.endswith((")", "else"))
+    return _indent(line) <= indent and is_head
 
 
 def _indent(line: str) -> int:

@@ -13,6 +13,11 @@ from mtool.ir.scalar import literal
 from mtool.ir.types import Array
 
 WIDTH = 116
+_REASONS = {
+    "uint32": ". In hexadecimal, as a word is several numbers.",
+    "int8": ". Bytes, as most are weights, and all are read one after the other.",
+    "int16": ". Halfwords, as most are weights, and all are read one after the other.",
+}
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
@@ -43,7 +48,7 @@ def weights_source(
         if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
-            definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(data, layout))}\n}};"
+            definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
         parts.append(f"{comment(*_described(data, layout))}\n{definition}\n")
     return "\n".join(parts)
 
@@ -60,16 +65,16 @@ def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, f
     return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}\n#endif\n"
 
 
-def _is_packed(data: Array, layout: str) -> bool:
-    """Whether a table's words are several numbers each."""
-    return bool(layout) and data.dtype == np.uint32
+def _is_packed(layout: str) -> bool:
+    """Whether a table is packed for a function of the runtime: each of its rows is what that reads in one go."""
+    return layout.startswith("packed")
 
 
 def _described(data: Array, layout: str) -> list[str]:
     """Return the lines of the comment above a table: its type and shape, what stands where."""
     shape = "x".join(map(str, data.shape))
     text = f"{data.dtype.name} {shape}{': ' if layout else ''}{layout}"
-    text += ". In hexadecimal, as a word is several numbers." * _is_packed(data, layout)
+    text += _REASONS.get(data.dtype.name, "") if _is_packed(layout) else ""
     return textwrap.wrap(text, WIDTH - 4, break_long_words=False)
 
 
@@ -79,7 +84,8 @@ def _rows(data: Array, *, is_packed: bool = False) -> str:
     if dtype.is_half:
         dtype = DType.UINT16 if dtype.size == 2 else DType.UINT8
         flat = flat.view(dtype.numpy)
-    texts = [f"0x{word:08X}u" for word in flat.tolist()] if is_packed else _texts(flat, dtype)
+    words = is_packed and dtype is DType.UINT32
+    texts = [f"0x{word:08X}u" for word in flat.tolist()] if words else _texts(flat, dtype)
     texts = texts or ["0"]  # C has no empty arrays
     width = max(map(len, texts)) + 2
     columns = max(1, (WIDTH - 4) // width)

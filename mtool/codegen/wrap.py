@@ -1,8 +1,7 @@
-"""Wrap long lines of generated C, within the fewest brackets: at a comma if there is one, otherwise at an operator."""
+"""Wrap long lines of generated C at commas and operators, the outermost first."""
 
 WIDTH = 118
-_COMMA = ", "
-_BREAKS = (_COMMA, " + ", " - ", " ? ", " : ", " = ")
+_BREAKS = (", ", " + ", " - ", " ? ", " : ", " = ")
 _LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
 
 
@@ -29,8 +28,7 @@ def _wrapped_line(line: str) -> str:
 def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
 
-    It is the last one within the fewest brackets, of a comma if there is one, so that no argument is broken. 0: there
-    is none.
+    It is the last one within the fewest brackets, there a comma before an operator. 0: there is none.
     """
     best, found = (True, 0, True, 0), (0, depth)
     for place in range(WIDTH - 1):
@@ -39,7 +37,7 @@ def _break(line: str, first: int, depth: int) -> tuple[int, int]:
             continue
         mark = next((mark for mark in _BREAKS if line.startswith(mark, place)), "")
         cut = place + len(mark)
-        rank = (cut < _LEAST, depth, mark != _COMMA, -place)
+        rank = (cut < _LEAST, depth, mark != ", ", -place)
         if mark and cut <= WIDTH and (not found[0] or rank < best):
             best, found = rank, (cut, depth)
     return found

@@ -1,29 +1,50 @@
 """Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from mtool import spelling
-from mtool.errors import ModelError, UsageError
+from mtool.errors import UsageError
 from mtool.escaping import argument
+from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
-from mtool.ir import Graph, State
+from mtool.ir import Graph, State, TensorType
 from mtool.ir.types import Array
 
 
-def bind_states(graph: Graph, pairs: Pairs, initial: Mapping[str, Array], title: str) -> Graph:
+@dataclass(frozen=True, slots=True)
+class States:
+    """Pairs of an output and an input of a model, and what the inputs begin with.
+
+    That is what is `given`, be it one number for all elements; else the number of `zeros`, which is what a quantised
+    input has for 0.
+    """
+
+    pairs: Pairs = ()
+    given: Mapping[str, Array] = field(default_factory=dict)
+    zeros: Mapping[str, int] = field(default_factory=dict)
+
+
+def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Graph:
     """Make states of pairs of outputs and inputs.
 
     Args:
         graph: as imported: its values have the model's own names.
-        pairs: of an output and an input.
-        initial: values of inputs at the first call; those that are not in it begin as zeros.
+        states: the pairs, and what they begin with.
         title: the model's name in messages.
+        budget: what may be made.
 
     Raises:
-        UsageError: there is no such output or input, an input is fed twice, or the two are of different types.
-        ModelError: an initial value has another shape than its input.
+        UsageError: there is no such output or input, an input is fed twice, the two are of different types, or a value
+            to begin with does not go into its input.
+        ModelError: what they begin with exceeds the budget.
     """
+    pairs = states.pairs
+    strange = sorted(set(states.given) - {value for _, value in pairs})
+    if strange:
+        raise UsageError(f"a first value is given for {', '.join(strange)} of {title}, which is no state")
     if not pairs:
         return graph
     wrong = [line for output, value in pairs for line in _wrong_names(graph, output, value)]
@@ -52,12 +73,8 @@ def bind_states(graph: Graph, pairs: Pairs, initial: Mapping[str, Array], title:
             details=differing,
             hint="a symbolic dimension is set with --dim NAME=N",
         )
-    for value, data in initial.items():
-        if data.shape != graph.types[value].shape:
-            raise ModelError(
-                f"the initialiser of {value!r} in {title} has another shape than the input",
-                details=[f"expected  {graph.types[value]}", f"found     [{','.join(map(str, data.shape))}]"],
-            )
+    made = [graph.types[value].bytes for value in fed if value in states.given or states.zeros.get(value)]
+    budget.afford("constants", sum(made), f"the first values of the states of {title}")
     values = dict(zip(graph.output_names, graph.outputs, strict=True))
     sent = {output for output, _ in pairs}
     names = [name for name in graph.output_names if name not in sent] + [output for output, _ in pairs]
@@ -66,8 +83,37 @@ def bind_states(graph: Graph, pairs: Pairs, initial: Mapping[str, Array], title:
         inputs=(*(value for value in graph.inputs if value not in fed), *fed),
         outputs=tuple(values[name] for name in names),
         output_names=tuple(names),
-        states=tuple(State(output, value, initial.get(value)) for output, value in pairs),
+        states=tuple(State(output, value, _first(graph.types[value], value, states, title)) for output, value in pairs),
     )
+
+
+def _first(kind: TensorType, value: str, states: States, title: str) -> Array | None:
+    """Return what a state begins with; None: zeros.
+
+    Raises:
+        UsageError: that does not go into the input.
+    """
+    given = states.given.get(value)
+    if given is None:
+        point = states.zeros.get(value, 0)
+        return np.full(kind.shape, point, kind.dtype.numpy) if point else None
+    data = np.broadcast_to(given, kind.shape) if given.size == 1 else given
+    with np.errstate(all="ignore"):
+        stored = data.astype(kind.dtype.numpy)
+    exact = kind.dtype.is_float or np.array_equal(stored.astype(np.float64), data.astype(np.float64))
+    if data.shape != kind.shape or not exact:
+        limits = "" if kind.dtype.is_float else f", from {np.iinfo(stored.dtype).min} to {np.iinfo(stored.dtype).max}"
+        raise UsageError(
+            f"the first value of the state {value!r} does not go into that input of {title}",
+            details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(given)}"],
+        )
+    return stored
+
+
+def found_in(data: Array) -> str:
+    """Return what a value is: its type and shape, and between which numbers it lies."""
+    told = f"{data.dtype}[{','.join(map(str, data.shape))}]"
+    return f"{told}, from {data.min()} to {data.max()}" if data.size else told
 
 
 def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:

@@ -13,7 +13,7 @@ LIMITS: dict[str, tuple[int, str]] = {
     "constants": (128 << 20, "bytes of constants, read or computed"),
     "work": (1 << 27, "elements that are computed from constants, and characters of names that are made"),
     "nodes": (20_000, "nodes that functions, loops and sequences are written out to"),
-    "rounds": (256, "rounds of one Loop or Scan"),
+    "rounds": (256, "rounds of one Loop or Scan that are written out"),
     "depth": (64, "graphs and functions inside one another"),
 }
 """Every limit: its default, and what it counts."""
@@ -52,6 +52,10 @@ class Budget:
             ModelError: the sum exceeds the limit.
         """
         self.check(name, self._spent[name] + amount, where)
+
+    def allows(self, name: str, total: int) -> bool:
+        """Return whether a total is within a limit."""
+        return total <= self._limits[name]
 
     def check(self, name: str, total: int, where: str) -> None:
         """Check a total against a limit.

@@ -24,15 +24,17 @@ from mtool.frontend.folding import fold
 from mtool.frontend.importer import Importer
 from mtool.frontend.indices import check_indices, clamp_constant_indices, range_of_wrong_indices
 from mtool.frontend.inference import SHAPING, infer
-from mtool.frontend.maximum_sizes import set_maximum_sizes
+from mtool.frontend.maximum_sizes import gather_of_compress, set_maximum_sizes
 from mtool.frontend.operand_shapes import check_operand_shapes
+from mtool.frontend.operand_types import check_operand_types
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node, check_values
+from mtool.frontend.validation import check_axis, check_node, check_range, check_values
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
+from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
@@ -56,7 +58,9 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     qoperator = EXPANSIONS.get((domain, proto.op_type))
     if qoperator is not None:
         if not domain:
-            check_node(proto, onnx.defs.get_schema(proto.op_type, version, domain), bodies)
+            schema = onnx.defs.get_schema(proto.op_type, version, domain)
+            check_node(proto, schema, bodies)
+            check_operand_types(proto, schema, state.types)
         for part in qoperator(state, proto, origin):
             state.run(part, {"": NEWEST_OPSET})
         return
@@ -64,14 +68,19 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         _run_own(state, proto, origin)
         return
     if domain == REFUSED:
-        raise Unsupported(helper.get_attribute_value(proto.attribute[0]).decode())
+        why = _attributes(proto)
+        raise ValueNeeded(why["value"], "", text=why["reason"]) if why["value"] else Unsupported(why["reason"])
     if (domain, proto.op_type) in CONTRIB:
         CONTRIB[domain, proto.op_type](Decomposition(state, proto, origin, _attributes(proto)))
+        return
+    if not onnx.defs.has(proto.op_type, domain) and (domain, proto.op_type) in own_operators():
+        _run_of_own_domain(state, proto, origin, own_operators()[domain, proto.op_type])
         return
     if not onnx.defs.has(proto.op_type, domain):
         raise Unsupported(f"domain {domain} is not supported" if domain else "there is no such operator")
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
     check_node(proto, schema, bodies)
+    check_operand_types(proto, schema, state.types)
     attrs = _attributes(proto)
     if proto.op_type == "Constant" and not domain:
         state.add_constant(proto.output[0], _constant_value(state, proto, origin))
@@ -85,6 +94,10 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     proto = _with_indices_inside(state, proto, schema, attrs)
     constants = _known_values(state, proto)
     known = all(name in constants or not name for name in proto.input) and not bodies
+    gather = None if known or domain else gather_of_compress(state, proto, attrs)
+    if gather is not None:
+        state.run(gather, {"": NEWEST_OPSET})
+        return
     if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
         raise Unsupported("the shape that it asks for is known only when it runs")
     is_limited = not known and not domain and set_maximum_sizes(state, proto, attrs)
@@ -107,6 +120,17 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
         raise Unsupported("not supported")
+
+
+def _run_of_own_domain(state: Importer, proto: onnx.NodeProto, origin: str, own: OwnOperator) -> None:
+    """Import a node of an operator that an installed package adds; it is as canonical as that makes it."""
+    attrs = attributes_of(own.operator.attributes, _attributes(proto))
+    inputs, outputs = list(proto.input), list(proto.output)
+    kinds = own.outputs(attrs, [state.types[name] for name in inputs if name])
+    if len(kinds) < len(outputs):
+        raise Unsupported(f"it has {len(outputs)} outputs; the operator that is installed has {len(kinds)}")
+    state.types |= {name: kind for name, kind in zip(outputs, kinds, strict=False) if name}
+    state.emit(own_kind(domain_of(proto.domain), proto.op_type), origin, inputs, outputs, attrs)
 
 
 def _with_indices_inside(
@@ -210,6 +234,8 @@ def _told(
 
     `constants` has the values of its inputs; None: not all are known.
     """
+    if proto.op_type == "Range" and constants is not None:
+        check_range(constants, proto.input)
     kinds: dict[str, TensorType] = {}
     try:
         kinds = infer(proto, domain, version, state.types, state.constants, state.declared)

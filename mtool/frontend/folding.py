@@ -10,6 +10,7 @@ import onnx
 from onnx import helper
 
 from mtool.frontend.budget import Budget
+from mtool.frontend.image_headers import elements_of
 from mtool.frontend.problems import NotComputed, Unsupported
 from mtool.ir import TensorType
 from mtool.ir.types import Array
@@ -57,9 +58,12 @@ def cost(proto: onnx.NodeProto, constants: Mapping[str, Array], kinds: Types) ->
 
     Raises:
         Unsupported: an input says how large the output is, and how large can't be told.
+        NotComputed: it is an image that can't be decoded.
     """
     shapes = [constants[name].shape for name in proto.input if name]
     counts = [math.prod(shape) for shape in shapes]
+    if proto.op_type == "ImageDecoder":
+        return 8 * (sum(counts) + elements_of(constants[proto.input[0]]))
     made = sum(kind.count for kind in kinds.values()) if kinds else _unknown(proto, constants)
     every = sum(counts) + made
     if proto.op_type in _VECTORISED:

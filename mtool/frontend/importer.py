@@ -10,7 +10,7 @@ import onnx
 from mtool.errors import MtoolError
 from mtool.frontend.bounds import COUNTING, Bound, bounds_of_outputs
 from mtool.frontend.budget import Budget
-from mtool.frontend.problems import Unsupported, ValueNeeded, disagreement
+from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
 from mtool.frontend.scope import NO_BODIES, Bodies, Opsets, Scope, domain_of, functions_of
 from mtool.ir import Attributes, DType, Node, TensorType
 from mtool.ir.types import Array
@@ -20,6 +20,14 @@ ImportNode = Callable[["Importer", onnx.NodeProto, str, Opsets, Bodies], None]
 """Imports one node, of that name, by what knows its operator (mtool.frontend.dispatch)."""
 
 NO_ATTRIBUTES = Attributes()
+
+
+class NotThisWay(Exception):
+    """An attempt failed: by a reason of its own, or by problems of nodes inside, which need the values `needed`."""
+
+    def __init__(self, reason: Unsupported | None, problems: list[tuple[str, str, str]], needed: list[str]) -> None:
+        super().__init__(str(reason or "nodes inside can't be compiled"))
+        self.reason, self.problems, self.needed = reason, problems, needed
 
 
 class Importer:
@@ -34,10 +42,13 @@ class Importer:
         import_node: ImportNode,
         maxima: Mapping[str, int] | None = None,
         budget: Budget | None = None,
+        *,
+        natural_maxima: bool = False,
     ) -> None:
         self._import_node = import_node
         self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
+        self.natural_maxima = natural_maxima
         self.used_maxima: set[str] = set()
         self.bounds: dict[str, Bound] = {}
         self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}
@@ -49,6 +60,7 @@ class Importer:
         self.sequences: dict[str, list[str]] = {}
         self.problems: list[tuple[str, str, str]] = []  # operator, node name, reason
         self.inputs = tuple(value.name for value in model.graph.input)
+        self.is_translated = any(node.domain == REFUSED for node in model.graph.node)
         stated = [*model.graph.value_info, *model.graph.output]
         self.declared = {value.name: value.type for value in stated if value.type.tensor_type.elem_type}
         self._own = {*self.inputs, *(tensor.name for tensor in model.graph.initializer)}
@@ -109,6 +121,14 @@ class Importer:
             outputs, attrs = [*outputs, bound.count], replace(attrs, counted=True)
         else:
             self.bounds |= bounds_of_outputs(op, inputs, outputs, attrs, self.types, self.bounds)
+        self.append(op, origin, inputs, outputs, attrs)
+
+    def append(self, op: str, origin: str, inputs: list[str], outputs: list[str], attrs: Attributes) -> None:
+        """Append a node whose outputs have types and bounds already.
+
+        Raises:
+            Unsupported: an output is another node's too.
+        """
         again = self._made.intersection(outputs)
         if again:
             raise Unsupported(f"its output {again.pop()!r} is made twice")
@@ -128,6 +148,13 @@ class Importer:
         if name not in self.constants:
             raise ValueNeeded(name, role)
         return self.constants[name]
+
+    def value(self, stem: str, kind: TensorType, sources: Iterable[str]) -> str:
+        """Return the name of a new value of a body, which would be known if `sources` were constants."""
+        name = self.unique(stem)
+        self.types[name] = kind
+        self._sources[name] = tuple(filter(None, sources))
+        return name
 
     def needed_inputs(self) -> tuple[str, ...]:
         """Return the model's inputs whose values the operators have asked for."""
@@ -156,6 +183,52 @@ class Importer:
                 self.run(bound, scope.opsets, bodies)
         finally:
             self.scope = outer
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Node]]:
+        """Import the nodes of a body, which become a list of their own."""
+        outer, self.nodes = self.nodes, []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes = outer
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Import what may turn out not to work in this way; then nothing is noted of it.
+
+        Raises:
+            NotThisWay: a node in it can't be compiled.
+        """
+        problems, needed = len(self.problems), len(self._needed)
+        unknown, used = set(self._unknown), set(self.used_maxima)
+        reason: Unsupported | None = None
+        try:
+            yield
+        except Unsupported as found:
+            reason = found
+        if reason is None and len(self.problems) == problems:
+            return
+        failed = NotThisWay(reason, self.problems[problems:], self._needed[needed:])
+        del self.problems[problems:], self._needed[needed:]
+        self._unknown, self.used_maxima = unknown, used
+        raise failed from None
+
+    def give_up(self, failed: "NotThisWay", outputs: Iterable[str]) -> None:
+        """Note why an attempt failed, after which nothing else is tried.
+
+        Raises:
+            Unsupported: the reason is no problem of a node inside.
+        """
+        self.problems += failed.problems
+        self._needed += failed.needed
+        if failed.reason is not None:
+            raise failed.reason
+        self._unknown.update(outputs)
+
+    def leave_out(self, values: Iterable[str]) -> None:
+        """Leave out values, and what depends on them: a problem is noted already that explains it."""
+        self._unknown.update(values)
 
     @contextmanager
     def in_doubt(self) -> Iterator[None]:

@@ -23,7 +23,7 @@ SHAPING = {
     "Squeeze": (1,), "Unsqueeze": (1,), "Split": (1,), "Range": (0, 1, 2), "ConstantOfShape": (0,), "OneHot": (1,),
     "Resize": (2, 3), "Upsample": (1,), "CenterCropPad": (1,), "HannWindow": (0,), "HammingWindow": (0,),
     "BlackmanWindow": (0,), "DFT": (1, 2), "STFT": (1, 3), "MelWeightMatrix": (0, 1, 2, 3, 4), "Col2Im": (1, 2),
-    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,),
+    "AffineGrid": (1,), "MaxUnpool": (2,), "NonMaxSuppression": (2,), "ImageDecoder": (0,),
     **{f"Reduce{kind}": (1,) for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare", "LogSum")},
     "ReduceLogSumExp": (1,),
 }  # fmt: skip

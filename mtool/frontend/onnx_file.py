@@ -1,16 +1,18 @@
 """From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 
-from mtool.errors import ModelError, UsageError
-from mtool.escaping import argument
+from mtool.errors import ModelError, MtoolError, UsageError
 from mtool.frontend import external, reading, tensors
-from mtool.frontend.bind_states import bind_states
+from mtool.frontend.bind_states import States, bind_states
 from mtool.frontend.budget import Budget
+from mtool.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
+from mtool.frontend.first_values import first_values
 from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.separate import Separated, initialiser
@@ -48,6 +50,7 @@ def from_proto(model: onnx.ModelProto, name: str, options: ModelOptions = DEFAUL
             details=[f"tensor {outside.name!r}"],
             hint="read it with onnx.load, or compile its file",
         )
+    open_negative_dimensions(copy)
     reading.check(copy, name)
     return graph_of(copy, name, name, options, Budget(options.limits))
 
@@ -59,10 +62,11 @@ def graph_of(
     options: ModelOptions,
     budget: Budget,
     separated: Separated | None = None,
+    states: States | None = None,
 ) -> Graph:
     """Return the graph of a checked model, which is changed; `title` is for messages, `stem` gives its C name.
 
-    `separated` has its large initialisers, if they were taken out of it.
+    `separated` has its large initialisers, if they were taken out of it; `states` are instead of those of `options`.
 
     Raises:
         UsageError: what is given names nothing of the model.
@@ -70,10 +74,30 @@ def graph_of(
     """
     _fix_inputs(model, options.constants, title)
     separated = separated or {}
-    initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
-    _bind_dims(model, options.dims, title)
-    graph = import_graph(model, model_name(stem), options.maxima, budget, separated)
-    return bind_states(graph, options.states, initial, title)
+    if states is None:
+        given = _initial_values(model, {value for _, value in options.states}, budget, separated)
+        zeros = first_values(model.graph, options.states)
+        states = States(options.states, given, zeros)
+    bind_dimensions(model, options.dims, title, _trial(model, title, options, separated))
+    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, natural=options.natural_maxima)
+    return bind_states(graph, replace(states, given={**states.given, **options.state_values}), title, budget)
+
+
+def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated: Separated) -> Works:
+    """Return what tells whether a model can be imported with certain dimensions; all trials have one budget."""
+    budget = Budget(options.limits)
+
+    def works(dims: Mapping[str, int]) -> bool:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        try:
+            bind_dimensions(copy, dims, title)
+            import_graph(copy, "trial", options.maxima, budget, separated, natural=options.natural_maxima)
+        except MtoolError:
+            return False
+        return True
+
+    return works
 
 
 def _initial_values(
@@ -112,36 +136,5 @@ def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:
     """
     model = reading.read(path, Budget(options.limits))
     _fix_inputs(model, options.constants, path.name)
-    _bind_dims(model, options.dims, path.name)
+    bind_dimensions(model, options.dims, path.name)
     return model
-
-
-def _bind_dims(model: onnx.ModelProto, dims: Mapping[str, int], title: str) -> None:
-    """Give every dimension of every input its number."""
-    initialised = {tensor.name for tensor in model.graph.initializer}
-    unbound, used = [], set()
-    for value in model.graph.input:
-        if value.name in initialised:
-            continue
-        if not value.type.HasField("tensor_type"):
-            raise ModelError(f"input {value.name!r} of {title} is not a tensor")
-        for number, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value"):
-                continue
-            name = dim.dim_param or f"{value.name}_{number}"
-            if name in dims:
-                used.add(name)
-                dim.Clear()
-                dim.dim_value = dims[name]
-            else:
-                unbound.append((name, f"input {value.name!r}, dimension {number}: {name}"))
-    if unbound:
-        names = list(dict.fromkeys(name for name, _ in unbound))
-        raise ModelError(
-            f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
-            details=[text for _, text in unbound],
-            hint="give " + " ".join(f"--dim {argument(name)}=1" for name in names),
-        )
-    unknown = sorted(set(dims) - used)
-    if unknown:
-        raise UsageError(f"{title} has no symbolic dimension named {', '.join(unknown)}")

@@ -28,6 +28,8 @@ def import_graph(
     maxima: Mapping[str, int] | None = None,
     budget: Budget | None = None,
     separated: Separated | None = None,
+    *,
+    natural: bool = False,
 ) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
@@ -38,6 +40,7 @@ def import_graph(
             the value or of the dimension.
         budget: what the import may take.
         separated: the large initialisers, if they were taken out of the model.
+        natural: whether what has no maximum may have as many elements as the shapes of its inputs allow.
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
@@ -46,7 +49,7 @@ def import_graph(
     """
     if not model.graph.output:
         raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
-    state = Importer(model, import_node, maxima, budget)
+    state = Importer(model, import_node, maxima, budget, natural_maxima=natural)
     _add_initialisers(state, model, separated or {})
     inputs = []
     for value in model.graph.input:
@@ -147,4 +150,5 @@ def _refusal(state: Importer, name: str) -> ModelError:
     if needed:
         hint = "make inputs constants: " + " ".join(f"--const {argument(value)}=..." for value in needed)
         return NeedsValues(what, details=details, hint=hint, inputs=needed)
-    return ModelError(what, details=details, hint="see docs/operators.md for what is supported")
+    page = "tflite" if state.is_translated else "operators"
+    return ModelError(what, details=details, hint=f"see docs/{page}.md for what is supported")

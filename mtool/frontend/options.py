@@ -14,14 +14,16 @@ Pairs = Sequence[tuple[str, str]]
 class ModelOptions:
     """Options of a model: values of dimensions and inputs, states, maximum sizes, rounding, limits.
 
-    dims: values of symbolic dimensions, by name; a TFLite model has none.
+    dims: values of symbolic dimensions, by name; in a TFLite model `<input>_<number>` of those that it leaves open.
     constants: values of inputs that become constants of the model, by name.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
         each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
+    natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.
     states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
         and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
-        if the model has one, else as zeros.
+        if the model has one, else as zeros, which for a quantised one is its zero point.
+    state_values: what states begin with instead, as they are stored: by the input's name, one number or all.
     limits: what compiling it may take, by the names of mtool/frontend/budget.py, where not the defaults.
     """
 
@@ -29,7 +31,9 @@ class ModelOptions:
     constants: Mapping[str, Array] = field(default_factory=dict)
     rounding: Rounding = "onnx"
     maxima: Mapping[str, int] = field(default_factory=dict)
+    natural_maxima: bool = False
     states: Pairs = ()
+    state_values: Mapping[str, Array] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -20,8 +20,8 @@ class NotComputed(Unsupported):
 class ValueNeeded(Unsupported):
     """The node's C depends on the value of one of its inputs, which only the run would know."""
 
-    def __init__(self, value: str, role: str, otherwise: str = "") -> None:
-        super().__init__(f"the value of its input {role!r} has to be known when it is compiled{otherwise}")
+    def __init__(self, value: str, role: str, otherwise: str = "", *, text: str = "") -> None:
+        super().__init__(text or f"the value of its input {role!r} has to be known when it is compiled{otherwise}")
         self.value = value
 
 
@@ -36,4 +36,6 @@ OWN = "mtool"
 """The domain of mtool's own operators: the output has the shape of the first input, and the type `to`."""
 
 REFUSED = "mtool.refused"
-"""The domain of a node that another frontend could not translate; its attribute `reason` says why."""
+"""The domain of a node that another frontend could not translate.
+
+Its attribute `reason` says why; `value` is the value that would have to be a constant, or ""."""

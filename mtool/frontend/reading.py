@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from mtool.errors import ModelError, UsageError
 from mtool.frontend import external, tensors
 from mtool.frontend.budget import LIMITS, Budget
+from mtool.frontend.dimensions import open_negative_dimensions
 from mtool.frontend.separate import Separated, separate
 from mtool.frontend.strings import check_strings
 
@@ -86,6 +87,7 @@ def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
             hint="export it again, or compare its size with the original's",
         ) from None
     del model.training_info[:]
+    open_negative_dimensions(model)
     return model
 
 

@@ -3,6 +3,7 @@
 onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from onnx.defs import OpSchema
 from mtool.frontend.inference import SHAPING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
+from mtool.ir.types import Array
 
 _CONTROL = ("If", "Loop", "Scan")
 
@@ -87,7 +89,7 @@ def check_axis(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[s
 
 
 def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping[str, TensorType]) -> None:
-    """Check blocks and equations, which only some operators have, against the shapes of the inputs.
+    """Check blocks, windows and equations, which only some operators have, against the shapes of the inputs.
 
     Raises:
         Unsupported: an attribute or the size of an input is out of range.
@@ -96,7 +98,7 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
     for place in SHAPING.get(proto.op_type, ()):
         if place < len(shapes) and proto.input[place] in types:
             count = types[proto.input[place]].count
-            if count > max(_MOST_SIZES, len(proto.output)):
+            if count > max(_MOST_SIZES, len(proto.output)) and proto.op_type != "ImageDecoder":
                 raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
     for key, value in attrs.items():
         numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
@@ -110,8 +112,35 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
         raise Unsupported(f"its batch_dims is {attrs['batch_dims']}, for inputs {[list(shape) for shape in shapes]}")
     if proto.op_type in ("DepthToSpace", "SpaceToDepth") and len(shapes[0]) == 4:
         _check_blocks(proto.op_type, attrs.get("blocksize", 1), shapes[0])
+    if proto.op_type in ("Conv", "ConvInteger") and len(shapes[0]) == len(shapes[1]):
+        _check_windows(attrs, shapes[0][2:], shapes[1][2:])
     if proto.op_type == "Einsum":
         _check_equation(attrs["equation"].replace(" ", ""), shapes)
+
+
+def check_range(constants: Mapping[str, Array], names: Sequence[str]) -> None:
+    """Refuse a Range whose step is 0, or whose numbers are not finite: onnx's inference gives it no elements.
+
+    Raises:
+        Unsupported: it has no last number.
+    """
+    numbers = [float(each) for name in names for each in constants[name].reshape(-1)]
+    if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
+        raise Unsupported(f"it has no last number: its start, limit and step are {numbers}")
+
+
+def _check_windows(attrs: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> None:
+    """Check that a convolution's window fits into its input; onnx's shape inference rounds what is missing away."""
+    mode, rank = attrs.get("auto_pad", "NOTSET"), len(kernel)
+    if mode in ("SAME_UPPER", "SAME_LOWER") or 0 in spatial:
+        return
+    pads = (0,) * 2 * rank if mode == "VALID" else attrs.get("pads") or (0,) * 2 * rank
+    dilations = attrs.get("dilations") or (1,) * rank
+    for place, size in enumerate(spatial):
+        span = (kernel[place] - 1) * dilations[place] + 1
+        padded = size + pads[place] + pads[rank + place]
+        if padded < span:
+            raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
 
 
 def _check_blocks(op: str, size: int, shape: tuple[int, ...]) -> None:

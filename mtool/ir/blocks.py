@@ -12,7 +12,7 @@ BLOCK_ELEMENTS = 1 << 18
 
 
 def row_blocks(data: Array, multiple: int = 1) -> Iterator[slice]:
-    """Return slices of the first dimension, at least one: of about BLOCK_ELEMENTS elements, whole multiples of rows."""
+    """Return slices of the first dimension, one at least: so many rows each, of about BLOCK_ELEMENTS elements."""
     rows = max(BLOCK_ELEMENTS // max(math.prod(data.shape[1:]) * multiple, 1), 1) * multiple
     for first in range(0, max(data.shape[0], 1), rows):
         yield slice(first, first + rows)

@@ -1,10 +1,11 @@
 """Expressions as C inside a kernel: element loads, index arithmetic, epilogues."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.node import WithEpilogue, expression_of
 from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
+from mtool.ir.types import Array
 from mtool.kernels.schedule import Argument
 
 LIBM = {
@@ -61,6 +62,30 @@ def operand_arguments(node: Node, graph: Graph, names: dict[int, str]) -> list[A
     return arguments
 
 
+def operand_constants(node: Node, graph: Graph, names: Mapping[int, str]) -> dict[str, Array]:
+    """Return the constants of those inputs that `names` has, by these names."""
+    found = ((name, node.inputs[number]) for number, name in names.items())
+    return {name: graph.constants[value] for name, value in found if value in graph.constants}
+
+
+def layout_of(name: str, data: Array) -> str:
+    """Return what stands where in a constant that an expression reads, by its parameter's name."""
+    if name.startswith("table"):
+        is_small = data.shape == (256,)
+        return "a result for each value that may be looked up" if is_small else "row-major"
+    if name.startswith(tuple(_FACTORS)) and data.ndim <= 1:
+        which = "of each output channel: " if data.size > 1 else ""
+        return which + next(text for stem, text in _FACTORS.items() if name.startswith(stem))
+    return "row-major"
+
+
+_FACTORS = {
+    "scale": "what its accumulator is multiplied by",
+    "multiplier": "what its accumulator is multiplied by, in fixed point",
+    "shift": "by how many bits the product is shifted",
+}
+
+
 def operands_read(expr: Expr, node: Node, graph: Graph) -> set[int]:
     """Return the numbers of the inputs that the C of an expression reads.
 
@@ -90,6 +115,14 @@ def has_small_floats(node: Node, graph: Graph) -> bool:
         return False
     kinds = {part.dtype for part in expr.parts()} | {graph.types[node.outputs[0]].dtype}
     return any(kind.is_float and kind.size == 1 for kind in kinds)
+
+
+def has_halves(node: Node, graph: Graph) -> bool:
+    """Say whether a node reads, computes with or writes floats of 16 bits."""
+    expr = expression_of(node)
+    kinds = {graph.types[value].dtype for value in (*node.inputs, *node.outputs) if value}
+    kinds |= {part.dtype for part in expr.parts()} if expr is not None else set()
+    return any(kind.is_half and kind.size == 2 for kind in kinds)
 
 
 def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:

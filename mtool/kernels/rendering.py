@@ -20,5 +20,7 @@ _ENVIRONMENT.filters["product"] = math.prod
 
 
 def template(name: str, **values: Any) -> str:
-    """Render a C template, by its path within mtool: "ops/conv2d/c99/im2col.c.j2"."""
+    """Render a C template, by its path within mtool, "ops/conv2d/c99/im2col.c.j2", or by a whole path."""
+    if Path(name).is_absolute():
+        return _ENVIRONMENT.from_string(Path(name).read_text("utf-8")).render(**values)
     return _ENVIRONMENT.get_template(name).render(**values)

@@ -5,6 +5,7 @@ An operator, or a family of them, is a file of this folder; it stands in the lis
 
 from mtool.lowerings import (
     classical,
+    control,
     conv,
     conv_transpose,
     creation,
@@ -30,12 +31,18 @@ from mtool.lowerings import (
     standardise,
 )
 from mtool.lowerings.lowering import Operator
+from mtool.lowerings.own_domains import own_by_kind
 
 _MODULES = (
-    classical, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing, movement,
-    normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter, sliding_window,
-    softmax, standardise,
+    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
+    movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
+    sliding_window, softmax, standardise,
 )  # fmt: skip
 
 LOWERINGS: dict[str, Operator] = {op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()}
 """Canonical ONNX operators, by name."""
+
+
+def lowering_of(op: str) -> Operator | None:
+    """Return the lowering of a canonical operator, be it ONNX's or of one's own domain; None: there is none."""
+    return LOWERINGS.get(op) or (own_by_kind().get(op) if "." in op else None)

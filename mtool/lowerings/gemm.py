@@ -130,7 +130,7 @@ def _gemm(ctx: Lowering, node: Node) -> None:
     output = node.outputs[0]
     kind = ctx.types[output]
     plain = alpha == 1.0 and beta == 1.0 and not attrs.transA and kind.dtype is DType.FLOAT32
-    row_bias = not c or (ctx.types[c].count in (1, kind.shape[1]) and ctx.types[c].shape[-1:] != (1,))
+    row_bias = not c or ctx.types[c].count == 1 or ctx.types[c].count == ctx.types[c].shape[-1] == kind.shape[1]
     known = b in ctx.constants or (b in ctx.dequantised and ctx.dequantised[b].value in ctx.constants)
     if plain and row_bias and known and _dense(ctx, node, a, b, bool(attrs.transB), c, output):
         return

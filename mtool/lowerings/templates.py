@@ -27,7 +27,7 @@ def template_node(
     Args:
         ctx: the graph under construction.
         node: the ONNX operator.
-        template: the name of the C template, without its ending.
+        template: the name of the C template, without its ending; or the whole path of a file elsewhere.
         inputs: C name to value.
         outputs: C name to value.
         values: the template's variables beside `types`, the types of inputs and outputs by C name.
@@ -40,8 +40,9 @@ def template_node(
     """
     ins, outs = [*inputs], [*outputs]
     over = tuple((ins.index(old), outs.index(new)) for new, old in (overwrites or {}).items())
+    label = node.op.rpartition(".")[2].lower()  # without the domain
     attrs = TemplateKernel(
-        template=template, values=values, names=(*inputs, *outputs), label=node.op.lower(), scratch=scratch,
+        template=template, values=values, names=(*inputs, *outputs), label=label, scratch=scratch,
         scratch_type=scratch_type, math=math, macs=macs, overwrites=over,
     )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)

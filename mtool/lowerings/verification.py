@@ -1,13 +1,23 @@
 """Verification: whether each node of a graph is of a known kind and meets what that says of its nodes."""
 
-from mtool.ir import Graph, Node
+from mtool.ir import Graph, Node, control
 from mtool.ir.graph import verify as verify_structure
-from mtool.lowerings import LOWERINGS
+from mtool.lowerings import lowering_of
 from mtool.ops import SPECIFICATIONS
 
 
 def verify(graph: Graph) -> None:
-    """Check that a graph is well formed, and each node of it.
+    """Check that a graph is well formed, and each node of it and of the graphs in it.
+
+    Raises:
+        AssertionError: it is not; a bug of the pass that made it.
+    """
+    for one in control.with_own_bodies(graph):
+        verify_own(one)
+
+
+def verify_own(graph: Graph) -> None:
+    """Check the same of a graph, but for the graphs in it.
 
     Raises:
         AssertionError: it is not; a bug of the pass that made it.
@@ -15,12 +25,14 @@ def verify(graph: Graph) -> None:
     verify_structure(graph)
     for node in graph.nodes:
         _verify_node(node, graph)
+        control.check(node, graph)
 
 
 def _verify_node(node: Node, graph: Graph) -> None:
     if node.op in SPECIFICATIONS:
         SPECIFICATIONS[node.op].check(node, graph)
         return
-    assert node.op in LOWERINGS, f"{node.name} is of an unknown kind, {node.op}"
-    found, wanted = type(node.attrs), LOWERINGS[node.op].attributes
+    operator = lowering_of(node.op)
+    assert operator is not None, f"{node.name} is of an unknown kind, {node.op}"
+    found, wanted = type(node.attrs), operator.attributes
     assert found is wanted, f"{node.op} {node.name} has {found.__name__}; expected {wanted.__name__}"

@@ -4,19 +4,23 @@ The program reads the number of a model (4 bytes) and the bytes of its inputs, a
 its outputs. A model that the C compiler refuses is told apart and left out.
 """
 
+import contextlib
+import os
 import re
-import subprocess
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from mtool import codegen, files, frontend, passes, proc, resources
-from mtool.errors import BuildError, DeviceError
+from mtool.children import Child
+from mtool.errors import BuildError, DeviceError, UsageError
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
@@ -27,6 +31,8 @@ Array = NDArray[Any]
 HOST = Target("host", frozenset())
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 _TIMEOUT_S = 600.0
+_GRACE_S = 10.0  # from the end of its output to its own: a sanitizer writes its report
+_WORDS, _WORDS_BYTES = 6, 1 << 14  # of what it says as it dies
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ def to_c(
     dims: Mapping[str, int] | None = None,
     target: Target = HOST,
     maxima: Mapping[str, int] | None = None,
+    *,
+    natural_maxima: bool = False,
 ) -> CModel:
     """Compile a model in memory to C.
 
@@ -55,12 +63,14 @@ def to_c(
         dims: values of symbolic dimensions, by name.
         target: what to compile for.
         maxima: the largest sizes of what has a size that depends on data, by name.
+        natural_maxima: whether such a size is otherwise the most that there can be.
 
     Raises:
         NeedsValues: values of inputs have to be known; give them as `constants`.
         ModelError: the model can't be compiled.
     """
-    graph = frontend.from_proto(model, name, frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}))
+    options = frontend.ModelOptions(dims or {}, constants or {}, maxima=maxima or {}, natural_maxima=natural_maxima)
+    graph = frontend.from_proto(model, name, options)
     plan = make_plan(passes.run(graph, target), target)
     files, manifest = codegen.generate(plan, f"{name}.onnx", "0" * 64)
     initialised = {tensor.name for tensor in model.graph.initializer} | set(constants or {})
@@ -75,7 +85,7 @@ class Batch:
     program: Path
     models: Sequence[CModel]
     refused: dict[int, str] = field(default_factory=dict)
-    _process: "subprocess.Popen[bytes] | None" = None
+    _running: "_Running | None" = None
 
     def run(self, number: int, inputs: Sequence[Array]) -> list[Array]:
         """Run one model; `inputs` are those of the ONNX model, in its order, constants included.
@@ -87,33 +97,21 @@ class Batch:
         if number in self.refused:
             raise BuildError("the C compiler refuses the model", details=self.refused[number].splitlines())
         model = self.models[number]
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [str(self.program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(number.to_bytes(4, "little") + packed(model, inputs))
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
+        if self._running is None:
+            self._running = _Running(self.program)
         wanted = sum(tensor.bytes for tensor in model.manifest.outputs)
-        data = self._process.stdout.read(wanted)
+        data = self._running.ask(number.to_bytes(4, "little") + packed(model, inputs), wanted)
         if len(data) != wanted:
-            raise self._death()
+            error = self._running.death()
+            self.close()
+            raise error
         return unpacked(model, data)
-
-    def _death(self) -> DeviceError:
-        assert self._process is not None
-        _, words = self._process.communicate()
-        code, self._process = self._process.returncode, None
-        return DeviceError(f"the program died with {code}", details=words.decode(errors="replace").splitlines()[:6])
 
     def close(self) -> None:
         """End the program."""
-        if self._process is not None:
-            self._process.communicate()
-            self._process = None
+        if self._running is not None:
+            self._running.end()
+            self._running = None
 
     def __enter__(self) -> "Batch":
         return self
@@ -122,11 +120,54 @@ class Batch:
         self.close()
 
 
+class _Running:
+    """The program as it runs. It ends with this process, however that ends."""
+
+    def __init__(self, program: Path) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._child = Child([str(program)], errors=self._errors)
+        except OSError:
+            self._errors.close()
+            raise
+        self._answers = open(self._child.stdout.fileno(), "rb", closefd=False)  # noqa: SIM115 - buffered
+        self.end = weakref.finalize(self, _end, self._child, self._answers, self._errors)
+
+    def ask(self, request: bytes, wanted: int) -> bytes:
+        """Write a request and read an answer of `wanted` bytes: of fewer if the program has died."""
+        with contextlib.suppress(BrokenPipeError):
+            self._child.write(request)
+        return self._answers.read(wanted)
+
+    def death(self) -> DeviceError:
+        """Return the error that tells how it ended, and its first words: there a sanitizer says what it found."""
+        code = self._child.wait(_GRACE_S)
+        words = os.pread(self._errors.fileno(), _WORDS_BYTES, 0).decode(errors="replace")
+        return DeviceError(f"the program died with {code}", details=words.splitlines()[:_WORDS])
+
+
+def _end(child: Child, answers: IO[bytes], errors: IO[bytes]) -> None:
+    answers.close()
+    child.end()
+    errors.close()
+
+
 def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
-    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order."""
-    pairs = zip(model.fed, model.manifest.inputs, strict=True)
-    arrays = [(np.asarray(inputs[place]).astype(np.dtype(tensor.dtype)), tensor.stored) for place, tensor in pairs]
-    return b"".join(array.astype(np.dtype(stored)).tobytes() for array, stored in arrays)
+    """Return the bytes of a model's inputs, of all that the ONNX model has, in its order.
+
+    Raises:
+        UsageError: one has another shape than the model was compiled for.
+    """
+    parts = []
+    for place, tensor in zip(model.fed, model.manifest.inputs, strict=True):
+        array = np.asarray(inputs[place])
+        if array.shape != tensor.shape:
+            raise UsageError(
+                f"input {tensor.name!r} has another shape than the model was compiled for",
+                details=[f"expected {list(tensor.shape)}", f"found    {list(array.shape)}"],
+            )
+        parts.append(array.astype(np.dtype(tensor.dtype)).astype(np.dtype(tensor.stored)).tobytes())
+    return b"".join(parts)
 
 
 def unpacked(model: CModel, data: bytes) -> list[Array]:

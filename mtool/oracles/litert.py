@@ -25,22 +25,24 @@ def version() -> str:
 
 
 def outputs(
-    model: str,
+    model: str | bytes,
     samples: Sequence[Sample],
     *,
     title: str,
     constants: Mapping[str, Array] | None = None,
     states: States = (),
+    initial: Mapping[str, Array] | None = None,
     exact: bool = False,
 ) -> list[Sample]:
     """Run the model on each sample with LiteRT; the outputs by name, in the same order.
 
     Args:
-        model: the TFLite file's absolute path.
+        model: the TFLite file's absolute path, or its bytes.
         samples: inputs by name.
         title: what the file is called in messages.
         constants: inputs that are the same for every sample.
-        states: pairs of an output and the input of the next sample that it feeds; they begin as zeros.
+        states: pairs of an output and the input of the next sample that it feeds.
+        initial: what states begin with, if not with zeros, or their zero points.
         exact: with the reference kernels, to whose rounding `rounding="tflite"` keeps.
 
     Raises:
@@ -49,18 +51,21 @@ def outputs(
     """
     return [
         {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
-        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=exact, keep=False)
+        for interpreter in _runs(
+            model, samples, constants or {}, states, initial or {}, title=title, exact=exact, keep=False
+        )
     ]
 
 
 def intermediates(
-    model: str,
+    model: str | bytes,
     samples: Sequence[Sample],
     tensors: Iterable[str],
     *,
     title: str,
     constants: Mapping[str, Array] | None = None,
     states: States = (),
+    initial: Mapping[str, Array] | None = None,
 ) -> list[Sample]:
     """Run the model on each sample with the reference kernels; the given tensors of it by name.
 
@@ -77,15 +82,18 @@ def intermediates(
             for detail in interpreter.get_tensor_details()
             if detail["name"] in wanted
         }
-        for interpreter in _runs(model, samples, constants or {}, states, title=title, exact=True, keep=True)
+        for interpreter in _runs(
+            model, samples, constants or {}, states, initial or {}, title=title, exact=True, keep=True
+        )
     ]
 
 
 def _runs(
-    model: str,
+    model: str | bytes,
     samples: Sequence[Sample],
     constants: Mapping[str, Array],
     states: States,
+    initial: Mapping[str, Array],
     *,
     title: str,
     exact: bool,
@@ -103,19 +111,23 @@ def _runs(
     how = OpResolverType.BUILTIN_REF if exact else OpResolverType.AUTO
     try:
         interpreter = Interpreter(
-            model_path=model,
+            **{"model_path" if isinstance(model, str) else "model_content": model},
             experimental_op_resolver_type=how,
             experimental_preserve_all_tensors=keep,
             num_threads=1,
         )
+        for detail in interpreter.get_input_details():  # a batch that is left open
+            given = {**constants, **(samples[0] if samples else {})}.get(detail["name"])
+            if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
+                interpreter.resize_tensor_input(detail["index"], np.shape(given))
         interpreter.allocate_tensors()
         places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}
-        kept = {put["name"]: np.zeros(put["shape"], put["dtype"]) for put in inputs if put["name"] in fed}
+        kept = {put["name"]: _first(put, initial) for put in inputs if put["name"] in fed}
         for sample in samples:
             for detail in inputs:
                 data = {**sample, **constants, **kept}[detail["name"]]
-                interpreter.set_tensor(detail["index"], np.asarray(data).astype(detail["dtype"]))
+                interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
             interpreter.invoke()
             kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
             yield interpreter
@@ -125,3 +137,9 @@ def _runs(
             details=str(refused).splitlines()[:3],
             hint=HINT,
         ) from None
+
+
+def _first(detail: Mapping[str, Any], initial: Mapping[str, Array]) -> Array:
+    """Return what a state begins with: what is given, or what its input has for 0."""
+    points = detail["quantization_parameters"]["zero_points"]
+    return np.broadcast_to(initial.get(detail["name"], points[0] if len(points) else 0), detail["shape"])

@@ -105,9 +105,7 @@ class _Running:
         """
         try:
             for part in wire.parts(request):
-                left = memoryview(part)
-                while left:
-                    left = left[os.write(self._child.stdin.fileno(), left) :]
+                self._child.write(part)
             return dict(wire.read(self._answers))
         except BrokenPipeError:
             raise EOFError from None

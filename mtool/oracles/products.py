@@ -84,16 +84,30 @@ def saturate() -> bool:
 def exact(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model of the same numbers, none of whose operators multiplies uint8 by int8.
 
-    An operand whose type neither the model nor shape inference tells is left as it is.
+    An operand whose type neither the model nor shape inference tells is left as it is. Functions of the model are
+    written out, but for those that onnxruntime does not call: an operator of its own goes before one of that name.
+
+    Raises:
+        ImportError: onnxruntime is not installed.
     """
     if model.functions:
-        changed: onnx.ModelProto = inliner.inline_local_functions(model)
+        changed: onnx.ModelProto = inliner.inline_selected_functions(model, _hidden_functions(model), exclude=True)
     else:
         changed = onnx.ModelProto()
         changed.CopyFrom(model)
     inferred = onnx.shape_inference.infer_shapes(changed).graph
     _Signs(_types(inferred), {name for graph in _graphs(inferred) for name in _names(graph)}).change(changed.graph)
     return changed
+
+
+def _hidden_functions(model: onnx.ModelProto) -> list[tuple[str, str]]:
+    """Return the functions of a model, by domain and name, in place of which onnxruntime computes its own operator."""
+    from onnxruntime.capi import onnxruntime_pybind11_state
+
+    state: Any = onnxruntime_pybind11_state
+    operators = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
+    named = [(function.domain, function.name) for function in model.functions if not function.overload]
+    return [(domain, name) for domain, name in named if ("" if domain == "ai.onnx" else domain, name) in operators]
 
 
 @dataclass(slots=True)

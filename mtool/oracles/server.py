@@ -11,7 +11,14 @@ from typing import Any
 from mtool.errors import MtoolError
 from mtool.oracles import wire
 
-FUNCTIONS = ("litert.intermediates", "litert.outputs", "ort.outputs")
+FUNCTIONS = (
+    "layer_loss.of_layers",
+    "litert.intermediates",
+    "litert.outputs",
+    "ort.outputs",
+    "quantiser.prepare",
+    "quantiser.quantise",
+)
 """The functions that can be called."""
 
 

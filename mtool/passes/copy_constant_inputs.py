@@ -1,8 +1,9 @@
-"""Copy constants that kernels read as their activations: a kernel reads an activation from the arena."""
+"""Copy constants that kernels read as their activations, and that graphs of control nodes read: from the arena."""
 
 from dataclasses import replace
 
 from mtool.ir import Graph
+from mtool.ir.control import Control
 from mtool.ir.expr import identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ops import SPECIFICATIONS
@@ -14,8 +15,10 @@ def copy_constant_inputs(graph: Graph) -> Graph:
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         inputs = list(node.inputs)
-        for place, (operand, value) in enumerate(zip(SPECIFICATIONS[node.op].own(node), inputs, strict=False)):
-            if operand.is_in_arena and value in graph.constants:
+        own = SPECIFICATIONS[node.op].own(node)
+        for place, value in enumerate(inputs):
+            in_arena = isinstance(node.attrs, Control) or (place < len(own) and own[place].is_in_arena)
+            if in_arena and value in graph.constants:
                 kind = graph.types[value]
                 inputs[place] = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
                 element = load(0, kind.dtype, identity(len(kind.shape)))

@@ -13,7 +13,9 @@ def lower(graph: Graph) -> Graph:
     ctx = Lowering(graph)
     for node in graph.nodes:
         try:
-            lowerings.LOWERINGS[node.op].lower(ctx, node)
+            operator = lowerings.lowering_of(node.op)
+            assert operator is not None, f"{node.op} is no operator"
+            operator.lower(ctx, node)
         except MtoolError:
             raise
         except Exception as failed:  # of operands or attributes that do not go together

@@ -1,24 +1,34 @@
 """Give the nodes short, stable names in the order of the graph: conv_0, dw_1, pw_2, dense_3."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mtool.ir import Graph, Node
+from mtool.ir.control import Control
 from mtool.ir.node import View
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.loop.node import Loop
+from mtool.ops.template.node import TemplateKernel
 
 
 def name_nodes(graph: Graph) -> Graph:
-    """Name nodes by their kind and number; views, which make no code, keep theirs."""
+    """Name nodes by their kind and number, those inside a node behind it; views, without code, keep theirs."""
+    return _named(graph, itertools.count())
+
+
+def _named(graph: Graph, numbers: Iterator[int]) -> Graph:
     nodes: list[Node] = []
-    number = 0
     for node in graph.nodes:
         if isinstance(node.attrs, View):
             nodes.append(replace(node, name=f"view {len(nodes)}"))
             continue
-        nodes.append(replace(node, name=f"{_stem(node, graph)}_{number}"))
-        number += 1
+        named = replace(node, name=f"{_stem(node, graph)}_{next(numbers)}")
+        if isinstance(node.attrs, Control):
+            bodies = [_named(body, numbers) for body in node.attrs.bodies]
+            named = replace(named, attrs=node.attrs.with_bodies(bodies))
+        nodes.append(named)
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -30,4 +40,6 @@ def _stem(node: Node, graph: Graph) -> str:
         words = (node.attrs.label or "loop").split("+")
         label = next((word for word in words if not word.endswith("quantizelinear")), words[0])
         return {"quantizelinear": "quantise", "dequantizelinear": "dequantise"}.get(label, label)
-    return {"pool2d": "pool", "template": "direct"}.get(node.op, node.op)  # a name that projects have is kept
+    if isinstance(node.attrs, TemplateKernel):
+        return node.attrs.label
+    return {"pool2d": "pool"}.get(node.op, node.op)

@@ -6,8 +6,9 @@ from functools import partial
 
 from mtool.ir import Graph
 from mtool.kernels.target import Target
-from mtool.lowerings.verification import verify
+from mtool.lowerings.verification import verify_own
 from mtool.passes.clamp_indices import clamp_indices
+from mtool.passes.control_flow import map_bodies, prune
 from mtool.passes.copy_constant_inputs import copy_constant_inputs
 from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.dead_channels import remove_dead_channels
@@ -16,6 +17,7 @@ from mtool.passes.fold_batch_norm import fold_batch_norm
 from mtool.passes.fold_bias import fold_bias
 from mtool.passes.fold_constants import fold_constants
 from mtool.passes.fuse import fuse
+from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import simplify_layout
 from mtool.passes.lower import lower
@@ -45,6 +47,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
+        hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that data decide
         copy_constant_inputs,  # kernels read variables
@@ -54,14 +57,15 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
 
 
 def run(graph: Graph, target: Target) -> Graph:
-    """Bring an imported graph to kernels and loops that schedules exist for.
+    """Bring an imported graph to kernels and loops that schedules exist for, the graphs of control nodes first.
 
     Raises:
         ModelError: an operator can't be lowered.
     """
+    graph = prune(map_bodies(prune(graph), partial(run, target=target)))
     for one in sequence(target):
         graph = one(graph)
-        verify(graph)
+        verify_own(graph)
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
     return graph

@@ -34,7 +34,7 @@ def make_plan(
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
     from mtool.plan.partial import with_partial_execution
-    from mtool.plan.plan import plan_whole
+    from mtool.plan.whole import plan_whole
 
     choices = schedules or {}
     return with_partial_execution(plan_whole(graph, target, io, choices), partial, choices)

@@ -5,7 +5,7 @@ others. mtool.plan.first_fit finds the offsets.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.ir import Graph
@@ -169,7 +169,9 @@ class _Storages:
             self.owner[key] = len(self.pieces)
             self.pieces.append(Storage(0, (), [key]))
             self.accesses.append([])
-        self.pieces[self.owner[key]].bytes = max(self.pieces[self.owner[key]].bytes, size)
+        piece = self.pieces[self.owner[key]]
+        piece.bytes = max(piece.bytes, size)
+        piece.alignment = max(piece.alignment, self.steps[number].scratch_alignment)
         self.accesses[self.owner[key]].append(_Access(number, 0, size, writes=True))
         return self.owner[key]
 
@@ -224,6 +226,31 @@ def storages(
         if root in made.owner:
             owners[value] = made.owner[root], offset
     return made.pieces, owners, scratch_of
+
+
+def without_states(
+    graph: Graph, pieces: Sequence[Storage], owners: Mapping[str, tuple[int, int]], states: Collection[int]
+) -> dict[str, tuple[int, int]]:
+    """Let states lie outside of the arena, where that is possible: no more than the state is ever in its storage.
+
+    Args:
+        graph: as it is planned.
+        pieces: the storages; those of such states become empty.
+        owners: the storage of each value, and where it lies in there.
+        states: the numbers of the states.
+
+    Returns:
+        The state in which each value lies that is outside then, by number, and at which byte.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number in states:
+        _, value, _ = graph.state_values[number]
+        kind, owner = graph.types[value], owners[value][0]
+        piece = pieces[owner]
+        if piece.bytes == kind.bytes and piece.alignment <= max(kind.dtype.size, ALIGNMENT):
+            piece.bytes, piece.parts = 0, ()
+            found |= {value: (number, offset) for value, (other, offset) in owners.items() if other == owner}
+    return found
 
 
 def _live_parts(accesses: Sequence[_Access]) -> tuple[Part, ...]:

@@ -13,17 +13,20 @@ from typing import Any
 
 from mtool.errors import UsageError
 from mtool.ir import Graph, Node
+from mtool.ir.control import Control
 from mtool.ir.node import View
 from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
+from mtool.ops.loop.node import Loop
 from mtool.option_values import Io, Partial
 from mtool.plan.choice import Choices
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import live_bound, storages
-from mtool.plan.plan import Plan, lay_out_steps
+from mtool.plan.plan import Plan
 from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
 from mtool.plan.step import Step, choose_schedule
+from mtool.plan.whole import lay_out_steps
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
 DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts
@@ -33,6 +36,7 @@ CHUNKS = 1000  # that a region may be made in
 CLOSE = 0.03  # of the peak, that fewer steps are worth
 LAID_OUT = 4  # of those that are close
 MOST_REGIONS = 3
+LARGEST_SMALL = 0.01  # of the largest tensor, for a loop that may come earlier than it does
 LEAST_GAIN = 0.1  # of the arena, that "auto" asks for,
 LEAST_BYTES = 2048  # and that many, as the calls take flash
 MOST_COST = 0.05  # of the instructions, that "auto" pays
@@ -51,9 +55,35 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
         return plan
     chooser = _Chooser(plan, choices)
     limits = [plan.cost * (1 + MOST_COST), *([math.inf] if partial == "always" else [])]
-    best = min((_with_regions(plan, most, chooser) for most in limits), key=lambda trial: trial.arena_bytes)
+    starts = [plan, *_small_ones_first(plan)]
+    trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
+    best = min(trials, key=lambda trial: trial.arena_bytes)
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
     return best if plan.arena_bytes - best.arena_bytes >= least else plan
+
+
+def _small_ones_first(plan: Plan) -> list[Plan]:
+    """Return the plan in an order that leaves regions whole, if it is in another.
+
+    A loop of very few elements (the gate of an epilogue) that comes between operators that are computed by rows would
+    part them: it comes as soon as what it reads is there.
+    """
+    graph = plan.graph
+    most = LARGEST_SMALL * max((graph.types[value].bytes for node in graph.nodes for value in node.outputs), default=0)
+    keys: dict[str, tuple[int, int, int]] = {}  # of each value: when it is made
+    order = []
+    for number, node in enumerate(graph.nodes):
+        small = isinstance(node.attrs, Loop) and graph.types[node.outputs[0]].bytes <= most
+        made = max((keys[value] for value in node.inputs if value in keys), default=(-1, 0, 0))
+        key = (made[0], 1, number) if small else (number, 0, number)
+        keys.update(dict.fromkeys(node.outputs, key))
+        order.append((key, node))
+    nodes = tuple(node for _, node in sorted(order, key=lambda pair: pair[0]))
+    if nodes == graph.nodes:
+        return []
+    places = {node.name: number for number, node in enumerate(nodes)}
+    steps = tuple(sorted(plan.steps, key=lambda step: places[step.node.name]))
+    return [lay_out_steps(replace(graph, nodes=nodes), steps, plan.target, plan.io)]
 
 
 def _with_regions(plan: Plan, most: float, chooser: "_Chooser") -> Plan:
@@ -72,7 +102,11 @@ class _Chooser:
         self.choices = choices
         self.target: Target = plan.target
         self.io: Io = plan.io
-        self.known: dict[Any, tuple[Step, float]] = {}
+        self.known: dict[Any, tuple[Step, float]] = {
+            plan.graph.likeness(step.node): (step, step.schedule.cost(step.node, plan.graph, plan.target))
+            for step in plan.steps
+            if isinstance(step.node.attrs, Control)  # whose graphs are planned already
+        }
 
     def steps(self, graph: Graph) -> tuple[tuple[Step, ...], float]:
         """Return the steps of a graph, and their cost: infinite if one that is asked for can't do its rows."""

@@ -184,7 +184,7 @@ def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node
 
 
 def copy_states(
-    graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step]
+    graph: Graph, steps: Sequence[Step], choose: Callable[[Node, Graph], Step], stem: str = "keep"
 ) -> tuple[Graph, tuple[Step, ...]]:
     """Append to stream buffers in place, and copy each state whose output can't be written into its storage.
 
@@ -192,6 +192,7 @@ def copy_states(
         graph: with its nodes in their order.
         steps: of all nodes but views.
         choose: gives the step of a new node.
+        stem: of the names of new nodes.
     """
     storage, uses = values_in_state_storage(graph, steps), _Uses.of(graph, steps)
     appending = {
@@ -216,7 +217,7 @@ def copy_states(
             sources[copy] = sources[output]
         outputs[number] = copy
         element = load(0, kind.dtype, identity(len(kind.shape)))
-        node = Node("loop", f"keep_{len(made)}", (output,), (copy,), Loop(expr=element, label="keep"))
+        node = Node("loop", f"{stem}_{len(made)}", (output,), (copy,), Loop(expr=element, label="keep"))
         nodes.append(node)
         graph = replace(graph, nodes=tuple(nodes), outputs=tuple(outputs), types=types, sources=sources)
         made.append(choose(node, graph))

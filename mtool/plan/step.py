@@ -11,12 +11,13 @@ from mtool.plan.choice import Choice, chosen
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator: its node, its kind, the schedule that computes it, and how much scratch that needs."""
+    """One operator: its node, its kind, the schedule that computes it, the bytes of scratch that needs, aligned so."""
 
     node: Node
     op: KernelOp
     schedule: Schedule
     scratch_bytes: int
+    scratch_alignment: int = 4
 
 
 def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:

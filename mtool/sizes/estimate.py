@@ -133,6 +133,8 @@ def code_of(c_source: CSource, manifest: Manifest, entry: Mapping[str, Any]) -> 
     ratios: Mapping[str, float] = entry["bytes_per_token"]
     largest = max(ratio for key, ratio in ratios.items() if not key.endswith(WIDE))
     schedules = {operator.function: operator.schedule for operator in manifest.operators}
+    for operator in manifest.operators:
+        schedules |= operator.calls
     total = 0.0
     for name, function in c_source.functions.items():
         schedule, _, knobs = schedules.get(name, "calls").partition(":")

@@ -9,6 +9,7 @@ import numpy as np
 
 from mtool.errors import BuildError, UsageError
 from mtool.manifest import Tensor
+from mtool.oracles.quantiser import INSTALL
 from mtool.workflow import arrays, formatting
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Array, Sample
@@ -19,7 +20,6 @@ IMAGES = (".png", ".jpg", ".jpeg", ".bmp")
 _LABELS_BYTES = 64 << 20  # of a text
 _LABEL_NAMES = ("labels", "y0")
 _CHANNELS = {1: "L", 3: "RGB"}  # Pillow's modes
-INSTALL = "pip install 'mtool[quantize]'"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from mtool.workflow import formatting, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.layers import compare_layers
-from mtool.workflow.stages import Model, Options, Prepared, build_model, build_plan, compile
+from mtool.workflow.stages import Model, Options, Prepared, build_model, compile, rendered_plan
 from mtool.workflow.verification import judge
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def flash_plan(
     chosen = flash.choose(target, runner, template=_template_of(target, options))
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options)
-    _, described = model.render_project()
+    tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
     job = _job(folder, described, chosen, device)
     before = []
@@ -132,7 +132,7 @@ def flash_plan(
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
     return [
-        *build_plan(model, deployment.folder, kinds=(KIND,)),
+        *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
         *before,
         *flash.plan(chosen, job),
         f"# hello{baud}: expect {_hashes(described)}",

@@ -1,17 +1,16 @@
 """The loss by quantisation: distance of outputs and layers from the float model's, and classes that stay right."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 
+from mtool.oracles import ort, process
+from mtool.oracles.layer_loss import flat, sqnr_db
 from mtool.workflow.samples import Array, Sample
 
-_ENDS = ("Relu", "Clip")  # onnxruntime quantises only after them
 LAYER_SAMPLES = 16  # samples that layers are compared over: every activation of each is held in memory
 
 
@@ -56,7 +55,7 @@ class LayerLoss:
 def of_outputs(before: Sequence[Sample], after: Sequence[Sample]) -> tuple[OutputLoss, ...]:
     """Compare each output of the float model with the quantised one's, a dictionary a sample."""
     return tuple(
-        _output(name, _flat([sample[name] for sample in before]), _flat([sample[name] for sample in after]))
+        _output(name, flat([sample[name] for sample in before]), flat([sample[name] for sample in after]))
         for name in before[0]
     )
 
@@ -75,51 +74,26 @@ def of_classes(before: Sequence[Sample], after: Sequence[Sample], labels: Array 
     )
 
 
-def of_layers(tools: Any, before: Path, after: Path, samples: Sequence[Sample], folder: Path) -> tuple[LayerLoss, ...]:
+def of_layers(before: Path, after: Path, samples: Sequence[Sample], source: Path) -> tuple[LayerLoss, ...]:
     """Compare activations and weights layer by layer; the worst come first.
 
     Args:
-        tools: onnxruntime.quantization.qdq_loss_debug.
-        before: the float model that was quantised.
+        before: the float model that was quantised, in a folder where others may be written.
         after: the QDQ model that came of it.
         samples: inputs; the first `LAYER_SAMPLES` are used.
-        folder: where models with further outputs may be written.
+        source: the user's file, for messages.
     """
-    activations = []
-    for model, name in ((before, "float.onnx"), (after, "qdq.onnx")):
-        tools.modify_model_output_intermediate_tensors(str(model), str(folder / name))
-        activations.append(tools.collect_activations(str(folder / name), iter(samples[:LAYER_SAMPLES])))
-    matched = tools.create_activation_matching(activations[1], activations[0])
-    weights = tools.create_weight_matching(str(before), str(after))
-    compared = {name: pair for name, pair in matched.items() if "float" in pair}
-    nodes = list(onnx.load(str(before), load_external_data=False).graph.node)
-    losses = []
-    for node in nodes:
-        output = _output_of(node, nodes, compared)
-        if output is None:
-            continue
-        found = [weights[name] for name in node.input[1:2] if name in weights]
-        losses.append(
-            LayerLoss(
-                node.name,
-                node.op_type,
-                _sqnr(_flat(compared[output]["float"]), _flat(compared[output]["post_qdq"])),
-                _sqnr(_flat([found[0]["float"]]), _flat([found[0]["dequantized"]])) if found else None,
-            )
-        )
-        del compared[output]
+    found = process.call(
+        ort.NAME,
+        source,
+        "layer_loss.of_layers",
+        before=str(before),
+        after=str(after),
+        samples=samples[:LAYER_SAMPLES],
+        title=source.name,
+    )
+    losses = [LayerLoss(*layer) for layer in found]
     return tuple(sorted(losses, key=lambda loss: math.inf if loss.sqnr_db is None else loss.sqnr_db))
-
-
-def _output_of(node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], compared: Mapping[str, Any]) -> str | None:
-    """Return the tensor that a layer is compared at: its output, or that of the activation that ends the layer."""
-    for name in node.output:
-        if name in compared:
-            return str(name)
-        readers = [other for other in nodes if name in other.input]
-        if len(readers) == 1 and readers[0].op_type in _ENDS and readers[0].output[0] in compared:
-            return str(readers[0].output[0])
-    return None
 
 
 def _output(name: str, before: Array, after: Array) -> OutputLoss:
@@ -129,16 +103,6 @@ def _output(name: str, before: Array, after: Array) -> OutputLoss:
         name,
         float(distance.max(initial=0.0)),
         float(distance.mean()) if distance.size else 0.0,
-        _sqnr(before, after),
+        sqnr_db(before, after),
         float(before @ after) / norms if norms else None,
     )
-
-
-def _sqnr(before: Array, after: Array) -> float | None:
-    signal = float(np.sum(np.square(before, dtype=np.float64)))
-    noise = float(np.sum(np.square(np.subtract(before, after, dtype=np.float64))))
-    return 10 * math.log10(signal / noise) if signal and noise else None
-
-
-def _flat(arrays: Sequence[Array]) -> Array:
-    return np.concatenate([np.asarray(array, np.float64).reshape(-1) for array in arrays])

@@ -22,6 +22,7 @@ from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
+from mtool.lowerings import own_domains
 from mtool.version import __version__
 from mtool.workflow.stages import Model, Options, default_folder
 
@@ -115,9 +116,9 @@ def _text(value: Any) -> str:
 
 
 def _program() -> Iterator[str]:
-    """Yield what tells mtool's own files, by their sizes and times: one that is edited counts."""
+    """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
     package = Path(__file__).parents[1]
-    for root in (package, *map(resources.path, _DATA)):
+    for root in (package, *map(resources.path, _DATA), *own_domains.places()):
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and path.suffix not in (".pyc", ".pyo"):
                 found = path.stat()

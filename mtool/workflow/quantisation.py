@@ -1,11 +1,9 @@
 """Post-training quantisation: a float model and data in, a QDQ model of 8-bit integers out, and what that changes.
 
-onnxruntime.quantization does the work (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html):
-its optimiser prepares the model, its calibrators watch the activations, its quantiser writes the model.
+onnxruntime does the work (mtool.oracles.quantiser), in a process of its own: it may die of a model.
 """
 
 import contextlib
-import io
 import logging
 import tempfile
 import time
@@ -19,9 +17,11 @@ from google.protobuf.message import DecodeError
 
 from mtool import files, spelling
 from mtool.boards import Board
-from mtool.errors import BuildError, ModelError, MtoolError, UsageError
+from mtool.errors import BuildError, ModelError, UsageError
 from mtool.frontend.onnx_file import read_bound
 from mtool.option_values import Integer, Method
+from mtool.oracles import ort, process
+from mtool.oracles.quantiser import INSTALL
 from mtool.workflow import dataset, formatting, loss, reference
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
@@ -33,8 +33,8 @@ from mtool.workflow.stages import Options, compile
 log = logging.getLogger(__name__)
 
 _PRODUCER = "mtool"
+_HINT = "onnxruntime has to run the model on each sample: try a single one, or leave out what it can't compute"
 OPSET = 17  # what older models are converted to; per-channel scales need 13
-_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger")
 
 
@@ -112,7 +112,8 @@ def quantize(
     target = Path(output) if output is not None else Path(f"{source.stem}_int8.onnx")
     files_read = [each for each in (data, evaluate, labels) if isinstance(each, (str, Path))]
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
-    tools = _tools()
+    if not ort.version():
+        raise BuildError("onnxruntime is not installed", details=["it is what quantises"], hint=INSTALL)
     model = _float_model(source, chosen)
     compiled = compile(source, board=board, options=chosen)
     calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
@@ -121,14 +122,14 @@ def quantize(
         folder = Path(name)
         prepared, made = folder / "prepared.onnx", folder / target.name
         start = time.monotonic()
-        with _as_model_errors(source.name):
-            _prepare(tools, model, prepared)
+        with _without_golden():
+            _prepare(model, prepared, source)
             _check_excluded(prepared, how.exclude)
-            _quantise(tools, prepared, made, calibrating.samples, how)
+            _quantise(prepared, made, calibrating.samples, how, source)
             log.info("  %-9s %4.1f s   %s", "quantise", time.monotonic() - start, _described(how, calibrating))
-            layers = loss.of_layers(tools.qdq_loss_debug, prepared, made, comparing.samples, folder)
-        before = reference.outputs(prepared, comparing.samples)
-        after = reference.outputs(made, comparing.samples)
+            layers = loss.of_layers(prepared, made, comparing.samples, source)
+            before = reference.outputs(prepared, comparing.samples)
+            after = reference.outputs(made, comparing.samples)
         if how.integer_io:
             make_integer_io(made)
         footprint_before = footprint_of(compiled)
@@ -146,19 +147,6 @@ def quantize(
         before=footprint_before,
         after=footprint_after,
     )
-
-
-def _tools() -> Any:
-    """Return onnxruntime.quantization, with the modules of it that are used."""
-    try:
-        from onnxruntime import quantization
-        from onnxruntime.quantization import qdq_loss_debug, shape_inference
-    except ImportError:
-        raise BuildError(
-            "onnxruntime is not installed", details=["it is what quantises"], hint=dataset.INSTALL
-        ) from None
-    assert qdq_loss_debug and shape_inference
-    return quantization
 
 
 def _check_target(target: Path, source: Path, files_read: Sequence[Path], *, is_named: bool) -> None:
@@ -209,30 +197,20 @@ def _data(data: str | Path | Sequence[Sample], tensors: Any, pixels: Pixels | No
 
 
 @contextlib.contextmanager
-def _as_model_errors(title: str) -> Iterator[None]:
-    """Keep what onnxruntime prints to itself, and turn its errors into ours."""
-    said = io.StringIO()
-    level = logging.root.level
+def _without_golden() -> Iterator[None]:
+    """Of what onnxruntime refuses or dies of, don't advise a file of expected outputs: it has no place here."""
     try:
-        with contextlib.redirect_stdout(said):
-            logging.root.setLevel(logging.CRITICAL)  # it logs hints to the root logger
-            yield
-    except MtoolError:
+        yield
+    except ModelError as refused:
+        refused.hint = _HINT if refused.hint.endswith(process.HINT) else refused.hint
         raise
-    except Exception as refused:  # onnxruntime's own classes of errors share no base but this
-        details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
-        raise ModelError(f"onnxruntime can't quantise {title}", details=details) from refused
-    finally:
-        logging.root.setLevel(level)
 
 
-def _prepare(tools: Any, model: onnx.ModelProto, prepared: Path) -> None:
+def _prepare(model: onnx.ModelProto, prepared: Path, source: Path) -> None:
     """Write the model that is quantised: optimised, every tensor with its shape."""
-    # The shapes are numbers already: symbolic inference, which wants sympy, has nothing to add.
-    # It is given a file: from a model in memory it takes the data out.
     bound = prepared.with_name("bound.onnx")
     onnx.save(model, str(bound))
-    tools.shape_inference.quant_pre_process(str(bound), str(prepared), skip_symbolic_shape=True)
+    process.call(ort.NAME, source, "quantiser.prepare", model=str(bound), prepared=str(prepared), title=source.name)
 
 
 def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
@@ -247,25 +225,21 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
         )
 
 
-def _quantise(tools: Any, prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme) -> None:
-    class Reader(tools.CalibrationDataReader):  # type: ignore[misc]  # a class of the module that is loaded late
-        def __init__(self) -> None:
-            self.samples = iter(samples)
-
-        def get_next(self) -> Sample | None:
-            return next(self.samples, None)
-
-    tools.quantize_static(
-        str(prepared),
-        str(made),
-        Reader(),
-        quant_format=tools.QuantFormat.QDQ,
+def _quantise(prepared: Path, made: Path, samples: Sequence[Sample], how: Scheme, source: Path) -> None:
+    """Write the quantised model."""
+    process.call(
+        ort.NAME,
+        source,
+        "quantiser.quantise",
+        prepared=str(prepared),
+        quantised=str(made),
+        samples=samples,
+        method=how.method,
+        activations=how.activations,
+        symmetric=how.symmetric,
         per_channel=how.per_channel,
-        activation_type=tools.QuantType.QInt8 if how.activations == "int8" else tools.QuantType.QUInt8,
-        weight_type=tools.QuantType.QInt8,
-        nodes_to_exclude=list(how.exclude),
-        calibrate_method=tools.CalibrationMethod[_METHODS[how.method]],
-        extra_options={"ActivationSymmetric": how.symmetric, "WeightSymmetric": True},
+        exclude=how.exclude,
+        title=source.name,
     )
     model = onnx.load(str(made))
     if not any(node.op_type == "QuantizeLinear" for node in model.graph.node):

@@ -3,7 +3,8 @@
 Either runs in a process of its own (mtool.oracles.process).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import onnx
 
 from mtool.frontend import is_tflite
 from mtool.frontend.budget import Budget
+from mtool.frontend.first_values import first_values
+from mtool.frontend.options import Pairs
 from mtool.frontend.problems import OWN, REFUSED
 from mtool.frontend.reading import reread, runnable
-from mtool.frontend.tflite.model import to_onnx
+from mtool.frontend.tflite.model import to_onnx, zeros_of
+from mtool.frontend.tflite.repair import litert_can_read
 from mtool.frontend.tflite.schema import read as tflite_file
 from mtool.oracles import litert, ort, process
-from mtool.workflow.samples import Sample
+from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options
 
 
@@ -51,28 +55,47 @@ def outputs(
     chosen = options or Options()
     if is_tflite(model):
         return _litert("outputs", model, samples, chosen, exact=chosen.rounding == "tflite")
-    return _onnxruntime(runnable(model), model, samples, chosen, optimised=optimised)
+    initial = _initial_states(model, chosen) if chosen.states else {}
+    return _onnxruntime(
+        runnable(model), model, samples, chosen.states, initial, constants=chosen.constants, optimised=optimised
+    )
 
 
-def network(model: Path, options: Options) -> onnx.ModelProto | None:
+@dataclass(frozen=True, slots=True)
+class Network:
+    """An ONNX network, the states that it has, and what they begin with."""
+
+    proto: onnx.ModelProto
+    states: Pairs
+    initial: Sample
+
+
+def network(model: Path, options: Options) -> Network | None:
     """Return the ONNX network whose operators a device's are compared with; None: LiteRT's reference kernels are.
 
     A TFLite model that is rounded as ONNX does is compared with its translation to ONNX: LiteRT's own operators round
     nearly so, and several that are fused differ by more steps than one.
     """
     if not is_tflite(model):
-        return reread(model)
+        return Network(reread(model), options.states, _initial_states(model, options) if options.states else {})
     if options.rounding == "tflite" or not ort.version():
         return None
     budget = Budget(options.limits)
-    proto = to_onnx(tflite_file(model, budget), model.name, options.rounding, budget)
-    for number, node in enumerate(proto.graph.node):  # those of one operator share its name
+    made = to_onnx(tflite_file(model, budget), model.name, options, budget)
+    for number, node in enumerate(made.proto.graph.node):  # those of one operator share its name
         node.name = f"{node.name} {number}"
-    return None if {node.domain for node in proto.graph.node} & {OWN, REFUSED} else proto
+    if {node.domain for node in made.proto.graph.node} & {OWN, REFUSED}:
+        return None
+    zeros = {
+        name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
+        for name, point in zeros_of(made, options.states).items()
+    }
+    initial = _given({**zeros, **made.initial}, options)
+    return Network(made.proto, (*made.states, *options.states), initial)
 
 
 def intermediates(
-    model: Path, proto: onnx.ModelProto | None, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options
+    model: Path, compared: Network | None, samples: Sequence[Sample], tensors: Iterable[str], *, options: Options
 ) -> list[Sample]:
     """Run the network of a model, as `network` returns it, on each sample; the given tensors of it by name.
 
@@ -82,8 +105,9 @@ def intermediates(
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or dies of it.
     """
-    if proto is None:
+    if compared is None:
         return _litert("intermediates", model, samples, options, tensors=list(tensors))
+    proto = compared.proto
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
     count = len(proto.graph.output)
@@ -92,11 +116,33 @@ def intermediates(
     )
     whole = proto.SerializeToString()
     del proto.graph.output[count:]
-    return _onnxruntime(whole, model, samples, options, optimised=False)
+    fixed = {} if is_tflite(model) else options.constants
+    states = compared.states, compared.initial
+    return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
+
+
+def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
+    """Run a network that was made of a model on one sample by onnxruntime, without optimisations.
+
+    Raises:
+        BuildError: onnxruntime is not installed.
+        ModelError: it refuses the network.
+    """
+    fed = {value.name for value in proto.graph.input}
+    given = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
+    (found,) = _onnxruntime(proto.SerializeToString(), model, [given], (), {}, constants={}, optimised=False)
+    return found
 
 
 def _onnxruntime(
-    model: str | bytes, path: Path, samples: Sequence[Sample], chosen: Options, *, optimised: bool
+    model: str | bytes,
+    path: Path,
+    samples: Sequence[Sample],
+    states: Pairs,
+    initial: Sample,
+    *,
+    constants: Mapping[str, Array],
+    optimised: bool,
 ) -> list[Sample]:
     found: list[Sample] = process.call(
         ort.NAME,
@@ -105,9 +151,9 @@ def _onnxruntime(
         model=str(path.absolute()) if isinstance(model, str) else model,
         samples=samples,
         title=str(path),
-        constants=chosen.constants,
-        states=chosen.states,
-        initial=_initial_states(path, chosen) if chosen.states else {},
+        constants=constants,
+        states=states,
+        initial=initial,
         optimised=optimised,
     )
     return found
@@ -118,20 +164,22 @@ def _litert(function: str, path: Path, samples: Sequence[Sample], chosen: Option
         litert.NAME,
         path,
         f"litert.{function}",
-        model=str(path.absolute()),
+        model=litert_can_read(path),
         samples=samples,
         title=str(path),
         constants=chosen.constants,
         states=chosen.states,
+        initial=chosen.state_values,
         **named,
     )
     return found
 
 
 def _initial_states(path: Path, chosen: Options) -> Sample:
-    """Return what states begin with: their initialisers, or zeros."""
+    """Return what the states of an ONNX model begin with: what is given, their initialisers, or zeros."""
     graph = reread(path).graph
     wanted = {value for _, value in chosen.states}
+    points = first_values(graph, chosen.states)
     begun = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name in wanted}
     found = {}
     for put in graph.input:
@@ -141,9 +189,17 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
                 dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{place}"]
                 for place, dim in enumerate(kind.shape.dim)
             ]
-            zeros = np.zeros(sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-            found[put.name] = begun.get(put.name, zeros)
-    return found
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+            found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
+    return _given(found, chosen)
+
+
+def _given(first: Sample, chosen: Options) -> Sample:
+    """Return first values, those that are given in the place of others."""
+    given = {name: value for name, value in chosen.state_values.items() if name in first}
+    return first | {
+        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in given.items()
+    }
 
 
 def spread_of_reference(model: Path, samples: Sequence[Sample], name: str, step: float, options: Options) -> int:

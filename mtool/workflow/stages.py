@@ -208,9 +208,15 @@ def build_plan(model: Model, folder: Path | None = None, *, kinds: Sequence[str]
 
     Lines that start with # tell what mtool itself does.
     """
+    return rendered_plan(model, *model.render_project(), folder, kinds=kinds)
+
+
+def rendered_plan(
+    model: Model, tree: FileTree, described: Manifest, folder: Path | None = None, *, kinds: Sequence[str]
+) -> list[str]:
+    """Return the same, of a project that is rendered already."""
     from mtool import build as building
 
-    tree, described = model.render_project()
     assert described.project is not None
     place = folder or model.default_folder()
     return [

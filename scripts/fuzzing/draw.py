@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from scripts.fuzzing import draw_float, draw_integer
+from scripts.fuzzing.draw_control import controlled
 from scripts.fuzzing.networks import Net
 from scripts.fuzzing.quantiser import quantised
 
@@ -39,6 +40,8 @@ def network(number: int, base: int = 0) -> tuple[str, onnx.ModelProto]:
         raise ValueError("nothing could be drawn")
     if family == "qdq" or (family == "mixed" and rng.random() < 0.5):
         net = quantised(net, rng.choice((0.5, 0.8, 1.0)))
+    if family == "float":
+        return family, controlled(random.Random(f"control {base}:{number}"), net.model())
     return family, net.model()
 
 

@@ -88,7 +88,9 @@ def _powerpc(models: Sequence[CModel], folder: Path) -> Running:
 
 
 ENVIRONMENTS: dict[str, Callable[[], Environment]] = {
-    "host": lambda: _host("gcc", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "host": lambda: _host(
+        "gcc", "-O0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"
+    ),
     "O0": lambda: _host("gcc", "-O0"),
     "O3": lambda: _host("gcc", "-O3", "-flto"),
     "clang": lambda: _host("clang", "-O2"),

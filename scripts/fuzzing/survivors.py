@@ -11,7 +11,7 @@ from mtool.onnx_backend.batch import CModel, build
 from scripts.fuzzing import forks, oracles
 from scripts.fuzzing.trial import Compiled
 
-FLAGS = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FLAGS = ("-O0", "-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all")
 MOST_BYTES = 4 << 20
 RUN_S = 30
 
@@ -77,7 +77,6 @@ def _built(survivors: Sequence[Survivor], folder: Path) -> list[Verdict]:
                 found.append(Verdict(one.number, "fault", str(died)))
                 continue
             except TimeoutError:
-                batch._process and batch._process.kill()
                 batch.close()
                 found.append(Verdict(one.number, "too slow to run"))
                 continue

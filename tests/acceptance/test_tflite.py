@@ -14,6 +14,8 @@ from mtool.option_values import Rounding
 from mtool.session.verify import Tolerance
 from mtool.workflow import samples
 
+pytestmark = pytest.mark.long
+
 NAMES = ("kws", "ic", "vww", "ad")
 CASES = [
     *((name, board) for name in NAMES for board in ("host", "mps2_an386", "mps2_an385")),

@@ -5,15 +5,13 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from altered import Altered
 
 from mtool import ops
 from mtool.cli import app
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule
-from mtool.kernels.target import Target
+from mtool.kernels.schedule import Schedule
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 MESSAGE = """\
@@ -29,26 +27,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Faulty:
-    """A schedule for tests alone: as another, but the operator writes to an address where there is nothing."""
-
-    name = "faulty"
-
-    def __init__(self, sound: Schedule) -> None:
-        self.sound = sound
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.sound, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        return node.name == "conv_2" and self.sound.supports(node, graph, target)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        return -1.0
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        kernel = self.sound.emit(node, graph, target)
-        return replace(kernel, body=f"    *(volatile int32_t *)0x70000000 = 1;\n{kernel.body}")
+def _faulty(sound: Schedule) -> Altered:
+    """Return a schedule whose operator writes to an address where there is nothing."""
+    return Altered("faulty", sound, "conv_2", lambda body: f"    *(volatile int32_t *)0x70000000 = 1;\n{body}")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +37,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     convolution = ops.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
-    schedules = (*convolution.schedules, Faulty(sound))
+    schedules = (*convolution.schedules, _faulty(sound))
     monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from conventions import CONVENTIONS
 from graphs import HOST, NO_FPU, compiled, model, run_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,13 +40,6 @@ HOSTILE = {
     "joined": "*/??/",  # a backslash at the end, where trigraphs are heeded
     "backslash": "*/\\",
     "long": "*/" + "evil " * 2_000,
-}
-CONVENTIONS = {
-    "c": codegen.conventions(),
-    "packed": codegen.conventions("packed", "packed"),
-    "step": codegen.conventions("step", "pointers"),
-    "values": codegen.conventions("c", "values"),
-    "graph": codegen.conventions(executor="graph"),
 }
 PLACES = {
     "host": (HOST, "external"),

@@ -7,19 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conventions import CONVENTIONS
 from graphs import FLAGS, compiled, model
 from onnx import helper
 
 from mtool import codegen, resources
 from mtool.filetree import FileTree
 
-CONVENTIONS = {
-    "c": codegen.conventions(),
-    "packed": codegen.conventions("packed", "packed"),
-    "step": codegen.conventions("step", "pointers"),
-    "values": codegen.conventions("c", "values"),
-    "graph": codegen.conventions(executor="graph"),
-}
 _DECLARED = re.compile(r"\b((?:net|mt_)\w*)(?:\[[^\]]*\])*(?:\([^;{]*\))?;")
 
 

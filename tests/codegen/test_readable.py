@@ -4,21 +4,18 @@ import re
 
 import numpy as np
 import pytest
+from conventions import CONVENTIONS
 from golden_model import small_model
-from graphs import HOST, compiled
+from graphs import HOST, NO_FPU, compiled
 
-from mtool import codegen
+from mtool import codegen, resources
 from mtool.codegen.wrap import WIDTH, wrapped
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
+from mtool.project.runtime import runtime_headers
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
-CONVENTIONS = [
-    codegen.conventions(),
-    codegen.conventions("packed", "packed"),
-    codegen.conventions("step", "pointers"),
-    codegen.conventions(executor="graph"),
-]
+MVE = Target("cortex-m55", frozenset({"fpu", "dsp", "mve"}))
 
 
 def generated(target: Target = HOST, chosen: codegen.Conventions | None = None) -> FileTree:
@@ -26,7 +23,7 @@ def generated(target: Target = HOST, chosen: codegen.Conventions | None = None) 
     return codegen.generate(plan, "small.onnx", "ab" * 32, chosen)[0]
 
 
-@pytest.mark.parametrize("chosen", CONVENTIONS)
+@pytest.mark.parametrize("chosen", CONVENTIONS.values(), ids=CONVENTIONS)
 def test_no_place_in_the_arena_is_a_bare_number(chosen: codegen.Conventions) -> None:
     files = generated(chosen=chosen)
     for name in (name for name in files if name.endswith(".c")):
@@ -37,6 +34,9 @@ def test_the_offsets_are_those_of_the_plan() -> None:
     plan = compiled(small_model(), HOST, "small")  # type: ignore[arg-type]
     header = codegen.generate(plan, "small.onnx", "ab" * 32)[0].text("small_operators.h")
     offsets = {name: int(number) for name, number in re.findall(r"#define SMALL_(\w+)_OFFSET (\d+)", header)}
+    over = dict(re.findall(r"#define SMALL_(\w+)_OFFSET SMALL_(\w+)_OFFSET /\* in place \*/", header))
+    assert over == {"DW_2": "CONV_1", "OUT_Y": "DENSE_4"}
+    offsets |= {name: offsets[under] for name, under in over.items()}
     for number, step in enumerate(plan.steps):
         name = step.node.name.upper() if step.node.outputs[0] not in plan.graph.outputs else "OUT_Y"
         assert offsets.pop(name) == plan.offsets[step.node.outputs[0]]
@@ -46,10 +46,39 @@ def test_the_offsets_are_those_of_the_plan() -> None:
 
 
 def test_a_pointer_is_called_as_what_it_points_to() -> None:
-    text = generated().text("small.c").partition("int32_t small_run(")[2]
+    text = generated().text("small.c").partition("void small_calls(")[2]
     pointers = dict(re.findall(r"\*const (\w+) = .*SMALL_(\w+)_OFFSET", text))
     assert {name.upper() for name in pointers} == set(pointers.values())
+    assert re.findall(r"\*const (\w+) = (\w+); /\* in place \*/", text) == [("dw_2", "conv_1"), ("out_y", "dense_4")]
     assert re.search(r"small_dw_2\(conv_1, dw_2, .*conv_1, .*dw_2_scratch\)", text)
+
+
+@pytest.mark.parametrize("chosen", CONVENTIONS.values(), ids=CONVENTIONS)
+def test_the_calls_of_an_inference_stand_once(chosen: codegen.Conventions) -> None:
+    files = generated(chosen=chosen)
+    calls = [
+        call
+        for name in files
+        if name.endswith(".c") and not name.endswith("_packed.c")  # where the wrappers are
+        for call in re.findall(
+            r"^ +(?:OPERATOR\(\d+\) )?.*\b(small_[a-z]+_\d)(?:_packed|_pointers|_values)?\b[(,]", files.text(name), re.M
+        )
+    ]
+    assert chosen.executor == "graph" or len(calls) == 6
+    assert len(calls) == len(set(calls))
+
+
+@pytest.mark.parametrize("target", [HOST, NO_FPU, DSP, MVE])
+def test_each_table_says_what_stands_where(target: Target) -> None:
+    text = generated(target).text("small_weights.c")
+    described = re.findall(r"/\* \w+ [\dx]+: [^/]+ \*/\nconst ", text)
+    assert len(described) == text.count("\nconst ") > 0
+
+
+def test_only_models_that_need_a_header_of_the_runtime_include_it() -> None:
+    files = generated()
+    headers = FileTree({path.name: path.read_bytes() for path in (resources.path("crt") / "include").glob("*.h")})
+    assert runtime_headers([files], headers) == ["mt_convention.h", "mt_math.h", "mt_model.h", "mt_scalar.h"]
 
 
 def test_tables_say_what_stands_where_and_packed_words_are_hexadecimal() -> None:
@@ -67,12 +96,17 @@ def test_a_row_of_packed_words_begins_a_line() -> None:
     assert [line.count("0x") for line in text.splitlines() if "0x" in line] == [8, 3] * 3
 
 
-def test_an_argument_is_not_broken_where_there_is_a_comma() -> None:
-    line = (
-        "        columns(" + "s" * 50 + ", weights, output + p * 64, output + p * 64 + 64, output + p * 64 + 128, 32);"
-    )
-    first, second = wrapped(line).split("\n")
-    assert first.endswith(", output + p * 64 + 64,") and second.strip() == "output + p * 64 + 128, 32);"
+def test_a_row_of_packed_bytes_begins_a_line_and_has_a_reason() -> None:
+    layouts = {"w": "packed for mt_mve.h, biases, weights"}
+    text = codegen.weights.weights_source("", "m", {"w": np.zeros((3, 50), np.int8)}, layouts=layouts)
+    assert "/* int8 3x50: packed for mt_mve.h, biases, weights. Bytes, as most are weights" in text
+    assert [line.count("0,") for line in text.splitlines() if "0," in line] == [32, 18] * 3
+
+
+def test_a_long_call_breaks_between_its_arguments() -> None:
+    places = ", ".join(f"output + p * 64 + {64 * n}" for n in range(3))
+    line = f"        mt_dsp_columns_16(scratch, scratch + 96, weights, {places}, 32, staging + 1);"
+    assert all(part.endswith((",", ";")) for part in wrapped(line).split("\n"))
 
 
 @pytest.mark.parametrize(

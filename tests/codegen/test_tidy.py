@@ -127,3 +127,30 @@ def test_a_constant_that_is_compared_or_declared_twice_keeps_its_name() -> None:
         "    const int32_t top = 0;\n    output[top] = 0;\n    {\n        const int32_t top = 1;\n    }",
     ):
         assert tidied(body) == body
+
+
+@pytest.mark.parametrize(("last", "loops"), [(4, 0), (3, 0), (5, 1), (8, 1)])
+def test_a_loop_by_steps_that_is_made_once_goes(last: int, loops: int) -> None:
+    body = f"    for (int32_t c = 0; c < {last}; c += 4) {{\n        output[c] = input[c];\n    }}"
+    text = tidied(body)
+    assert text.count("for (") == loops
+    assert loops or text == "    output[0] = input[0];"
+
+
+def test_a_loop_that_is_the_whole_of_one_at_the_same_indent_stays_in_it() -> None:
+    body = """\
+    for (int32_t g = 0; g < 60; ++g)
+    for (int32_t p = 0; p < 1; p += 2) {
+        const int8_t *column = scratch;
+        for (int32_t q = p; q < p + 1; ++q)
+            output[q] = column[g];
+    }"""
+    assert tidied(body).split("\n")[:2] == ["    for (int32_t g = 0; g < 60; ++g) {", "        const int32_t p = 0;"]
+    assert tidied(body).split("\n")[-1] == "    }"
+
+
+def test_a_statement_before_a_loop_is_no_head_of_it() -> None:
+    body = "    if (done)\n        return;\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
+    assert tidied(body) == "    if (done)\n        return;\n    output[0] = 1;"
+    body = "    while (left);\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
+    assert tidied(body) == "    while (left);\n    output[0] = 1;"

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from mtool import onnx_backend
 from mtool.errors import ModelError, UsageError
-from mtool.onnx_backend import Prepared
+from mtool.onnx_backend import Prepared, batch
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -78,7 +78,7 @@ def test_it_stops_when_onnxruntime_does(prepared: Prepared, trips: int, start: b
 
 def test_without_a_maximum_it_is_refused_by_name() -> None:
     with pytest.raises(ModelError) as caught:
-        onnx_backend.prepare(collatz())
+        batch.to_c(collatz(), "m")
     assert any("--max last=N" in line for line in caught.value.details)
 
 

@@ -111,6 +111,8 @@ FLOAT = [
         for kind, options in (("POW", "PowOptions"),)
     ),
     of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), "SoftmaxOptions", {"Beta": 0.7}),
+    of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), "SoftmaxOptions", {"Beta": 3e38}, tag="_steep"),
+    of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), tag="_without_options"),
     of("LOG_SOFTMAX", [f("x", [3, 9])], f("y", [3, 9])),
     of("L2_NORMALIZATION", [f("x", X)], f("y", X), "L2NormOptions", {}),
     of(
@@ -191,6 +193,7 @@ FLOAT = [
         of(kind, [f("x", X), whole("a", [1, -1])], f("y", [2, 6]), "ReducerOptions", {"KeepDims": False})
         for kind in ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD")
     ),
+    of("SUM", [f("x", X), whole("a", [0])], f("y", X[1:]), "ReducerOptions", {"KeepDims": False}, tag="_first_axis"),
     of("CUMSUM", [f("x", X), whole("a", 2)], f("y", X), "CumsumOptions", {"Exclusive": True, "Reverse": True}),
     *(
         of(kind, [f("a", X), f("b", X)], T("y", X, BOOL))

@@ -9,8 +9,8 @@ from tflite_models import Array
 
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite import fixed_point
+from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
-from mtool.frontend.tflite.schema import Tensor
 
 
 def high_product(a: int, b: int) -> int:

@@ -12,7 +12,8 @@ from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
 from mtool.frontend import load
-from mtool.frontend.tflite.schema import Model, Tensor, read
+from mtool.frontend.tflite.description import Model, Tensor
+from mtool.frontend.tflite.schema import read
 
 # Slots of the schema's tables, as its generated code has them.
 SHAPE, TYPE, BUFFER, QUANTISATION = 4, 6, 8, 12
@@ -179,12 +180,22 @@ def test_scales_that_quantise_nothing(tmp_path: Path) -> None:
     assert not second(of(T("w", [4], np.float32, 0.1)), tmp_path).is_quantised
 
 
+def test_the_axis_of_a_vector_is_its_only_one(tmp_path: Path) -> None:
+    """Converters have written the axis of the weights into the bias; TFLite Micro does not look at it."""
+    for axis in (3, 1, -1):
+        tensor = second(of(T("w", [4], np.int32, [0.1, 0.2, 0.3, 0.4], 0, axis, np.ones(4))), tmp_path)
+        assert tensor.is_quantised and tensor.axis == 0
+
+
 def test_scales_that_do_not_fit_the_shape(tmp_path: Path) -> None:
     wrong = "tensor 1 'w' [2, 4] has {} scales, {} zero points"
     assert damage(quantised([0.1] * 3), tmp_path) == wrong.format(3, 3)
     assert damage(quantised([0.1] * 2, axis=1), tmp_path) == wrong.format(2, 2)
     assert damage(quantised([0.1] * 2, axis=2), tmp_path) == wrong.format(2, 2)
     assert damage(quantised([0.1] * 4, axis=-1), tmp_path) == wrong.format(4, 4)
+    assert damage(of(T("w", [4], np.int32, [0.1] * 3, 0, 3, np.ones(4))), tmp_path) == (
+        "tensor 1 'w' [4] has 3 scales, 3 zero points"
+    )
     fewer = changed(quantised([0.1] * 4, axis=1), length(ZERO_POINT), "<I", 3)
     assert damage(fewer, tmp_path) == wrong.format(4, 3)
 
@@ -192,7 +203,8 @@ def test_scales_that_do_not_fit_the_shape(tmp_path: Path) -> None:
 def test_a_file_without_outputs_or_of_another_version(tmp_path: Path) -> None:
     tensors = [T("x", [4]), T("y", [4])]
     assert damage(model(tensors, [Op("EXP", ["x"], ["y"])], ["x"], []), tmp_path) == "its first subgraph has no outputs"
-    assert damage(model(tensors, [Op("EXP", ["x"], [])], ["x"], ["x"]), tmp_path) == "operator 0 (EXP) has no output"
+    with pytest.raises(ModelError, match=r"x \(EXP 0\)   it has no output"):
+        load(saved(model(tensors, [Op("EXP", ["x"], [])], ["x"], ["x"]), tmp_path))
     data = bytearray(model(tensors, [Op("EXP", ["x"], ["y"])], ["x"], ["y"]))
     root = tflite.Model.GetRootAs(bytes(data), 0)
     struct.pack_into("<I", data, root._tab.Pos + root._tab.Offset(4), 2)
@@ -220,3 +232,12 @@ def test_numbers_of_tensors_and_codes_that_there_are_none_of(tmp_path: Path) -> 
                 assert read(saved(bytes(new), tmp_path)).operators[0].inputs == (-1, -1)
             else:
                 assert damage(bytes(new), tmp_path) == f"{words} {number} of 2"
+
+
+@pytest.mark.parametrize("code", [2, 3, 255])
+def test_codes_of_operators_that_there_are_none_of(code: int, tmp_path: Path) -> None:
+    ops = [Op("ADD", ["x", "x"], ["y"], "AddOptions"), Op("RELU", ["y"], ["z"])]
+    data = bytearray(model([T(name, [4]) for name in "xyz"], ops, ["x"], ["z"]))
+    table = tflite.Model.GetRootAs(data, 0).Subgraphs(0).Operators(1)._tab
+    struct.pack_into("<I", data, table.Pos + table.Offset(4), code)
+    assert damage(bytes(data), tmp_path) == f"operator 1 has code {code} of 2"

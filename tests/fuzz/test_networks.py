@@ -43,7 +43,18 @@ def test_the_draw_has_every_family_and_most_operators() -> None:
         families[family] += 1
         operators.update({node.op_type for node in model.graph.node})
     assert set(families) == {"float", "qdq", "integer", "mixed"}
-    wanted = {"Conv", "MatMul", "QLinearConv", "QLinearMatMul", "MatMulInteger", "QuantizeLinear", "Softmax", "MaxPool"}
+    wanted = {
+        "If",
+        "Loop",
+        "Conv",
+        "MatMul",
+        "QLinearConv",
+        "QLinearMatMul",
+        "MatMulInteger",
+        "QuantizeLinear",
+        "Softmax",
+        "MaxPool",
+    }
     assert wanted <= set(operators) and len(operators) > 70
 
 

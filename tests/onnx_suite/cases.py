@@ -15,6 +15,9 @@ NUMBERS = {
     T.FLOAT16, T.BFLOAT16, T.FLOAT, T.DOUBLE, T.INT2, T.UINT2, T.FLOAT4E2M1, T.FLOAT8E4M3FN, T.FLOAT8E4M3FNUZ,
     T.FLOAT8E5M2, T.FLOAT8E5M2FNUZ,
 }  # fmt: skip
+NARROW = NUMBERS - {
+    T.INT2, T.UINT2, T.FLOAT4E2M1, T.FLOAT8E4M3FN, T.FLOAT8E4M3FNUZ, T.FLOAT8E5M2, T.FLOAT8E5M2FNUZ,
+}  # fmt: skip
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 TRAINING = {"ai.onnx.preview.training", "ai.onnx.training"}
 
@@ -61,6 +64,12 @@ def in_scope(model: onnx.ModelProto) -> bool:
     if any(entry.domain in TRAINING for entry in model.opset_import):
         return False
     return not any(_is_random(node) for node in model.graph.node)
+
+
+def is_narrow(case: Case) -> bool:
+    """Whether a case has no elements but bool, integers of 4 bits or more, and floats of 16 bits or more."""
+    values = [*case.model.graph.input, *case.model.graph.output]
+    return all(value.type.tensor_type.elem_type in NARROW for value in values)
 
 
 def _is_random(node: onnx.NodeProto) -> bool:

@@ -1,6 +1,5 @@
 """The tests of onnx's suite that mtool does not pass, each with its reason. Exact: see test_suite.py."""
 
-IMAGES = "decodes image files (JPEG, PNG, ...): no arithmetic on tensors, and not what a microcontroller's model holds"
 REFERENCE_NOISE = "expects the suite's own rounding error, 1.9e-7, where the exact result is 0, at a tolerance of 1e-7"
 ROUNDED_TWICE = (
     "two of 192 elements differ by one float16 step: mtool rounds once, where the suite rounds after each step"
@@ -11,13 +10,6 @@ WHOLE_ELEMENTS = (
 )
 
 NOT_PASSED: dict[str, str] = {
-    **{
-        f"node/test_image_decoder_decode_{name}": IMAGES
-        for name in (
-            "bmp_rgb", "jpeg2k_rgb", "jpeg_bgr", "jpeg_grayscale", "jpeg_rgb", "png_rgb", "pnm_rgb", "tiff_rgb",
-            "webp_rgb",
-        )
-    },
     "node/test_resize_downsample_scales_linear_align_corners": WHOLE_ELEMENTS,
     "node/test_resize_downsample_scales_cubic_align_corners": WHOLE_ELEMENTS,
     "node/test_dft_inverse": REFERENCE_NOISE,

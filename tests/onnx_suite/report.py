@@ -8,7 +8,7 @@ from mtool.frontend.classical import CLASSICAL
 from mtool.frontend.contrib import CONTRIB
 from mtool.frontend.qoperators import EXPANSIONS
 
-from .cases import GROUPS, Case, all_cases
+from .cases import GROUPS, Case, all_cases, is_narrow
 from .expectations import NOT_PASSED
 from .running import Outcome, run_all
 
@@ -18,26 +18,32 @@ INTRODUCTION = """# Operators
 
 Written from a run of the tests in the `onnx` package (`python -m tests.onnx_suite.report`); don't edit it. A test
 counts here if all its inputs and outputs are tensors of bool, integers (2 and 4 bits too), float16, bfloat16, float32,
-float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C, built with the warnings
-as errors and the address and undefined-behaviour sanitizers, run on the host, and compared at the suite's own
-tolerances. 200 of the node tests that pass, drawn with a seed, run on an emulated Cortex-M4 as well (`mps2_an386`).
+float64, float8 or float4, and nothing in it is random or trains. Each model is compiled to C as `mtool.onnx_backend`
+does, with nothing given from outside, built with the warnings as errors and the address and undefined-behaviour
+sanitizers, run on the host, and compared at the suite's own tolerances. 200 of the node tests that pass, drawn with a
+seed, run on an emulated Cortex-M4 as well (`mps2_an386`). `make onnx-backend` runs the node tests by onnx's own runner
+(`onnx.backend.test.BackendTest`), one model at a time.
 
 What the suite leaves to the run and a microcontroller's C has to know:
 
 - *Values that shape the code* (the axes of a reduction, the starts of a slice). mtool names such an input and
-  refuses; it becomes a constant with `constants={...}`. The tests give exactly the inputs that were asked for, from
-  their own data.
+  refuses; it becomes a constant with `--const`. `onnx_backend.prepare` waits for the first run, makes constants of
+  exactly the inputs that are asked for, and makes another program for a run with other values.
 - *Shapes that depend on data* (NonZero, Unique, Compress, NonMaxSuppression, TopK with a computed k). The most that
   there may be is stated with `--max NAME=N`, by the name of the operator's output or of its dimension: that is the
   shape in C, more is left out, and for each output `y` of the model whose size follows from it there is another,
-  `y_count`, that says how many elements are there. In the tests it is the shape that the model declares.
-- *Symbolic dimensions* are bound, as with `--dim`.
+  `y_count`, that says how many elements are there. `onnx_backend` takes the shape that the model declares, or else
+  as many elements as there can be, and gives the outputs their true size.
+- *Symbolic dimensions* are bound with `--dim`; those that are -1 count as symbolic. `onnx_backend` takes the sizes of
+  the run's inputs.
+- *Images* (ImageDecoder) are decoded when the model is compiled, by Pillow: they are constants, as values that shape
+  the code are.
 - *Classical models* (ai.onnx.ml) give tensors only: of a ZipMap, the tensor of its values in the order of the labels.
 - *Declared shapes* count where a shape depends on an input that is known only when it runs (Reshape, Tile): the C has
   the declared shape, whatever that input says then. Elsewhere what the operators' own rules say counts, and a model
   whose nodes contradict them is refused.
-- *Loops* are written out, up to 256 rounds. Where their number depends on data, `--max NAME=N` states the most, by the
-  name of an output of the loop.
+- *Loops* are loops in C, of any number of rounds ([control-flow.md](control-flow.md)). Where an output has a row for
+  each round and their number depends on data, `--max NAME=N` states the most, by the name of an output of the loop.
 
 Where the standard leaves something open, or its reference evaluator and onnxruntime differ, results are onnxruntime's,
 with which `mtool verify` compares:
@@ -68,9 +74,14 @@ with the data makes the result NaN, as in ONNX's reference.
 def page(cases: Sequence[Case], outcomes: Sequence[Outcome]) -> str:
     """Return the text of the page."""
     lines = [INTRODUCTION, "| tests | pass | of |", "|---|--:|--:|"]
+    pairs = zip(cases, outcomes, strict=True)
+    narrow = [(case, outcome) for case, outcome in pairs if case.group == "node" and is_narrow(case)]
     for group in GROUPS:
         results = [not outcome.reason for case, outcome in zip(cases, outcomes, strict=True) if case.group == group]
         lines.append(f"| {group} | {sum(results):,} | {len(results):,} |")
+        if group == "node":
+            results = [not outcome.reason for case, outcome in narrow]
+            lines.append(f"| node, of elements up to bfloat16 and int4 | {sum(results):,} | {len(results):,} |")
     lines += [
         "",
         "## By operator",

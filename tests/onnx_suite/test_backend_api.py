@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from mtool import boards, onnx_backend
-from mtool.errors import NeedsValues, UsageError
+from mtool.errors import UsageError
 
 F = TensorProto.FLOAT
 
@@ -35,15 +35,70 @@ def test_prepare_runs_many_times() -> None:
     prepared.close()
 
 
-def test_values_that_shape_the_code_are_asked_for_by_name() -> None:
+def reduction() -> onnx.ModelProto:
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
-    total = model([node], {"x": (F, [2, 3]), "axes": (TensorProto.INT64, [1])}, {"y": (F, [2])})
-    with pytest.raises(NeedsValues) as asked:
-        onnx_backend.prepare(total)
-    assert asked.value.inputs == ("axes",)
+    return model([node], {"x": (F, [2, 3]), "axes": (TensorProto.INT64, [1])}, {"y": (F, None)})
+
+
+def test_values_that_shape_the_code_are_those_of_the_run() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    prepared = onnx_backend.prepare(reduction())
+    for axis in (1, 0, 1):
+        assert np.array_equal(prepared.run([x, np.array([axis])]).y, x.sum(axis=axis))
+    prepared.close()
+
+
+def test_a_model_that_waits_is_built_once_for_each_value() -> None:
+    x = np.ones((2, 3), np.float32)
+    prepared = onnx_backend.prepare(reduction())
+    assert not prepared._programs
+    for axis in (1, 0, 1):
+        prepared.run([x, np.array([axis])])
+    assert len(prepared._programs) == 2
+    prepared.close()
+
+
+def test_values_that_are_given_are_not_asked_for() -> None:
     x, axes = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1])
-    prepared = onnx_backend.prepare(total, constants={"axes": axes})
+    prepared = onnx_backend.prepare(reduction(), constants={"axes": axes})
+    assert len(prepared._programs) == 1
     assert np.array_equal(prepared.run([x, axes]).y, x.sum(axis=1))
+    prepared.close()
+
+
+@pytest.mark.parametrize("size", ["n", -1, None])
+def test_symbolic_dimensions_have_the_sizes_of_the_run(size: object) -> None:
+    nodes = [helper.make_node("Add", ["a", "b"], ["c"])]
+    add = model(nodes, {"a": (F, [size, 2]), "b": (F, [2])}, {"c": (F, [size, 2])})
+    prepared = onnx_backend.prepare(add)
+    for rows in (3, 1):
+        a, b = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2), np.ones(2, np.float32)
+        assert np.array_equal(prepared.run([a, b]).c, a + b)
+    prepared.close()
+
+
+def test_a_dimension_has_one_size() -> None:
+    nodes = [helper.make_node("Concat", ["a", "b"], ["c"], axis=1)]
+    joined = model(nodes, {"a": (F, ["n", 2]), "b": (F, ["n", 1])}, {"c": (F, None)})
+    prepared = onnx_backend.prepare(joined)
+    with pytest.raises(UsageError, match="dimension n has two sizes"):
+        prepared.run([np.ones((2, 2), np.float32), np.ones((3, 1), np.float32)])
+
+
+def test_sizes_that_depend_on_data_have_room_for_the_most() -> None:
+    places = model([helper.make_node("NonZero", ["x"], ["y"])], {"x": (F, [2, 3])}, {"y": (TensorProto.INT64, None)})
+    prepared = onnx_backend.prepare(places)
+    for x in (np.eye(2, 3), np.zeros((2, 3)), np.ones((2, 3))):
+        assert np.array_equal(prepared.run([x.astype(np.float32)]).y, np.nonzero(x))
+    prepared.close()
+
+
+@pytest.mark.parametrize("inputs", [[], [np.ones((2, 3), np.float32)] * 2, [np.ones((3, 2), np.float32)]])
+def test_inputs_that_are_not_the_models_are_refused(inputs: list[np.ndarray]) -> None:
+    relu = model([helper.make_node("Relu", ["x"], ["y"])], {"x": (F, [2, 3])}, {"y": (F, [2, 3])})
+    prepared = onnx_backend.prepare(relu)
+    with pytest.raises(UsageError):
+        prepared.run(inputs)
     prepared.close()
 
 

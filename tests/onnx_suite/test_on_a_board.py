@@ -25,7 +25,7 @@ COUNT = 200
 FIRMWARES = 4
 MOST_BYTES = 64 * 1024  # of constants, arena, inputs and outputs: all of a firmware's models lie side by side
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
 
 
 def sample() -> list[Case]:
@@ -48,17 +48,18 @@ def fits(model: CModel) -> bool:
 
 def run_on_board(cases: Sequence[Case]) -> list[str]:
     """Run cases in one firmware; return what went wrong, a line a case, and what did not fit."""
-    models = [compiled(case, f"m{number}", target_of(BOARD))[0] for number, case in enumerate(cases)]
-    wrong = [f"{case.name} does not fit" for case, model in zip(cases, models, strict=True) if not fits(model)]
-    pairs = [(case, model) for case, model in zip(cases, models, strict=True) if fits(model)]
+    made = [compiled(case, f"m{number}", target_of(BOARD)) for number, case in enumerate(cases)]
+    wrong = [f"{case.name} does not fit" for case, one in zip(cases, made, strict=True) if not fits(one.model)]
+    pairs = [(case, one) for case, one in zip(cases, made, strict=True) if fits(one.model)]
     with (
         tempfile.TemporaryDirectory(prefix="onnx-suite-") as folder,
-        firmware.build([model for _, model in pairs], Path(folder) / "project", BOARD) as device,
+        firmware.build([one.model for _, one in pairs], Path(folder) / "project", BOARD) as device,
     ):
-        for number, (case, _) in enumerate(pairs):
+        for number, (case, one) in enumerate(pairs):
             try:
                 for inputs, wanted in case.data:
-                    Runner.assert_similar_outputs(wanted, device.run(number, inputs), case.rtol, case.atol)
+                    found = [*one.outputs(device.run(number, inputs)).values()]
+                    Runner.assert_similar_outputs(wanted, found, case.rtol, case.atol)
             except AssertionError as differs:
                 wrong.append(f"{case.name}: {' '.join(str(differs).split())[:300]}")
     return wrong

@@ -85,6 +85,28 @@ def test_a_report_says_that_it_died(division: Path) -> None:
     assert found.layers is None and found.missing == KILLED and KILLED in found.as_html()
 
 
+@pytest.mark.parametrize("is_constant", [True, False], ids=["optimising", "calibrating"])
+def test_quantize_says_that_it_died(is_constant: bool, tmp_path: Path, capsys: Captured) -> None:
+    """A division of constants is folded by its optimiser; any other is computed while the calibrator watches."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        *([] if is_constant else [helper.make_node("Cast", ["x"], ["whole"], to=onnx.TensorProto.INT64)]),
+        *([] if is_constant else [helper.make_node("Mul", ["whole", "zero"], ["nothing"])]),
+        *([] if is_constant else [helper.make_node("Add", ["nothing", "smallest"], ["a"])]),
+        helper.make_node("Div", ["smallest" if is_constant else "a", "less"], ["z"]),
+    ]
+    whole = {"zero": np.zeros(2, np.int64), "smallest": np.int64([SMALLEST] * 2), "less": np.int64([-1, -1])}
+    constants = {"w": np.eye(2, dtype=np.float32), **whole}
+    model, data = tmp_path / "division.onnx", tmp_path / "data.npz"
+    onnx.save(graphs.model(nodes, {"x": (np.float32, (1, 2))}, ["y", "z"], constants), model)
+    np.savez(data, x=np.ones((3, 1, 2), np.float32))
+    made = tmp_path / "made.onnx"
+    assert app.invoke(["quantize", str(model), "--data", str(data), "-o", str(made)]) == ModelError.exit_code
+    told = capsys.readouterr().err
+    assert "onnxruntime was killed by SIGFPE" in told and "--golden" not in told
+    assert not made.exists()
+
+
 def test_calls_share_one_process(relu: Path) -> None:
     ran(relu)
     before = process._of_process(os.getpid())._running

@@ -45,6 +45,13 @@ def test_an_index_that_may_be_anything_has_two_bounds() -> None:
     assert (index.op, index.args[0].op) == ("maximum", "minimum")
 
 
+def test_an_index_of_unknown_range_has_two_bounds() -> None:
+    nodes = [helper.make_node("Cast", ["f"], ["i"], to=6), helper.make_node("Gather", ["x", "i"], ["y"])]
+    *_, node = lowered(model(nodes, {"f": (F, [3])}, ["y"], {"x": X})).nodes
+    index = Loop.of(node).expr.args[0]
+    assert (index.op, index.args[0].op) == ("maximum", "minimum")
+
+
 @pytest.mark.parametrize("indices", [[0, 9, 3], [-1, -10, 2]])
 def test_constants_need_none(indices: list[int]) -> None:
     assert bounds_in(one("Gather", {"x": (F, (10, 4)), "i": 0}, {"i": np.array(indices)})) == 0

@@ -103,3 +103,11 @@ def test_whole_steps_of_integers_go_into_the_bias(steps: float | list[float], st
     (before,), (after,) = ([n for n in g.nodes if n.op == "dense"] for g in (graph, folded))
     assert WithEpilogue.of(after).acc_bound >= WithEpilogue.of(before).acc_bound + (0 if stays else 40)
     assert_same(graph, folded, calls=20)
+
+
+def test_as_many_numbers_along_another_axis_are_no_bias() -> None:
+    """Of three channels and three columns, a number for each column."""
+    graph = network("Conv", F32([1, -2, 3]))
+    folded = fold_bias(graph)
+    assert sums(graph) == sums(folded) == 1
+    assert_same(graph, folded, exact=False)

@@ -1,4 +1,7 @@
+import networks
 import numpy as np
+from graphs import model
+from onnx import helper
 from stages import DSP, HOST, MVE, assert_same, pairs
 
 from mtool.ir import DType, Graph
@@ -41,3 +44,18 @@ def test_an_unsigned_value_that_is_read_as_such_stays() -> None:
     for before, _ in pairs("use_signed_integers", "uint8", 3, DSP):
         value = next(node.outputs[0] for node in before.nodes if node.op == "QuantizeLinear")
         assert np.dtype(before.types[value].dtype.numpy) == np.uint8
+
+
+def test_unsigned_inputs_and_outputs_stay_so() -> None:
+    """Between the two the same numbers are signed, by way of a quantisation at either end."""
+    constants = {"xs": np.float32(0.5), "xz": np.uint8(3), "ys": np.float32(0.25), "yz": np.uint8(200)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["a"]),
+        helper.make_node("Neg", ["a"], ["b"]),
+        helper.make_node("QuantizeLinear", ["b", "ys", "yz"], ["y"]),
+    ]
+    graph = networks.imported(model(nodes, {"x": (np.uint8, (1, 64))}, ["y"], constants))
+    signed = use_signed_integers(graph, DSP)
+    assert [node.op for node in signed.nodes].count("QuantizeLinear") == 3
+    assert signed.types[signed.outputs[0]].dtype is DType.UINT8 and not unsigned(signed)
+    assert_same(graph, signed)

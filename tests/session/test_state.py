@@ -12,8 +12,11 @@ import pytest
 import stateful
 
 import mtool
-from mtool import workflow
+from mtool import frontend, workflow
 from mtool.cli import app
+from mtool.errors import UsageError
+
+pytestmark = pytest.mark.long
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -225,11 +228,14 @@ def test_what_is_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "more than one output" in error("hn:h0", "cn:h0")
     for text in ("hn", "hn:", ":h0", "hn:h0:c0"):
         assert "is not OUT:IN" in error(text)
+    assert "'soon' is not a number, a list of numbers or a .npy file" in error("hn:h0=soon")
+    wrong = error("hn:h0=[1,2]")
+    assert "expected  float32[1,1,16], or one number" in wrong and "found     int64[2], from 1 to 2" in wrong
 
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_tflite_model(board: str, tmp_path: Path) -> None:
-    """LiteRT is fed with its own state, which begins as integer zeros there and here. With its reference kernels'
+    """LiteRT is fed with its own state, which begins at its zero point there and here. With its reference kernels'
     rounding no step differs; otherwise one LSB in the sum would grow with the sequence."""
     pytest.importorskip("ai_edge_litert")
     tflite_models = pytest.importorskip("tflite_models")
@@ -246,3 +252,71 @@ def test_a_tflite_model(board: str, tmp_path: Path) -> None:
     arguments = ["--board", board, "--state", "next:0:h:0", "--rounding", "tflite", "-d", str(tmp_path / "project")]
     assert app.invoke(["verify", str(path), *arguments, "--samples", "20"]) == 0
     assert app.invoke(["verify", str(path), *arguments, "--layers"]) == 0
+
+
+def quantised(moved: bool) -> onnx.ModelProto:
+    """Return a sum of int8 frames over time; `moved`: the state is reshaped before it is dequantised."""
+    reshaped = (
+        "flat = Reshape(h, row)  hf = DequantizeLinear(flat, s, z)" if moved else "hf = DequantizeLinear(h, s, z)"
+    )
+    shape = "[4]" if moved else "[1, 4]"
+    proto = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        level (int8[1, 4] x, int8{shape} h) => (int8[1, 4] y, int8{shape} next)
+        <float s = {{0.1}}, int8 z = {{-20}}, float t = {{0.3}}, int8 u = {{7}},
+         int64[2] row = {{1, 4}}, int64[1] all = {{-1}}>
+        {{
+            {reshaped}
+            xf = DequantizeLinear(x, s, z)
+            yf = Add(hf, xf)
+            y = QuantizeLinear(yf, t, u)
+            sum = QuantizeLinear(yf, s, z)
+            next = {"Reshape(sum, all)" if moved else "Identity(sum)"}
+        }}
+    """)
+    onnx.checker.check_model(proto, full_check=True)
+    return proto
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_quantised_state_begins_at_its_zero_point(moved: bool, tmp_path: Path) -> None:
+    """Which is what 0 is: the first sum is the first frame."""
+    onnx.save(quantised(moved), path := tmp_path / "model.onnx")
+    options = workflow.Options(states=[("next", "h")])
+    project = tmp_path / "project"
+    report = mtool.verify(path, board="host", options=options, samples=6, deployment=mtool.Deployment(project))
+    report.check()
+    frame = np.array([[-128, -20, 0, 40]], np.int8)
+    alone = np.clip(np.round((frame + 20.0) * 0.1 / 0.3) + 7, -128, 127).astype(np.int8)
+    with mtool.open(project) as device:
+        assert np.array_equal(device.run({"x": frame})["y"], alone)
+        device.run({"x": frame})
+        device.reset_state()
+        assert np.array_equal(device.run({"x": frame})["y"], alone)
+
+
+def test_a_state_begins_as_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(quantised(False), "model.onnx")
+    first = np.array([[1, 2, 3, 4]], np.int8)
+    np.save("first.npy", first)
+    frame = np.array([[5, 6, 7, 8]], np.int8)
+    for value, begun in (("first.npy", first), ("[[1,2,3,4]]", first), ("9", np.full((1, 4), 9, np.int8))):
+        arguments = ["model.onnx", "--state", f"next:h={value}", "-d", "project"]
+        assert app.invoke(["verify", *arguments, "--samples", "4"]) == 0
+        with mtool.open(Path("project")) as device:
+            found = device.run({"x": frame})["y"]
+        sums = (begun.astype(int) + frame + 40) * np.float32(0.1)
+        assert np.abs(found - (np.round(sums / 0.3) + 7)).max() == 0
+
+
+@pytest.mark.parametrize("value", [200, 0.5, [1, 2]])
+def test_a_first_value_that_does_not_go_into_the_state(value: Any, tmp_path: Path) -> None:
+    onnx.save(quantised(False), path := tmp_path / "model.onnx")
+    options = frontend.ModelOptions(states=[("next", "h")], state_values={"h": np.asarray(value)})
+    with pytest.raises(UsageError, match="does not go into that input") as refused:
+        frontend.load(path, options)
+    assert refused.value.details[0] == "expected  int8[1,4], from -128 to 127, or one number"
+    options = frontend.ModelOptions(states=[("next", "h")], state_values={"x": np.asarray(1)})
+    with pytest.raises(UsageError, match="which is no state"):
+        frontend.load(path, options)

@@ -20,6 +20,8 @@ from mtool.workflow import Options
 from mtool.workflow.fitting import fit_of
 from tests.arduino import simavr
 
+pytestmark = pytest.mark.long
+
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 MOST = 1.7  # times the real code, at most
 
@@ -210,7 +212,9 @@ def test_a_build_of_other_options_does_not_count(tmp_path: Path) -> None:
 def test_the_text_is_read_as_it_is_written() -> None:
     files, manifest = toy.compiled()
     read = c_source.read(files.text(name) for name in c_source.sources(files))
-    assert {operator.function for operator in manifest.operators} | {"toy_run", "run", "step"} <= set(read.functions)
+    assert {operator.function for operator in manifest.operators} | {"toy_run", "run", "toy_operator"} <= set(
+        read.functions
+    )
     assert "expf" in read.called and read.has_float and not read.is_wide
     variables = "static const int32_t table[9] = {0};\nstatic int32_t codes[5];\nstatic uint8_t is_started; /* it */\n"
     assert c_source.read([variables]).data_bytes == 21

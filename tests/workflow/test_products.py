@@ -262,3 +262,27 @@ def test_on_a_haswell(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["exact"], data["a"].astype(int) @ data["b"].astype(int))
     np.testing.assert_array_equal(found["plain"], product(data["a"], data["b"]))
     assert not np.array_equal(found["plain"], found["exact"])
+
+
+@pytest.mark.parametrize(("domain", "name"), [("", "Relu"), (M, "QuickGelu"), ("acme", "Relu")])
+def test_an_operator_goes_before_a_function_of_its_name_as_in_onnxruntime(domain: str, name: str) -> None:
+    opsets = [helper.make_opsetid("", 13), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    body = [helper.make_node("Neg", ["x"], ["y"])]
+    function = helper.make_function(domain, name, ["x"], ["y"], body, opsets[:1])
+    nodes = [
+        helper.make_node("MatMulInteger", ["a", "b"], ["sum"]),
+        helper.make_node("Cast", ["sum"], ["wide"], to=onnx.TensorProto.FLOAT),
+        helper.make_node(name, ["wide"], ["y"], domain=domain),
+    ]
+    a, b = np.array([[1, 2]], np.uint8), np.array([[-3, 1], [1, 1]], np.int8)
+    types = {"a": (np.uint8, a.shape), "b": (np.int8, b.shape)}
+    proto = graphs.model(nodes, types, ["y"])
+    del proto.opset_import[:]
+    proto.opset_import.extend(opsets)
+    proto.functions.append(function)
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, (1, 2)))
+
+    def computed(model: onnx.ModelProto) -> Any:
+        return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"a": a, "b": b})[0]
+
+    np.testing.assert_array_equal(computed(products.exact(proto)), computed(proto))

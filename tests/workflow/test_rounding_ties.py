@@ -9,15 +9,14 @@ import graphs
 import numpy as np
 import onnx
 import pytest
+from altered import Altered
 from onnx import helper
 
 import mtool
 from mtool import ops
 from mtool.cli import app
 from mtool.errors import MismatchError
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule
-from mtool.kernels.target import Target
+from mtool.kernels.schedule import Schedule
 from mtool.manifest import Operand, Source
 from mtool.session.verify import Tolerance
 from mtool.workflow.exact import Bounds, ExactValues, Unknown
@@ -130,26 +129,9 @@ def branches(dtype: Any, channels: int = 16, size: int = 12) -> onnx.ModelProto:
     return graphs.model(nodes, {"x": (F, (1, 3, size, size))}, ["end"], constants, opset=21)
 
 
-class Off:
-    """A schedule for tests alone: as another, but one element is a step too large."""
-
-    name = "off"
-
-    def __init__(self, sound: Schedule) -> None:
-        self.sound = sound
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.sound, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        return node.name == "conv_2" and self.sound.supports(node, graph, target)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        return -1.0
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        kernel = self.sound.emit(node, graph, target)
-        return replace(kernel, body=kernel.body + "\n    output[7] = (int16_t)(output[7] ^ 2);")
+def off(sound: Schedule) -> Altered:
+    """Return a schedule of which one element is a step too large."""
+    return Altered("off", sound, "conv_2", lambda body: f"{body}\n    output[7] = (int16_t)(output[7] ^ 2);")
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +157,7 @@ def test_both_allow_ties_of_16_bits_and_count_the_same(sixteen: Path, tmp_path: 
 def test_neither_allows_more(sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     convolution = ops.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
-    kernels = replace(convolution, schedules=(*convolution.schedules, Off(sound)))
+    kernels = replace(convolution, schedules=(*convolution.schedules, off(sound)))
     monkeypatch.setitem(ops.KERNELS, "conv2d", kernels)
     deployment = mtool.Deployment(tmp_path / "project")
     for compare in (mtool.verify, mtool.verify_layers):

@@ -27,6 +27,7 @@ BUILT = ["stm32f746g_disco", "nucleo_f746zg", "nucleo_l4r5zi"]
 BOOT_S = 20.0
 
 pytestmark = [
+    pytest.mark.timeout(3600),  # a test builds two firmwares, each of which may take mtool.build.west's half hour
     pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE names no Zephyr tree"),
     pytest.mark.skipif(shutil.which(west.program()) is None, reason="west is not installed"),
 ]

@@ -7,7 +7,7 @@ import math
 
 import onnx
 
-from mtool.frontend.canonical.forms import Attrs, Canonical, unchanged
+from mtool.frontend.canonical.forms import Attrs, Canonical, computed, unchanged
 from mtool.frontend.canonical.pools import pool
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
@@ -175,6 +175,7 @@ SPATIAL: dict[str, Canonical] = {
     **dict.fromkeys(["Resize", "Upsample"], _resize),
     "DeformConv": _deform_conv,
     "RoiAlign": _roi_align,
+    "ImageDecoder": computed("encoded_stream"),
     "GridSample": unchanged(GridSample),
     "NonMaxSuppression": unchanged(NonMaxSuppression),
 }

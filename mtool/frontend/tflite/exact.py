@@ -14,9 +14,9 @@ from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
-from mtool.frontend.tflite.schema import Tensor
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
@@ -110,7 +110,9 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
 
 
 def _scales(t: Translation, x: int, w: int) -> Array:
-    """Return what a step of the sums is, in steps of the output."""
+    """Return what a step of the sums is, in steps of the output; for uint8 the scales are multiplied as float32."""
+    if t.tensor(x).dtype == np.uint8:
+        return (t.tensor(x).scale * t.tensor(w).scale).astype(np.float64) / float(t.result().scale[0])
     return t.tensor(x).scale.astype(np.float64) * t.tensor(w).scale.astype(np.float64) / float(t.result().scale[0])
 
 
@@ -239,9 +241,11 @@ def _average_pool(t: Translation) -> None:
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
     """Return how many places of the window lie inside the image, [1, height, width, 1] of the output."""
     counts = []
-    t.afford(8 * int(np.prod(t.result().shape[1:3])))
-    for axis, size in enumerate(t.shape(0)[1:3]):
-        first = np.arange(t.result().shape[1 + axis]) * strides[axis] - pads[axis]
+    image = t.shape(0)[1:3]
+    made = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(image, pads, pads[2:], kernel, strides, strict=False)]
+    t.afford(8 * int(np.prod(made)))
+    for axis, size in enumerate(image):
+        first = np.arange(made[axis]) * strides[axis] - pads[axis]
         counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
     inside: Array = np.maximum(np.outer(*counts), 1)[None, :, :, None]
     return inside

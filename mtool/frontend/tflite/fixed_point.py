@@ -10,7 +10,7 @@ import numpy as np
 import tflite
 
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.tflite.schema import Tensor
+from mtool.frontend.tflite.description import Tensor
 from mtool.ir.types import Array
 
 

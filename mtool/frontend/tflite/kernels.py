@@ -8,6 +8,7 @@ import numpy as np
 import tflite
 
 from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
 
@@ -47,10 +48,11 @@ def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis
 
     `x` is the input that they are multiplied with.
     """
-    data, tensor = t.known(place, "weights"), t.tensor(place)
-    data = arranged(data)
+    tensor = t.weights(place)
+    data = arranged(t.known(place, "weights") if tensor.data is None else tensor.data)
     if tensor.is_quantised:
-        if tensor.scale.size not in (1, data.shape[axis]):
+        lie = tensor is t.tensor(place) or _are_along(tensor, arranged, axis)
+        if tensor.scale.size not in (1, data.shape[axis]) or not lie:
             raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
         _check_range(t, x, place)
         name = t.constant("weights", data)
@@ -60,11 +62,24 @@ def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis
     return t.constant("weights", data, np.float32)
 
 
+def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) -> bool:
+    """Whether the scales, which lie along an axis of the file's arrangement, lie along `axis` of the other one."""
+    if tensor.scale.size == 1:
+        return True
+
+    def numbered(shape: tuple[int, ...], along: int) -> Array:
+        sizes = [size if place == along else 1 for place, size in enumerate(shape)]
+        return np.broadcast_to(np.arange(shape[along]).reshape(sizes), shape)
+
+    moved = arranged(numbered(tensor.shape, tensor.axis))
+    return np.array_equal(moved, numbered(moved.shape, axis))
+
+
 def _check_range(t: Translation, x: int, w: int) -> None:
     """Refuse scales whose product, or its quotient by the output's, is no float32."""
     source, result = t.tensor(x), t.result()
     with np.errstate(all="ignore"):
-        product = t.tensor(w).scale * (source.scale if source.is_quantised else np.float32(1))
+        product = t.weights(w).scale * (source.scale if source.is_quantised else np.float32(1))
         quotient = product / (result.scale if result.is_quantised else np.float32(1))
     if product.size and (not np.isfinite(quotient).all() or product.min() < np.finfo(np.float32).tiny):
         raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
@@ -77,11 +92,14 @@ def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
     """
     if not t.has(place):
         return ""
-    data = t.known(place, "bias").reshape(-1)
+    tensor = t.weights(place)
+    data = (t.known(place, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
         raise Unsupported(f"it has {data.size} biases for {channels} channels")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
         return t.constant("bias", data, np.float32)
+    if tensor is not t.tensor(place):  # integers that DEQUANTIZE makes real
+        return t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)
     if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
         raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
     scale = t.tensor(x).scale * t.tensor(w).scale
@@ -135,6 +153,10 @@ def spread(t: Translation) -> dict[str, list[int]]:
     if len(wanted) != 4 or min(wanted) < 0:
         raise Unsupported(f"its output's shape is {wanted}")
     strides, kernel = pair(t, "Stride"), t.shape(1, 4)[1:3]
+    for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
+        reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
+        if n != -(-reach // step):
+            raise Unsupported(f"its output's shape {wanted} is not one that an input of {list(size)} makes")
     full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
     before, behind, more = [], [], []
     for made, out in zip(full, wanted[1:3], strict=True):
@@ -165,7 +187,7 @@ def _fully_connected(t: Translation) -> None:
     x = t.real(0)
     if len(shape) != 2 or shape[1] != depth:
         x = t.node("Reshape", [x, t.whole("flat", (math.prod(shape) // depth, depth))])
-    w = t.real(1) if t.tensor(1).data is None else weights(t, 1, lambda data: data, 0)
+    w = t.real(1) if t.weights(1).data is None else weights(t, 1, lambda data: data, 0)
     made = t.node("Gemm", [x, w, *filter(None, [bias(t, 2, channels, 0, 1)])], transB=1)
     made = t.activated(made, t.op.option("FusedActivationFunction"))
     if t.op.option("KeepNumDims") and len(shape) != 2:

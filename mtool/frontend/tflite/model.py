@@ -2,19 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import onnx
 from onnx import helper
 
 from mtool.errors import ModelError, MtoolError
+from mtool.frontend.bind_states import States
 from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
-from mtool.frontend.options import DEFAULTS, ModelOptions
-from mtool.frontend.problems import REFUSED, Unsupported, disagreement
-from mtool.frontend.tflite import elementwise, exact, images, kernels, movement
-from mtool.frontend.tflite.schema import Model, read
-from mtool.frontend.tflite.translation import Translation
+from mtool.frontend.options import DEFAULTS, ModelOptions, Pairs
+from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
+from mtool.frontend.tflite import control, custom, elementwise, exact, images, kernels, movement, resources
+from mtool.frontend.tflite.composites import TABLE, inlined
+from mtool.frontend.tflite.description import Model, Operator
+from mtool.frontend.tflite.evaluation import settle
+from mtool.frontend.tflite.schema import VARIABLE, read
+from mtool.frontend.tflite.specialisation import specialise
+from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
 from mtool.option_values import Rounding
 
@@ -23,6 +28,8 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **images.TRANSLATIONS,
     **elementwise.TRANSLATIONS,
     **movement.TRANSLATIONS,
+    **resources.TRANSLATIONS,
+    **control.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
@@ -32,7 +39,8 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
 
     Args:
         path: the model file.
-        options: of the model; its dynamic dimensions are as they stand in the file.
+        options: of the model; a dimension that the file leaves open has the name `<input>_<number>`, and unless that is
+            given, the size that stands in the file.
 
     Raises:
         UsageError: the file is missing, or what is given names nothing of the model.
@@ -40,58 +48,107 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
             them are listed).
     """
     budget = Budget(options.limits)
-    model = read(path, budget)
-    graph = graph_of(to_onnx(model, path.name, options.rounding, budget), path.name, path.stem, options, budget)
-    _check_shapes(model, graph, path.name)
-    return replace(graph, quant=_grids(model, graph))
+    network = to_onnx(read(path, budget), path.name, options, budget)
+    bound = replace(options, dims={}, constants={}, states=())
+    states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
+    graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
+    _check_shapes(network, graph, path.name)
+    return replace(graph, quant=_grids(network, graph))
 
 
-def to_onnx(model: Model, title: str, rounding: Rounding = "onnx", budget: Budget | None = None) -> onnx.ModelProto:
+def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
+    """Return what stands for 0 in the inputs that states feed, those of the model's own and these."""
+    wanted = {value for _, value in (*network.states, *states)}
+    return {name: tensor.zero for name, tensor in network.tensors.items() if name in wanted}
+
+
+def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: Budget | None = None) -> Network:
     """Return a TFLite model as ONNX; what has no translation is a node of the domain `problems.REFUSED`.
 
+    Args:
+        model: the model.
+        title: what it is called in messages.
+        options: of them the rounding, and the dimensions and inputs that are given, which the result has no more.
+        budget: what may be made.
+
     Raises:
+        UsageError: a dimension or an input that is given is none of the model.
         ModelError: the order of the operators is not one of execution, or it exceeds the budget.
     """
-    translation = Translation(model, budget or Budget())
-    known = {n for n, tensor in enumerate(model.tensors) if tensor.data is not None} | {*model.inputs, -1}
-    for operator in model.operators:
-        for number in operator.inputs:
+    budget = budget or Budget()
+    translation = Translation(inlined(model, title, budget), budget)
+    specialise(translation, options, title)
+    return _network(translation, title, options.rounding, 0)
+
+
+def _network(translation: Translation, title: str, rounding: Rounding, depth: int) -> Network:
+    """Translate a model, or a subgraph that is in so many others."""
+    model = translation.model
+    translation.subgraph = partial(_subgraph, translation, title, rounding, depth + 1)
+    tensors, operators = translation.tensors, translation.model.operators
+    known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
+    known |= {*model.inputs, -1}
+    for operator in operators:
+        for number in operator.inputs if operator.kind in TRANSLATIONS else ():
             if number not in known:
                 raise ModelError(
                     f"{title} is not in an order of execution",
-                    details=[f"{operator.name} reads {model.tensors[number].name!r}, which nothing before it makes"],
+                    details=[f"{operator.name} reads {tensors[number].name!r}, which nothing before it makes"],
                 )
         again = known.intersection(operator.outputs)
         if again:
-            raise ModelError(f"{title} makes {model.tensors[again.pop()].name!r} twice", details=[operator.name])
+            raise ModelError(f"{title} makes {tensors[again.pop()].name!r} twice", details=[operator.name])
         known.update(operator.outputs)
-        translation.op = operator
-        start = len(translation.nodes)
-        try:
-            if operator.kind not in TRANSLATIONS:
-                raise Unsupported("not supported")
-            if rounding == "tflite" and _is_quantised(translation):
-                exact.TRANSLATIONS.get(operator.kind, _without_rounding)(translation)
-            else:
-                TRANSLATIONS[operator.kind](translation)
-        except MtoolError:
-            raise
-        except Exception as problem:  # Unsupported, or what a malformed operator leads to
-            reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
-            del translation.nodes[start:]
-            outputs = [translation.names[number] for number in operator.outputs]
-            translation.nodes.append(
-                helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason)
-            )
-    missing = [model.tensors[number].name for number in model.outputs if number not in known]
+        _translate(translation, operator, rounding)
+    missing = [tensors[number].name for number in model.outputs if number not in known]
     if missing:
         raise ModelError(f"{title} never makes its output {missing[0]!r}")
-    return translation.proto(title)
+    return translation.network(title)
 
 
-def _is_quantised(t: Translation) -> bool:
-    """Whether the first output of the operator at work stands on a grid."""
-    return t.result().is_quantised
+def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number: int) -> Network:
+    """Return a subgraph of the file as ONNX, by its number.
+
+    Raises:
+        Unsupported: there is none.
+        ModelError: it exceeds the budget.
+    """
+    if not 1 <= number <= len(t.model.others):
+        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
+    model = replace(t.model.others[number - 1], others=t.model.others)
+    t.budget.check("depth", depth, t.op.name)
+    t.budget.spend("nodes", len(model.operators), t.op.name)
+    t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
+    return _network(Translation(inlined(model, title, t.budget), t.budget), title, rounding, depth)
+
+
+def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
+    """Append the nodes of an operator, or one that says why there are none.
+
+    Raises:
+        ModelError: it exceeds the budget.
+    """
+    t.op, start = operator, len(t.nodes)
+    try:
+        if operator.kind not in TRANSLATIONS:
+            raise Unsupported(custom.reason(operator.kind))
+        if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
+            raise Unsupported("it has no output")
+        if rounding == "tflite" and operator.outputs and t.tensors[operator.outputs[0]].is_quantised:
+            exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        else:
+            TRANSLATIONS[operator.kind](t)
+        settle(t, start)
+    except MtoolError:
+        raise
+    except Exception as problem:  # Unsupported, or what a malformed operator leads to
+        reason = str(problem) if isinstance(problem, Unsupported) else disagreement(problem)
+        del t.nodes[start:]
+        outputs = [t.names[number] for number in operator.outputs] or [t.unique(operator.name)]
+        value = problem.value if isinstance(problem, ValueNeeded) else ""
+        t.nodes.append(
+            helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason, value=value)
+        )
 
 
 def _without_rounding(t: Translation) -> None:
@@ -106,31 +163,30 @@ def _without_rounding(t: Translation) -> None:
         raise Unsupported("it has no form with --rounding tflite")
 
 
-def _grids(model: Model, graph: Graph) -> dict[str, Quant]:
+def _grids(network: Network, graph: Graph) -> dict[str, Quant]:
     """Return the quantisation that the file gives to the graph's values."""
     return {
-        tensor.name: Quant(
+        name: Quant(
             tuple(float(scale) for scale in tensor.scale),
             tuple(int(point) for point in tensor.zero_point),
             tensor.axis if tensor.scale.size > 1 else None,
         )
-        for tensor in model.tensors
-        if tensor.is_quantised and tensor.name in graph.types
+        for name, tensor in network.tensors.items()
+        if tensor.is_quantised and name in graph.types
     }
 
 
-def _check_shapes(model: Model, graph: Graph, title: str) -> None:
+def _check_shapes(network: Network, graph: Graph, title: str) -> None:
     """Check the shapes that the file gives its tensors against the inferred ones.
 
     Raises:
         ModelError: a shape or a type differs.
     """
-    declared = {tensor.name: tensor for tensor in model.tensors}
     for name, kind in graph.types.items():
-        tensor = declared.get(name)
+        tensor = network.tensors.get(name)
         if tensor is None or tensor.problem:
             continue
-        if kind.shape != tensor.shape or kind.dtype.numpy != tensor.dtype:
+        if not tensor.allows(kind.shape) or kind.dtype.numpy != tensor.dtype:
             raise ModelError(
                 f"{title} contradicts itself",
                 details=[

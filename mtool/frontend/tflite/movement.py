@@ -1,5 +1,6 @@
 """Operators that move, pick or repeat elements: on the stored integers themselves, where the grid stays the same."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -7,6 +8,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.composites import COPY
 from mtool.frontend.tflite.translation import Translation
 
 Translate = Callable[[Translation], None]
@@ -22,11 +24,31 @@ def _moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
 
 def _view(t: Translation) -> None:
     """RESHAPE, SQUEEZE, EXPAND_DIMS: the file says what shape the output has, and what it is given has to agree."""
-    made = t.result().shape
+    made = _asked(t) if t.result().open else t.result().shape
     if not _VIEWS[t.op.kind](t, made):
         raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
     shape = t.whole("shape", made)
     _moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
+
+
+def _asked(t: Translation) -> tuple[int, ...]:
+    """Return the shape of an output some of whose sizes the file leaves open.
+
+    Raises:
+        Unsupported: they follow from nothing that is known.
+    """
+    shape, declared, count = t.shape(0), t.result(), math.prod(t.shape(0))
+    if t.op.kind == "EXPAND_DIMS" and t.tensor(1).data is not None:
+        place = t.numbers(1, "the axis")[0] % (len(shape) + 1)
+        return *shape[:place], 1, *shape[place:]
+    if t.op.kind == "RESHAPE" and t.has(1) and t.tensor(1).data is not None:
+        sizes = t.numbers(1, "the shape")
+    else:
+        sizes = [-1 if place in declared.open else size for place, size in enumerate(declared.shape)]
+    rest = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) > 1 or min(sizes, default=0) < -1 or (-1 in sizes and (not rest or count % rest)):
+        raise Unsupported(f"its output's shape is {sizes}, its input's {list(shape)}")
+    return tuple(count // rest if size == -1 else size for size in sizes)
 
 
 def _is_reshaped(t: Translation, made: tuple[int, ...]) -> bool:
@@ -247,7 +269,22 @@ def _shape(t: Translation) -> None:
     dtype = {tflite.TensorType.INT32: np.int32, tflite.TensorType.INT64: np.int64}.get(t.op.option("OutType"))
     if dtype is None:
         raise Unsupported(f"its out_type is number {t.op.option('OutType')}; expected int32 or int64")
-    t.put(t.node("Identity", [t.constant("shape", t.shape(0), dtype)]))
+    t.fix(t.op.outputs[0], np.asarray(t.shape(0), dtype))
+
+
+def _broadcast_args(t: Translation) -> None:
+    shapes = (tuple(t.numbers(place, "a shape")) for place in (0, 1))
+    t.fix(t.op.outputs[0], np.asarray(np.broadcast_shapes(*shapes), t.result().dtype))
+
+
+def _zeros_like(t: Translation) -> None:
+    made = t.tensor(0)
+    t.afford(made.dtype.itemsize * math.prod(made.shape))
+    t.fix(t.op.outputs[0], np.zeros(made.shape, made.dtype))
+
+
+def _rank(t: Translation) -> None:
+    t.fix(t.op.outputs[0], np.asarray(len(t.shape(0)), np.int32))
 
 
 TRANSLATIONS: dict[str, Translate] = {
@@ -270,4 +307,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "FILL": _fill,
     "REVERSE_V2": _reverse,
     "SHAPE": _shape,
+    COPY: lambda t: t.put(t.stored(0)),
+    "RANK": _rank,
+    "BROADCAST_ARGS": _broadcast_args,
+    "ZEROS_LIKE": _zeros_like,
 }

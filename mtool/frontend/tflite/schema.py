@@ -5,9 +5,10 @@ Source: the flatbuffer schema of TensorFlow Lite (version 3, file identifier TFL
 
 import functools
 import inspect
+import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,14 @@ import tflite
 from mtool.errors import ModelError
 from mtool.frontend.budget import Budget
 from mtool.frontend.reading import FLATBUFFER, read_bytes
+from mtool.frontend.tflite.composites import TABLE
+from mtool.frontend.tflite.description import Model, Operator, Tensor
+from mtool.frontend.tflite.sparsity import Damaged, dense
 from mtool.ir.types import Array
 
 MOST_ELEMENTS = 2**31 - 1
 
-_TABLE, _ITEM = 1000, 10  # what reading a table and an item of a list costs, in elements that NumPy reads at once
+_ITEM = 10  # what reading an item of a list costs, as TABLE is that of a table
 
 _DTYPES: dict[int, np.dtype[Any]] = {
     getattr(tflite.TensorType, name): np.dtype(kind)
@@ -39,54 +43,10 @@ _OPTIONS2 = {value: name for name, value in vars(tflite.BuiltinOptions2).items()
 _BROKEN = (struct.error, IndexError, ValueError, TypeError, OverflowError, AttributeError, KeyError, MemoryError)
 """What Python, NumPy and the flatbuffers package raise when an offset or a length of a file leads astray."""
 
+VARIABLE = "a variable, whose value is kept from call to call"
+"""The problem of a tensor that an operator keeps."""
+
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
-
-    `problem` is why it can't be used, or "".
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    scale: Array
-    zero_point: Array
-    axis: int
-    data: Array | None
-    problem: str
-
-    @property
-    def is_quantised(self) -> bool:
-        """Whether its numbers are integers on a grid."""
-        return bool(self.scale.size) and self.dtype.kind in "iu"
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names."""
-
-    kind: str
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: Mapping[str, Any]
-
-    def option(self, name: str, default: Any = 0) -> Any:
-        """Return an option; `default` where the file does not say."""
-        return self.options.get(name, default)
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The first subgraph of a file."""
-
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
 
 
 def read(path: Path, budget: Budget | None = None) -> Model:
@@ -106,7 +66,7 @@ def read(path: Path, budget: Budget | None = None) -> Model:
         )
     try:
         return _Reader(data, budget).model()
-    except _Damaged as found:
+    except Damaged as found:
         what = str(found)
     except _BROKEN as found:
         what = f"an offset or a length in it leads astray ({found})"
@@ -115,10 +75,6 @@ def read(path: Path, budget: Budget | None = None) -> Model:
         details=[what, f"{len(data):,} bytes"],
         hint="export it again, or compare its size with the original's",
     )
-
-
-class _Damaged(Exception):
-    """The file is damaged; the text says how."""
 
 
 class _Reader:
@@ -131,16 +87,23 @@ class _Reader:
         self.data, self.budget = data, budget
         self.root = tflite.Model.GetRootAs(data, 0)
         if not 0 <= self.root._tab.Pos < len(data):
-            raise _Damaged("its root lies outside the file")
+            raise Damaged("its root lies outside the file")
 
     def model(self) -> Model:
         version = self.root.Version()
         if version != 3:
-            raise _Damaged(f"it says schema version {version}; there is only version 3")
+            raise Damaged(f"it says schema version {version}; there is only version 3")
         if self.root.SubgraphsLength() < 1:
-            raise _Damaged("it has no subgraph")
-        graph = self.root.Subgraphs(0)
+            raise Damaged("it has no subgraph")
         kinds = [self._kind(code) for code in self._each(self.root.OperatorCodesLength(), self.root.OperatorCodes)]
+        count = self._fitting(self.root.SubgraphsLength())
+        first, *others = (self._subgraph(self.root.Subgraphs(number), kinds) for number in range(count))
+        if not first.outputs:
+            raise Damaged("its first subgraph has no outputs")
+        return replace(first, others=tuple(others))
+
+    def _subgraph(self, graph: Any, kinds: list[str]) -> Model:
+        self.budget.spend("work", TABLE, "a subgraph")
         tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
         numbers = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
         outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
@@ -148,8 +111,6 @@ class _Reader:
             self._operator(n, operator, kinds, tensors)
             for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
         )
-        if not outputs:
-            raise _Damaged("its first subgraph has no outputs")
         return Model(tensors, operators, numbers, outputs)
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
@@ -158,7 +119,7 @@ class _Reader:
     def _fitting(self, length: int, item_bytes: int = 4) -> int:
         """Return the length of a vector, which may not be longer than the file."""
         if length * item_bytes > len(self.data):
-            raise _Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
+            raise Damaged(f"a list of {length:,} entries in a file of {len(self.data):,} bytes")
         return length
 
     def _kind(self, code: Any) -> str:
@@ -171,13 +132,13 @@ class _Reader:
         found = tuple(int(number) for number in np.atleast_1d(numbers)) if not isinstance(numbers, int) else ()
         for number in found:
             if not (-1 if optional else 0) <= number < count:
-                raise _Damaged(f"{what} is tensor {number} of {count}")
+                raise Damaged(f"{what} is tensor {number} of {count}")
         return found
 
     def _tensor(self, number: int, tensor: Any) -> Tensor:
         name = _text(tensor.Name()) or f"tensor_{number}"
         self.budget.spend(
-            "work", _TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
+            "work", TABLE + _ITEM * self._fitting(tensor.ShapeLength()) + len(name), f"tensor {number} {name!r}"
         )
         dtype = _DTYPES.get(tensor.Type())
         shape = tuple(int(size) for size in _list(tensor.ShapeAsNumpy()))
@@ -189,31 +150,46 @@ class _Reader:
         for size in shape:
             count *= size
             if size < 0 or count * dtype.itemsize > MOST_ELEMENTS:
-                raise _Damaged(f"tensor {number} {name!r} has shape {list(shape)}")
+                raise Damaged(f"tensor {number} {name!r} has shape {list(shape)}")
         if tensor.IsVariable():
-            problem = "a variable, whose value is kept from call to call"
-        if tensor.Sparsity() is not None:
-            problem = "a sparse encoding"
+            problem = VARIABLE
         scale, points, axis = self._quantisation(number, name, tensor.Quantization(), shape)
         data = None
         if not problem and (raw := self._buffer(number, name, tensor.Buffer())).size:
-            packed = tensor.Type() == tflite.TensorType.INT4
-            wanted = (count + 1) // 2 if packed else count * dtype.itemsize
-            if raw.size != wanted:
-                raise _Damaged(f"tensor {number} {name!r} has {raw.size:,} bytes of data instead of {wanted:,}")
-            self.budget.spend("work", count if packed else 0, f"tensor {number} {name!r}")
-            plain = _unpacked(raw, count) if packed else raw.view(dtype)
-            data = plain.reshape(shape)
-        return Tensor(name, dtype, shape, scale, points, axis, data, problem)
+            data = self._elements(number, name, tensor, dtype, shape, raw)
+        return Tensor(name, dtype, shape, scale, points, axis, data, problem, self._open(tensor, shape))
+
+    def _elements(
+        self, number: int, name: str, tensor: Any, dtype: np.dtype[Any], shape: tuple[int, ...], raw: Array
+    ) -> Array:
+        where = f"tensor {number} {name!r}"
+        packed, sparsity, count = tensor.Type() == tflite.TensorType.INT4, tensor.Sparsity(), math.prod(shape)
+        if sparsity is not None:
+            if packed or raw.size % dtype.itemsize:
+                raise Damaged(f"{where} has a sparse encoding of {raw.size:,} bytes")
+            return dense(sparsity, raw.view(dtype), shape, self.budget, where)
+        wanted = (count + 1) // 2 if packed else count * dtype.itemsize
+        if raw.size != wanted:
+            raise Damaged(f"{where} has {raw.size:,} bytes of data instead of {wanted:,}")
+        self.budget.spend("work", count if packed else 0, where)
+        return (_unpacked(raw, count) if packed else raw.view(dtype)).reshape(shape)
+
+    def _open(self, tensor: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the dimensions of which the signature says that they are known only when the model runs."""
+        self._fitting(tensor.ShapeSignatureLength())
+        signature = _list(tensor.ShapeSignatureAsNumpy())
+        if len(signature) != len(shape):
+            return ()
+        return tuple(place for place, size in enumerate(signature) if size < 0)
 
     def _buffer(self, number: int, name: str, place: int) -> Array:
         if place >= self.root.BuffersLength():
-            raise _Damaged(f"tensor {number} {name!r} has buffer {place} of {self.root.BuffersLength()}")
+            raise Damaged(f"tensor {number} {name!r} has buffer {place} of {self.root.BuffersLength()}")
         buffer = self.root.Buffers(place)
         start, size = buffer.Offset(), buffer.Size()
         if start > 1:  # behind the flatbuffer, in files of over 2 GB
             if start + size > len(self.data):
-                raise _Damaged(f"tensor {number} {name!r} has its data outside the file")
+                raise Damaged(f"tensor {number} {name!r} has its data outside the file")
             return np.frombuffer(self.data, np.uint8, size, start)
         return np.asarray(_list(buffer.DataAsNumpy()), np.uint8)
 
@@ -229,41 +205,42 @@ class _Reader:
         if not scale.size:
             return nothing
         if not np.isfinite(scale).all() or (scale < 0).any():
-            raise _Damaged(f"tensor {number} {name!r} has a scale that is not a positive number")
+            raise Damaged(f"tensor {number} {name!r} has a scale that is not a positive number")
         if not (scale > 0).all():
             return nothing  # as converters write for tensors that they did not quantise
         if not points.size:
             points = np.zeros(scale.size, np.int64)
         if points.size == 1:
             points = np.repeat(points, scale.size)
+        if len(shape) == 1:
+            axis = 0  # converters have written a bias with the axis of its weights
         along = shape[axis] if 0 <= axis < len(shape) else 0
         if points.size != scale.size or (scale.size > 1 and scale.size != along):
-            raise _Damaged(f"tensor {number} {name!r} {list(shape)} has {scale.size} scales, {points.size} zero points")
+            raise Damaged(f"tensor {number} {name!r} {list(shape)} has {scale.size} scales, {points.size} zero points")
         return scale, points, axis
 
     def _operator(self, number: int, operator: Any, kinds: list[str], tensors: tuple[Tensor, ...]) -> Operator:
         code = operator.OpcodeIndex()
         if code >= len(kinds):
-            raise _Damaged(f"operator {number} has code {code} of {len(kinds)}")
+            raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
         places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
-        self.budget.spend("work", _TABLE + _ITEM * places, what.removeprefix("of "))
+        self.budget.spend("work", TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
-        if not outputs:
-            raise _Damaged(f"operator {number} ({kinds[code]}) has no output")
         options: dict[str, Any] = {}
         for names, place, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
             (_OPTIONS2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
         ):
-            made = getattr(tflite, names.get(place, ""), None) if place else None
-            if made is not None and table is not None:
-                view = made()
+            kind = getattr(tflite, names.get(place, ""), None) if place else None
+            if kind is not None and table is not None:
+                view = kind()
                 view.Init(table.Bytes, table.Pos)
                 options |= _fields(view)
-        label = tensors[outputs[0]].name.split(";")[0]  # a fused tensor has the names of all that went into it
-        return Operator(kinds[code], f"{label} ({kinds[code]} {number})", inputs, outputs, options)
+        made = outputs or inputs[:1]
+        label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
+        return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options)
 
 
 def _fields(view: Any) -> dict[str, Any]:
@@ -277,7 +254,8 @@ def _field_names(table: Any) -> tuple[str, ...]:
     return tuple(
         name
         for name, method in inspect.getmembers(table, inspect.isfunction)
-        if not name.startswith(("Get", "Init", "_"))
+        if name != "Init"
+        and not name.startswith(("GetRootAs", "_"))
         and not name.endswith(("AsNumpy", "Length", "IsNone", "BufferHasIdentifier"))
         and len(inspect.signature(method).parameters) == 1
     )

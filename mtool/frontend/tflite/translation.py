@@ -5,7 +5,8 @@ passes turn that into integer arithmetic. Images are NHWC in the file and NCHW i
 transposes to and fro, and `simplify_layout` takes those out again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import tflite
 from onnx import helper, numpy_helper
 
 from mtool.frontend.budget import Budget
-from mtool.frontend.problems import Unsupported
-from mtool.frontend.tflite.schema import Model, Operator, Tensor
+from mtool.frontend.options import Pairs
+from mtool.frontend.problems import Unsupported, ValueNeeded
+from mtool.frontend.tflite.description import Model, Operator, Tensor
+from mtool.frontend.tflite.variables import Key, Variables
 from mtool.ir.types import Array
 
 OPSET = 21
@@ -24,24 +27,48 @@ NCHW_OF_NHWC = [0, 3, 1, 2]
 GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with."""
+
+    proto: onnx.ModelProto
+    tensors: Mapping[str, Tensor]
+    states: Pairs = ()
+    initial: Mapping[str, Array] = field(default_factory=dict)
+
+
+def _none(number: int) -> Network:
+    raise Unsupported(f"it names subgraph {number}, where there are none")
+
+
 class Translation:
-    """The nodes and constants of one model; `op` is the operator at work."""
+    """The nodes and constants of one model; `op` is the operator at work.
+
+    `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
+    """
 
     def __init__(self, model: Model, budget: Budget) -> None:
         self.model, self.budget = model, budget
+        self.tensors = list(model.tensors)
+        self.variables = Variables()
+        self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
+        self.dequantised: dict[int, int] = {}  # constants that DEQUANTIZE makes real, and what of
         self._made_bytes = 0
         self._numbers: dict[str, int] = {}  # by stem, of the last unique name
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
+        self.subgraph: Callable[[int], Network] = _none  # by its number, as ONNX
         self._names: set[str] = set()
-        self.names = [self._unique(tensor.name) for tensor in model.tensors]
+        self.names = [self.unique(tensor.name) for tensor in model.tensors]
+        self._stored = frozenset(self.names)
         for name, tensor in zip(self.names, model.tensors, strict=True):
             if tensor.data is not None:
                 self.constants[name] = tensor.data
 
-    def _unique(self, stem: str) -> str:
+    def unique(self, stem: str) -> str:
+        """Return a name that is not taken."""
         number = self._numbers.get(stem, 0)
         name = f"{stem}.{number}" if number else stem
         while name in self._names:
@@ -65,7 +92,7 @@ class Translation:
         """
         if not self.has(place):
             raise Unsupported(f"its input {place} is not given")
-        found = self.model.tensors[self.op.inputs[place]]
+        found = self.tensors[self.op.inputs[place]]
         if found.problem:
             raise Unsupported(f"its input {found.name!r} has {found.problem}")
         return found
@@ -78,7 +105,7 @@ class Translation:
         """
         if place >= len(self.op.outputs):
             raise Unsupported(f"it has no output {place}")
-        found = self.model.tensors[self.op.outputs[place]]
+        found = self.tensors[self.op.outputs[place]]
         if found.problem:
             raise Unsupported(f"its output {found.name!r} has {found.problem}")
         return found
@@ -98,12 +125,32 @@ class Translation:
         """Return the value of a constant input as the file stores it.
 
         Raises:
-            Unsupported: only the run would know it.
+            ValueNeeded: only the run would know it.
         """
-        data = self.tensor(place).data
+        self.tensor(place)
+        data = self.value(self.op.inputs[place])
         if data is None:
-            raise Unsupported(f"its input {place} ({role}) is not a constant")
+            raise ValueNeeded(
+                self.names[self.op.inputs[place]], role, text=f"its input {place} ({role}) is not a constant"
+            )
         return data
+
+    def value(self, number: int) -> Array | None:
+        """Return the value of a tensor, of one that DEQUANTIZE makes real numbers; None: only the run would know it."""
+        if number not in self.dequantised:
+            return self.tensors[number].data
+        source = self.tensors[self.dequantised[number]]
+        assert source.data is not None
+        self.afford(4 * source.data.size)
+        sizes = [-1 if place == source.axis and source.scale.size > 1 else 1 for place in range(source.data.ndim)]
+        points = source.data.astype(np.int64) - source.zero_point.reshape(sizes)
+        return np.asarray(points * source.scale.reshape(sizes), np.float32)
+
+    def weights(self, place: int) -> Tensor:
+        """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
+        found = self.tensor(place)
+        number = self.dequantised.get(self.op.inputs[place])
+        return found if number is None else self.tensors[number]
 
     def numbers(self, place: int, role: str) -> list[int]:
         """Return a constant input as a list of integers."""
@@ -128,11 +175,20 @@ class Translation:
         self.shape(place, 4)
         return self.node("Transpose", [self.real(place)], perm=NCHW_OF_NHWC)
 
+    def fix(self, number: int, data: Array) -> None:
+        """Give a tensor a value that is known before the model runs."""
+        tensor = self.tensors[number]
+        shape = data.shape if tensor.allows(data.shape) else tensor.shape
+        self.tensors[number] = replace(tensor, data=data, shape=shape)
+        self.constants[self.names[number]] = data
+        self._made_bytes += data.nbytes
+        self.afford(0)
+
     # What it makes.
 
     def constant(self, stem: str, data: Any, dtype: Any = None) -> str:
         """Add a constant and return its name."""
-        name = self._unique(f"{self.names[self.op.outputs[0]]}/{stem}")
+        name = self.unique(f"{self.names[self.op.outputs[0]]}/{stem}")
         self.constants[name] = np.asarray(data, dtype)
         self._made_bytes += self.constants[name].nbytes
         self.afford(0)
@@ -156,7 +212,7 @@ class Translation:
 
     def several(self, kind: str, inputs: Sequence[str], count: int, *, domain: str = "", **attrs: Any) -> list[str]:
         """Append a node of `count` outputs and return them."""
-        outputs = [self._unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
+        outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=self.op.name, domain=domain, **attrs))
         return outputs
 
@@ -175,6 +231,10 @@ class Translation:
         """
         if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
             raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        if tensor.scale[0] < np.finfo(np.float32).tiny:
+            raise Unsupported(
+                f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
+            )
         scale = self.constant("scale", tensor.scale[0], np.float32)
         points = self.constant("zero_point", self._points(tensor.dtype, tensor.zero_point, False))
         return self.node("QuantizeLinear", [name, scale, points])
@@ -213,7 +273,7 @@ class Translation:
     def put(self, value: str, place: int = 0) -> None:
         """Make `value` output number `place`, as it is."""
         name = self.names[self.op.outputs[place]]
-        if self.nodes and list(self.nodes[-1].output) == [value]:
+        if self.nodes and list(self.nodes[-1].output) == [value] and value not in self._stored:
             self.nodes[-1].output[0] = name
             self._names.discard(value)
             self._numbers.clear()
@@ -246,19 +306,33 @@ class Translation:
 
     # The whole.
 
-    def proto(self, name: str) -> onnx.ModelProto:
+    def network(self, title: str) -> Network:
         """Return what was built as an ONNX model."""
 
-        def info(number: int) -> onnx.ValueInfoProto:
-            tensor = self.model.tensors[number]
-            kind = helper.np_dtype_to_tensor_dtype(tensor.dtype)
-            return helper.make_tensor_value_info(self.names[number], kind, tensor.shape)
+        def info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
-        inputs = [info(number) for number in dict.fromkeys(self.model.inputs)]
-        outputs = [info(number) for number in self.model.outputs]
-        read = {value for node in self.nodes for value in node.input} | {value.name for value in outputs}
-        kept = {name: data for name, data in self.constants.items() if name in read}
-        self.budget.afford("constants", sum(data.nbytes for data in kept.values()), f"the constants of {name}")
-        tensors = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in kept.items()]
-        graph = helper.make_graph(self.nodes, name, inputs, outputs, tensors, value_info=self.infos)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
+        kept, fixed = self.variables.close(self.afford)
+        self.constants |= fixed
+        taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
+        states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
+        for state in kept:
+            tensors[state.input], last = state.tensor, state.last
+            if last in taken:
+                last = self.unique(f"{state.input}/next")
+                self.nodes.append(helper.make_node("Identity", [state.last], [last], name=last))
+            taken.add(last)
+            states.append((last, state.input))
+        put = [info(self.names[number], self.tensors[number]) for number in inputs]
+        put += [info(state.input, state.tensor) for state in kept]
+        made = [info(self.names[number], self.tensors[number]) for number in self.model.outputs]
+        made += [info(last, state.tensor) for (last, _), state in zip(states, kept, strict=True)]
+        read = {value for node in self.nodes for value in node.input} | {value.name for value in made}
+        held = {name: data for name, data in self.constants.items() if name in read}
+        self.budget.afford("constants", sum(data.nbytes for data in held.values()), f"the constants of {title}")
+        initialisers = [numpy_helper.from_array(np.ascontiguousarray(d).reshape(d.shape), n) for n, d in held.items()]
+        graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        first = {state.input: state.first for state in kept if state.first is not None}
+        return Network(proto, tensors, tuple(states), first)

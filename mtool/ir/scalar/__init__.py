@@ -1,7 +1,8 @@
 """The scalar functions: for each its meaning (NumPy) and its C text, side by side.
 
 Floating-point C is written for float32 (`expf`, `1.0f`), in which the 16-bit floats are computed too, and
-for double. The `mt_` functions are inline functions of crt/include/mt_math.h, mt_scalar.h and mt_half.h.
+for double. The `mt_` functions are inline functions of crt/include/mt_math.h and mt_scalar.h; of mt_half.h for the
+types of 16 bits.
 """
 
 from mtool.ir.scalar.evaluation import FUNCTIONS, evaluate, render

@@ -10,10 +10,21 @@ from mtool.ir.types import DType
 
 def _cast(expr: Expr, a: A) -> A:
     data = np.asarray(a)
+    if expr.args[0].dtype.is_float and expr.dtype.is_integer:
+        data = _truncated(data.astype(np.float64), expr.dtype)
     with np.errstate(invalid="ignore", over="ignore"):
-        if data.dtype.kind == "f" and expr.dtype.is_integer and expr.dtype.size < 4:
-            data = data.astype(np.int32)
         return data.astype(expr.dtype.numpy)
+
+
+def _truncated(data: A, dtype: DType) -> A:
+    """Return integers, towards zero, as mt_scalar.h has them: of NaN and outside of the type its least number."""
+    bits = 64 if dtype.size == 8 else 32
+    whole, least = np.trunc(data), -(2.0 ** (bits - 1))
+    held = np.where((whole >= least) & (whole < -least), whole, least).astype(f"int{bits}")
+    if dtype.kind == "int" or dtype.size < 4:
+        return held
+    fits = (whole >= 0) & (whole < -2 * least)
+    return np.where(fits, np.where(fits, whole, 0).astype(f"uint{bits}"), held.astype(f"uint{bits}"))
 
 
 def _cast_text(expr: Expr, x: Text) -> Text:
@@ -23,11 +34,19 @@ def _cast_text(expr: Expr, x: Text) -> Text:
     if expr.dtype.is_half:
         wide = x.c if source.computed == "float" else f"(float){x.at(UNARY)}"
         return Text(f"{half(expr.dtype)}_round({wide})")
+    if source.is_float and expr.dtype.is_integer:
+        x = _integer_from(source, expr.dtype, x)
     if expr.dtype.is_nibble:
-        return nibble(expr.dtype, Text(f"(int32_t){x.at(UNARY)}", UNARY) if source.is_float else x)
-    if source.is_float and expr.dtype.size < 4:  # by way of int32, as C's own conversion is undefined out of range
-        return Text(f"({expr.dtype.c})(int32_t){x.at(UNARY)}", UNARY)
+        return nibble(expr.dtype, x)
+    if source.is_float and expr.dtype.is_integer and expr.dtype.size >= 4:
+        return x
     return Text(f"({expr.dtype.c}){x.at(UNARY)}", UNARY)
+
+
+def _integer_from(source: DType, dtype: DType, x: Text) -> Text:
+    """Return a float as an integer; a small one by way of int32, as in onnxruntime. C's own cast may be undefined."""
+    code = dtype.code if dtype.size >= 4 else DType.INT32.code
+    return Text(f"mt_{code}_from_{source.code}({x.c})")
 
 
 def _bitcast(expr: Expr, a: A) -> A:

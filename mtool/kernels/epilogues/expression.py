@@ -4,7 +4,7 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
-from mtool.kernels.expressions import element, needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import element, needs_math, operand_arguments, operand_constants, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 
 _OWN_LAYOUTS = {2: "outputs, inputs", 4: "output channels, kernel rows, kernel columns, input channels"}
@@ -35,9 +35,7 @@ class EpilogueText:
         """
         node, graph = self.node, self.graph
         constants = {"weights": weights, "bias": graph.constants[node.inputs[2]]}
-        constants |= {
-            name: graph.constants[node.inputs[n]] for n, name in self.names.items() if node.inputs[n] in graph.constants
-        }
+        constants |= operand_constants(node, graph, self.names)
         arguments = [
             Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
             Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),

@@ -4,7 +4,14 @@ from mtool.ir import DType, Expr, Graph, Node
 from mtool.ir.expr import const
 from mtool.ir.scalar import Text
 from mtool.ir.types import Array
-from mtool.kernels.expressions import element, is_identity, needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import (
+    element,
+    is_identity,
+    needs_math,
+    operand_arguments,
+    operand_constants,
+    operand_names,
+)
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.kernels.weighted_sum import WeightedSum
 
@@ -40,7 +47,7 @@ class TileEpilogue:
         ]
         if scratch:
             arguments.append(Argument("scratch", scratch, "scratch"))
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        constants = operand_constants(node, graph, names)
         math = self.rest is not None and needs_math(self.rest)
         layouts = {"weights": f"packed for {header}, {layout}"}
         return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts)

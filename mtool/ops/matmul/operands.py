@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import Expr, Graph, Node
-from mtool.kernels.expressions import needs_math, operand_arguments, operand_names
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants, operand_names
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.ops.matmul.node import Matmul
 
@@ -56,7 +56,7 @@ def kernel(
 ) -> Kernel:
     """Assemble the function: both operands, either of which may be a constant, output, what `after` reads."""
     names = operand_names(node, graph, after) if after is not None else {}
-    constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+    constants = operand_constants(node, graph, names)
     arguments = []
     for number, name in enumerate(("a", "b")):
         value = node.inputs[number]

@@ -4,7 +4,7 @@ import math
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.expressions import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
@@ -100,5 +100,5 @@ class WindowSchedule(BaseSchedule):
         ]
         if not stored_directly:
             arguments.append(Argument("scratch", acc.c, "scratch"))
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        constants = operand_constants(node, graph, names)
         return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr), (self.header,))

@@ -15,7 +15,7 @@ class Values:
 class TemplateKernel(Attributes):
     """A kernel that is one C template.
 
-    template: the name of its file, without its ending.
+    template: the name of its file, without its ending; or the whole path of a file that is not mtool's.
     values: its fields are the template's variables.
     names: the C names of the inputs, then of the outputs.
     label: the ONNX operator, in lower case.

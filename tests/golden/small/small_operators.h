@@ -6,9 +6,9 @@
 
 /* What lies where in the arena, in bytes from its start. */
 #define SMALL_IN_X_OFFSET 0
-#define SMALL_OUT_Y_OFFSET 0
+#define SMALL_OUT_Y_OFFSET SMALL_DENSE_4_OFFSET /* in place */
 #define SMALL_CONV_1_OFFSET 0
-#define SMALL_DW_2_OFFSET 0
+#define SMALL_DW_2_OFFSET SMALL_CONV_1_OFFSET /* in place */
 #define SMALL_DENSE_4_OFFSET 0
 #define SMALL_TRANSPOSE_0_OFFSET 144
 #define SMALL_POOL_3_OFFSET 144
@@ -27,6 +27,9 @@ void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, cons
 void small_pool_3(const int8_t *input, int8_t *output);
 void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias);
 void small_softmax_5(const int8_t *input, int8_t *output, const float *exponential);
+
+/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */
+int32_t small_operator(uint16_t number);
 
 #ifdef __cplusplus
 }

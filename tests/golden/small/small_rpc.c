@@ -9,42 +9,6 @@ static int32_t run(void)
     return small_run(&small_arena_inputs, &small_arena_outputs);
 }
 
-static int32_t step(uint16_t number)
-{
-    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
-    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
-    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
-    int8_t *const conv_1_scratch = (int8_t *)(void *)(small_arena + SMALL_CONV_1_SCRATCH_OFFSET);
-    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
-    int8_t *const dw_2_scratch = (int8_t *)(void *)(small_arena + SMALL_DW_2_SCRATCH_OFFSET);
-    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
-    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
-    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
-    switch (number) {
-    case 0:
-        small_transpose_0(in_x, transpose_0);
-        return 0;
-    case 1:
-        small_conv_1(transpose_0, conv_1, small_conv_1_weights, small_conv_1_bias, small_conv_1_scale,
-                conv_1_scratch);
-        return 0;
-    case 2:
-        small_dw_2(conv_1, dw_2, small_dw_2_weights, small_dw_2_bias, conv_1, small_dw_2_scale, dw_2_scratch);
-        return 0;
-    case 3:
-        small_pool_3(dw_2, pool_3);
-        return 0;
-    case 4:
-        small_dense_4(pool_3, dense_4, small_dense_4_weights, small_dense_4_bias);
-        return 0;
-    case 5:
-        small_softmax_5(dense_4, out_y, small_softmax_5_exponential);
-        return 0;
-    default:
-        return -1;
-    }
-}
-
 static const struct mt_tensor input_tensors[] = {
     {small_arena + SMALL_IN_X_OFFSET, 72},
 };
@@ -63,6 +27,6 @@ const struct mt_model mt_model = {
     small_arena,
     252,
     run,
-    step,
+    small_operator,
     0,
 };

@@ -15,7 +15,7 @@ const int32_t small_conv_1_bias[4] = {
     -1071,   120,    72,  -183,
 };
 
-/* float32 4 */
+/* float32 4: of each output channel: what its accumulator is multiplied by */
 const float small_conv_1_scale[4] = {
     0.0050000004f, 0.0066666673f,  0.008333334f,  0.010000001f,
 };
@@ -32,7 +32,7 @@ const int32_t small_dw_2_bias[4] = {
     -14592,  29568,  33152,  -6016,
 };
 
-/* float32 4 */
+/* float32 4: of each output channel: what its accumulator is multiplied by */
 const float small_dw_2_scale[4] = {
     0.016666668f, 0.019444447f, 0.022222225f,       0.025f,
 };
@@ -47,7 +47,7 @@ const int32_t small_dense_4_bias[3] = {
      -2688,  23680, -31488,
 };
 
-/* float32 256 */
+/* float32 256: exp(scale * d) for d = -255 to 0, how far an element is below the largest of its row */
 const float small_softmax_5_exponential[256] = {
       7.095469e-23f,   8.666425e-23f, 1.05851956e-22f,  1.2928788e-22f,  1.5791256e-22f,  1.9287484e-22f,
      2.3557787e-22f,  2.8773546e-22f,  3.5144087e-22f,  4.2925085e-22f,  5.2428817e-22f,  6.4036704e-22f,

@@ -17,99 +17,6 @@ static int32_t run(void)
     return mt_packed_call(small_run, tensors, values, codes, 2);
 }
 
-static int32_t step(uint16_t number)
-{
-    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
-    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
-    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
-    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
-    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
-    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
-    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
-    switch (number) {
-    case 0:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(in_x, &small_int8_1x2x6x6),
-                mt_tensor_of(transpose_0, &small_int8_1x6x6x2),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_transpose_0_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 1:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(transpose_0, &small_int8_1x6x6x2),
-                mt_tensor_of(conv_1, &small_int8_1x6x6x4),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_conv_1_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 2:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(conv_1, &small_int8_1x6x6x4),
-                mt_tensor_of(dw_2, &small_int8_1x6x6x4),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_dw_2_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 3:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(dw_2, &small_int8_1x6x6x4),
-                mt_tensor_of(pool_3, &small_int8_1x1x1x4),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_pool_3_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 4:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(pool_3, &small_int8_1x4),
-                mt_tensor_of(dense_4, &small_int8_1x3),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_dense_4_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 5:
-        {
-            DLTensor tensors[] = {
-                mt_tensor_of(dense_4, &small_int8_1x3),
-                mt_tensor_of(out_y, &small_int8_1x3),
-            };
-            union mt_value values[2];
-            int32_t codes[2];
-            const int32_t status = mt_packed_call(small_softmax_5_packed, tensors, values, codes, 2);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    default:
-        return -1;
-    }
-}
-
 static const struct mt_tensor input_tensors[] = {
     {small_arena + SMALL_IN_X_OFFSET, 72},
 };
@@ -146,6 +53,6 @@ const struct mt_model mt_model = {
     small_arena,
     252,
     run,
-    step,
+    small_operator,
     &functions,
 };

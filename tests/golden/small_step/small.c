@@ -209,6 +209,48 @@ const struct small_outputs small_arena_outputs = {
     (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET), /* y */
 };
 
+/* The operators of one inference, in order. */
+#define OPERATOR(n) if (number == (n))
+
+int32_t small_operator(uint16_t number)
+{
+    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
+    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
+    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
+    int8_t *const dw_2 = conv_1; /* in place */
+    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
+    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
+    int8_t *const out_y = dense_4; /* in place */
+
+    OPERATOR(0) {
+        void *const arguments[] = {in_x, transpose_0};
+        small_transpose_0_pointers(arguments);
+    }
+    OPERATOR(1) {
+        void *const arguments[] = {transpose_0, conv_1};
+        small_conv_1_pointers(arguments);
+    }
+    OPERATOR(2) {
+        void *const arguments[] = {conv_1, dw_2};
+        small_dw_2_pointers(arguments);
+    }
+    OPERATOR(3) {
+        void *const arguments[] = {dw_2, pool_3};
+        small_pool_3_pointers(arguments);
+    }
+    OPERATOR(4) {
+        void *const arguments[] = {pool_3, dense_4};
+        small_dense_4_pointers(arguments);
+    }
+    OPERATOR(5) {
+        void *const arguments[] = {dense_4, out_y};
+        small_softmax_5_pointers(arguments);
+    }
+    return 0;
+}
+
+#undef OPERATOR
+
 /* The inference that is under way. */
 static struct {
     const struct small_inputs *inputs;
@@ -228,56 +270,12 @@ int32_t small_begin(const struct small_inputs *inputs, const struct small_output
 
 int32_t small_step(void)
 {
-    const struct small_outputs *const outputs = inference.outputs;
-    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
-    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
-    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
-    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
-    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
-    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
-    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
-    switch (SMALL_STEPS - inference.left) {
-    case 0:
-        {
-            void *const arguments[] = {in_x, transpose_0};
-            small_transpose_0_pointers(arguments);
-        }
-        break;
-    case 1:
-        {
-            void *const arguments[] = {transpose_0, conv_1};
-            small_conv_1_pointers(arguments);
-        }
-        break;
-    case 2:
-        {
-            void *const arguments[] = {conv_1, dw_2};
-            small_dw_2_pointers(arguments);
-        }
-        break;
-    case 3:
-        {
-            void *const arguments[] = {dw_2, pool_3};
-            small_pool_3_pointers(arguments);
-        }
-        break;
-    case 4:
-        {
-            void *const arguments[] = {pool_3, dense_4};
-            small_dense_4_pointers(arguments);
-        }
-        break;
-    case 5:
-        {
-            void *const arguments[] = {dense_4, out_y};
-            small_softmax_5_pointers(arguments);
-        }
-        break;
-    default:
+    if (inference.left == 0)
         return -1;
-    }
+    small_operator((uint16_t)(SMALL_STEPS - inference.left));
     --inference.left;
     if (inference.left == 0) {
+        const struct small_outputs *const outputs = inference.outputs;
         if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
             memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
     }

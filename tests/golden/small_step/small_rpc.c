@@ -13,57 +13,6 @@ static int32_t run(void)
     return status;
 }
 
-static int32_t step(uint16_t number)
-{
-    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
-    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
-    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
-    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
-    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
-    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
-    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
-    switch (number) {
-    case 0:
-        {
-            void *const arguments[] = {in_x, transpose_0};
-            small_transpose_0_pointers(arguments);
-        }
-        return 0;
-    case 1:
-        {
-            void *const arguments[] = {transpose_0, conv_1};
-            small_conv_1_pointers(arguments);
-        }
-        return 0;
-    case 2:
-        {
-            void *const arguments[] = {conv_1, dw_2};
-            small_dw_2_pointers(arguments);
-        }
-        return 0;
-    case 3:
-        {
-            void *const arguments[] = {dw_2, pool_3};
-            small_pool_3_pointers(arguments);
-        }
-        return 0;
-    case 4:
-        {
-            void *const arguments[] = {pool_3, dense_4};
-            small_dense_4_pointers(arguments);
-        }
-        return 0;
-    case 5:
-        {
-            void *const arguments[] = {dense_4, out_y};
-            small_softmax_5_pointers(arguments);
-        }
-        return 0;
-    default:
-        return -1;
-    }
-}
-
 static const struct mt_tensor input_tensors[] = {
     {small_arena + SMALL_IN_X_OFFSET, 72},
 };
@@ -82,6 +31,6 @@ const struct mt_model mt_model = {
     small_arena,
     252,
     run,
-    step,
+    small_operator,
     0,
 };

@@ -10,75 +10,6 @@ static int32_t run(void)
     return small_run(&small_arena_inputs, &small_arena_outputs);
 }
 
-static int32_t step(uint16_t number)
-{
-    int8_t *const in_x = (int8_t *)(void *)(small_arena + SMALL_IN_X_OFFSET);
-    int8_t *const transpose_0 = (int8_t *)(void *)(small_arena + SMALL_TRANSPOSE_0_OFFSET);
-    int8_t *const conv_1 = (int8_t *)(void *)(small_arena + SMALL_CONV_1_OFFSET);
-    int8_t *const dw_2 = (int8_t *)(void *)(small_arena + SMALL_DW_2_OFFSET);
-    int8_t *const pool_3 = (int8_t *)(void *)(small_arena + SMALL_POOL_3_OFFSET);
-    int8_t *const dense_4 = (int8_t *)(void *)(small_arena + SMALL_DENSE_4_OFFSET);
-    int8_t *const out_y = (int8_t *)(void *)(small_arena + SMALL_OUT_Y_OFFSET);
-    switch (number) {
-    case 0:
-        {
-            union mt_value values[] = {mt_pointer_value(in_x), mt_pointer_value(transpose_0)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_transpose_0_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 1:
-        {
-            union mt_value values[] = {mt_pointer_value(transpose_0), mt_pointer_value(conv_1)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_conv_1_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 2:
-        {
-            union mt_value values[] = {mt_pointer_value(conv_1), mt_pointer_value(dw_2)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_dw_2_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 3:
-        {
-            union mt_value values[] = {mt_pointer_value(dw_2), mt_pointer_value(pool_3)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_pool_3_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 4:
-        {
-            union mt_value values[] = {mt_pointer_value(pool_3), mt_pointer_value(dense_4)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_dense_4_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    case 5:
-        {
-            union mt_value values[] = {mt_pointer_value(dense_4), mt_pointer_value(out_y)};
-            int32_t codes[] = {MT_ARG_HANDLE, MT_ARG_HANDLE};
-            const int32_t status = small_softmax_5_values(values, codes, 2, 0, 0, 0);
-            if (status != 0)
-                return status;
-        }
-        return 0;
-    default:
-        return -1;
-    }
-}
-
 static const struct mt_tensor input_tensors[] = {
     {small_arena + SMALL_IN_X_OFFSET, 72},
 };
@@ -97,6 +28,6 @@ const struct mt_model mt_model = {
     small_arena,
     252,
     run,
-    step,
+    small_operator,
     0,
 };

@@ -3,7 +3,15 @@
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
-from mtool.kernels.expressions import element, is_identity, needs_math, operand_arguments, operand_names, operands_read
+from mtool.kernels.expressions import (
+    element,
+    is_identity,
+    needs_math,
+    operand_arguments,
+    operand_constants,
+    operand_names,
+    operands_read,
+)
 from mtool.kernels.in_place import identity_loads
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
@@ -56,7 +64,7 @@ class LoopNest(BaseSchedule):
             for load in loads
         )
         lines = self._flat(expr, node, graph, names, out.count) if flat else self._nest(expr, node, graph, names)
-        constants = {used[n]: graph.constants[node.inputs[n]] for n in used if node.inputs[n] in graph.constants}
+        constants = operand_constants(node, graph, used)
         body = "\n".join(lines)
         return Kernel(tuple(arguments), body, constants, needs_math(expr))
 

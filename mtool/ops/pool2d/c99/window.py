@@ -3,7 +3,7 @@
 from mtool.ir import DType, Graph, Node
 from mtool.ir.scalar import literal
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.expressions import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
@@ -52,5 +52,5 @@ class Window(BaseSchedule):
             Argument("output", y.dtype.c, "output"),
             *operand_arguments(node, graph, names),
         ]
-        constants = {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
+        constants = operand_constants(node, graph, names)
         return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr))

@@ -2,11 +2,13 @@
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.expressions import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
 from mtool.ops.softmax.node import SoftmaxOfRows
+
+DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
 
 
 class Softmax(BaseSchedule):
@@ -50,5 +52,7 @@ class Softmax(BaseSchedule):
             *operand_arguments(node, graph, names),
         ]
         constants = {"exponential": graph.constants[node.inputs[1]]} if integer else {}
-        constants |= {names[n]: graph.constants[node.inputs[n]] for n in names if node.inputs[n] in graph.constants}
-        return Kernel(tuple(arguments), body, constants, not integer or needs_math(epilogue.expr))
+        constants |= operand_constants(node, graph, names)
+        layouts = {"exponential": f"exp(scale * d) for {DISTANCES}"}
+        math = not integer or needs_math(epilogue.expr)
+        return Kernel(tuple(arguments), body, constants, math, layouts=layouts)

@@ -2,11 +2,11 @@
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText
-from mtool.kernels.expressions import needs_math, operand_arguments
+from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.kernels.target import Target
-from mtool.ops.softmax.c99.softmax import Softmax
+from mtool.ops.softmax.c99.softmax import DISTANCES, Softmax
 from mtool.ops.softmax.node import SoftmaxOfRows
 
 
@@ -35,9 +35,6 @@ class SoftmaxFixed(Softmax):
             *operand_arguments(node, graph, epilogue.names),
         )
         constants = {"exponential": graph.constants[node.inputs[1]]}
-        constants |= {
-            name: graph.constants[node.inputs[n]]
-            for n, name in epilogue.names.items()
-            if node.inputs[n] in graph.constants
-        }
-        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",))
+        constants |= operand_constants(node, graph, epilogue.names)
+        layouts = {"exponential": f"exp(scale * d) in steps of 2^-31 for {DISTANCES}"}
+        return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",), layouts)

@@ -1,6 +1,7 @@
 """The schedule of kernels that are one C template."""
 
 from dataclasses import fields
+from pathlib import Path
 
 from mtool.ir import Graph, Node
 from mtool.kernels.rendering import template
@@ -37,7 +38,8 @@ class Template(BaseSchedule):
         inputs, outputs = names[: len(node.inputs)], names[len(node.inputs) :]
         types = {name: graph.types[v] for name, v in zip(names, [*node.inputs, *node.outputs], strict=True)}
         values = {one.name: getattr(attrs.values, one.name) for one in fields(attrs.values)}
-        body = template(f"ops/template/c99/{attrs.template}.c.j2", types=types, **values)
+        is_path = Path(attrs.template).is_absolute()
+        body = template(attrs.template if is_path else f"ops/template/c99/{attrs.template}.c.j2", types=types, **values)
         arguments, constants = [], {}
         for number, (name, value) in enumerate(zip(inputs, node.inputs, strict=True)):
             constant = value in graph.constants

@@ -1,0 +1,265 @@
+"""Control nodes in C: a function that calls the operators of the taken branch, or those of a body in a loop.
+
+The tensors of a graph lie in the function's scratch, as its plan says; what it reads and writes outside of it are the
+function's arguments.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mtool.codegen.addresses import address_of
+from mtool.codegen.arena import written
+from mtool.codegen.function import Call, arguments_of, further
+from mtool.escaping import comment
+from mtool.ir import Graph, Node
+from mtool.ir.control import Branches, Rounds
+from mtool.ir.types import Array, TensorType
+from mtool.kernels.schedule import Argument, Kernel
+from mtool.plan import Plan
+from mtool.plan.memory import aliases
+
+_INT32_MAX = 2**31 - 1
+Symbol = Callable[[str, Array], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A graph of a control node: its plan, and the call of each of its steps."""
+
+    plan: Plan
+    calls: Sequence[Call]
+
+
+def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Symbol) -> Kernel:
+    """Return the function of a control node.
+
+    Args:
+        node: the node.
+        graph: the one that it stands in.
+        bodies: its graphs.
+        symbol: gives a constant that the function needs a C symbol, by a name of one's own.
+    """
+    names = _Names(node, graph)
+    lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)
+    return Kernel(tuple(names.arguments()), "\n".join(f"    {line}" if line else "" for line in lines))
+
+
+class _Names:
+    """The names of a function's parameters, and which of them it uses."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.node, self.graph = node, graph
+        self.used: set[str] = set()
+        attrs = node.attrs
+        leading = ["condition"] if isinstance(attrs, Branches) else []
+        if isinstance(attrs, Rounds):
+            leading = [*(["trips"] if attrs.has_trips else []), *(["condition"] if attrs.has_condition else [])]
+        others = [f"input{number}" for number in range(len(node.inputs) - len(leading))]
+        self.inputs = [*leading, *others]
+        self.outputs = [f"output{number}" for number in range(len(node.outputs))]
+        if len(self.outputs) == 1:
+            self.outputs = ["output"]
+
+    def input(self, number: int) -> str:
+        """Return the pointer to an input."""
+        self.used.add(self.inputs[number])
+        return self.inputs[number]
+
+    def output(self, number: int) -> str:
+        """Return the pointer to an output."""
+        self.used.add(self.outputs[number])
+        return self.outputs[number]
+
+    def scratch(self) -> str:
+        """Return the pointer to the scratch, in bytes."""
+        self.used.add("scratch")
+        return "scratch"
+
+    def arguments(self) -> list[Argument]:
+        """Return the parameters that are used."""
+        types = self.graph.types
+        found = [
+            Argument(name, types[value].dtype.c, ("input", number))
+            for number, (name, value) in enumerate(zip(self.inputs, self.node.inputs, strict=True))
+            if name in self.used
+        ]
+        found += [
+            Argument(name, types[value].dtype.c, ("output", number))
+            for number, (name, value) in enumerate(zip(self.outputs, self.node.outputs, strict=True))
+            if name in self.used
+        ]
+        return [*found, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
+
+
+class _Pointers:
+    """The pointers to the values of a body; notes the declarations of those that lie in its scratch."""
+
+    def __init__(
+        self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
+        outputs: Sequence[Callable[[], str]], states: Sequence[Callable[[], str]], own: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self.plan, self._scratch = body.plan, scratch
+        self.outside = {"inputs": inputs, "outputs": outputs, "states": states}
+        self.lies = aliases(body.plan.graph)
+        self.names: dict[str, str] = dict(own)
+        for root, stem, _ in written(body.plan):
+            if root not in self.names:
+                taken = {*self.names.values()}
+                self.names[root] = next(name for n in range(len(taken) + 1) if (name := _nth(stem, n)) not in taken)
+        self.declarations: dict[str, str] = {}
+
+    def value(self, value: str) -> str:
+        """Return the pointer to a value."""
+        kind, address = self.plan.graph.types[value], address_of(self.plan, value)
+        if address.memory != "arena":
+            base = self.outside[address.memory][address.index]()
+            return further(base, address.offset, kind.dtype.size)
+        root, inside = self.lies.get(value, (value, 0))
+        name = self._declared(self.names[root], kind.dtype.c, address.offset - inside)
+        return further(name, inside, kind.dtype.size)
+
+    def scratch(self, number: int, c_type: str) -> str:
+        """Return the pointer to a step's scratch."""
+        offset = self.plan.scratch[number]
+        if offset is None:
+            return "0"
+        return self._declared(f"{self.plan.steps[number].node.title}_scratch", c_type, offset)
+
+    def _declared(self, name: str, c_type: str, offset: int) -> str:
+        place = f"{self._scratch()} + {offset}" if offset else self._scratch()
+        pointer = place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
+        text = f"{c_type} *const {name} = {pointer};"
+        if self.declarations.setdefault(name, text) != text:
+            return self._declared(f"{name}_as_{c_type}", c_type, offset)
+        return name
+
+
+def _nth(stem: str, number: int) -> str:
+    return f"{stem}_{number + 1}" if number else stem
+
+
+def _calls(body: Body, pointers: _Pointers) -> list[str]:
+    """Return a line for each call of a body's operators."""
+    lines = []
+    for number, (step, call) in enumerate(zip(body.plan.steps, body.calls, strict=True)):
+        arguments = arguments_of(body.plan, number, call, pointers.value, pointers.scratch)
+        text = f"{call.function.name}({', '.join(arguments)});"
+        first = call.function.uses[0].title
+        lines.append(text if step.node.title == first else f"{text} {comment(step.node.title)}")
+    return lines
+
+
+def _branches(names: _Names, bodies: Sequence[Body]) -> list[str]:
+    lines = []
+    for head, body in zip((f"if (*{names.input(0)}) {{", "} else {"), bodies, strict=True):
+        inputs = [_later(names.input, number + 1) for number in range(len(names.inputs) - 1)]
+        outputs = [_later(names.output, number) for number in range(len(names.outputs))]
+        pointers = _Pointers(body, names.scratch, inputs, outputs, (), {})
+        called = _calls(body, pointers)
+        lines += [head, *(f"    {line}" for line in (*pointers.declarations.values(), *called))]
+    return [*lines, "}"]
+
+
+def _later(name: Callable[[int], str], number: int) -> Callable[[], str]:
+    return lambda: name(number)
+
+
+def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
+    attrs, graph = Rounds.of(names.node), body.plan.graph
+    rows, others = len(attrs.backwards), len(names.inputs) - attrs.first_row
+    reads_number = False
+
+    def number() -> str:
+        nonlocal reads_number
+        reads_number = True
+        return "&round"
+
+    def row_in(place: int) -> str:
+        kind = graph.types[graph.inputs[place]]
+        return _row(names.input(attrs.first_row + place), kind, attrs, backwards=attrs.backwards[place])
+
+    wanted = sum(one.is_output for one in attrs.carried)
+
+    def row_out(place: int) -> str:
+        kind = graph.types[graph.outputs[attrs.goes_on + place]]
+        return _row(names.output(wanted + place), kind, attrs, backwards=attrs.reversed[place])
+
+    inputs = [_later(row_in, place) for place in range(rows)]
+    inputs += [_later(names.input, attrs.first_row + place) for place in range(rows, others)]
+    outputs = [_later(row_out, place) for place in range(len(attrs.reversed))]
+    if attrs.goes_on:
+        outputs.insert(0, lambda: "&going")
+    states = [value for _, value, _ in graph.state_values]
+    own = {value: f"carried{place}" for place, value in enumerate(states)}
+    positions = itertools.accumulate((one.is_output for one in attrs.carried), initial=0)
+    kept = [_later(names.output, position) for position in positions]
+    pointers = _Pointers(body, names.scratch, [*inputs, number], outputs, kept, own)
+    called = _calls(body, pointers)
+    begin, end = _first_values(names, attrs, pointers, states, symbol), _last_values(names, attrs, pointers, states)
+    if not attrs.is_counted:
+        for place in range(len(attrs.reversed)):
+            kind = names.graph.types[names.node.outputs[wanted + place]]
+            begin.append(f"memset({names.output(wanted + place)}, 0, {kind.bytes});")
+    if attrs.has_condition:
+        begin.append(f"uint8_t going = *{names.input(int(attrs.has_trips))};")
+    elif attrs.goes_on:
+        begin.append("uint8_t going = 1;")
+    is_small = attrs.most is not None and attrs.most <= _INT32_MAX and not reads_number
+    c_type = "int32_t" if is_small else "int64_t"
+    tests = [*(["going"] if attrs.has_condition or attrs.goes_on else [])]
+    tests += [f"round < *{names.input(0)}"] * attrs.has_trips
+    if attrs.most is not None:
+        tests.append(f"round < {attrs.most}{'LL' * (attrs.most > _INT32_MAX)}")
+    start = f"{c_type} round = 0"
+    if attrs.counts:
+        begin.append(f"{start};")
+        end.insert(0, f"*{names.output(len(names.outputs) - 1)} = (int32_t)round;")
+    head = f"for ({'' if attrs.counts else start}; {' && '.join(tests)}; ++round) {{"
+    return [*pointers.declarations.values(), *begin, head, *(f"    {line}" for line in called), "}", *end]
+
+
+def _row(pointer: str, kind: TensorType, attrs: Rounds, *, backwards: bool) -> str:
+    """Return the pointer to the row of this round."""
+    assert not backwards or attrs.most is not None
+    number = f"({(attrs.most or 0) - 1} - round)" if backwards else "round"
+    return f"{pointer} + {number} * {kind.count}" if kind.count != 1 else f"{pointer} + {number}"
+
+
+def _first_values(
+    names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequence[str], symbol: Symbol
+) -> list[str]:
+    """Return the lines that give the carried values what the first round reads."""
+    lines, place = [], attrs.first_carried
+    for number, (one, value) in enumerate(zip(attrs.carried, states, strict=True)):
+        kind, target = pointers.plan.graph.types[value], pointers.value(value)
+        if one.is_given:
+            source = names.input(place)
+            if value in pointers.plan.in_states:  # and its first value may lie there
+                lines.append(f"if ({target} != {source})")
+                target = f"    memcpy({target}"
+            else:
+                target = f"memcpy({target}"
+            lines.append(f"{target}, {source}, {kind.bytes});")
+            place += 1
+            continue
+        data = np.zeros(kind.shape, kind.dtype.numpy) if one.initial is None else one.initial
+        found = {*np.ascontiguousarray(data).tobytes()}
+        if len(found) == 1:
+            lines.append(f"memset({target}, {found.pop()}, {kind.bytes});")
+        else:
+            lines.append(f"MT_FLASH_COPY({target}, {symbol(f'initial{number}', data)}, {kind.bytes});")
+    return lines
+
+
+def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequence[str]) -> list[str]:
+    """Return the lines that copy the carried values that are wanted to the outputs."""
+    wanted = [value for one, value in zip(attrs.carried, states, strict=True) if one.is_output]
+    types = pointers.plan.graph.types
+    return [
+        f"memcpy({names.output(number)}, {pointers.value(value)}, {types[value].bytes});"
+        for number, value in enumerate(wanted)
+        if value not in pointers.plan.in_states
+    ]

@@ -1,0 +1,64 @@
+"""The calls of one inference, which stand once: the entry point makes all of them, `<model>_operator` one."""
+
+from mtool.codegen.calls import Calls
+from mtool.codegen.conventions import Conventions
+from mtool.codegen.state_reset import start_call
+from mtool.plan import Plan
+
+_NOTE = """\
+/* The operators of one inference, in order; with a pointer to a number, only that one. Of NULL the compiler makes plain
+ * calls. Volatile, as it would follow a number through all comparisons: with a thousand of them, for a minute. */"""
+
+_UNDEFINED = ["", "#undef OPERATOR", ""]
+
+
+def operator_prototype(plan: Plan, calls: Calls) -> str:
+    """Return the declaration of `<model>_operator`, without a semicolon."""
+    structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
+    return f"int32_t {plan.graph.name}_operator({', '.join(['uint16_t number', *structures])})"
+
+
+def operator_call(plan: Plan, calls: Calls, number: str, inputs: str, outputs: str) -> str:
+    """Return the C that calls `<model>_operator`; `inputs` and `outputs` are passed if it wants them."""
+    passed = {"inputs": inputs, "outputs": outputs}
+    return f"{plan.graph.name}_operator({', '.join([number, *(passed[name] for name in calls.structures)])})"
+
+
+def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> list[str]:
+    """Return the C of the calls, and of what makes one of them."""
+    body = [f"    {line}".rstrip() for line in (*calls.pointers, "", *calls.numbered())]
+    start = [line for call in start_call(plan) for line in ("    if (number == 0)", f"        {call}")]
+    if conventions.interface == "step":
+        head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
+        return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
+    structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
+    call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.structures])})"
+    one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
+    result = "int32_t" if calls.can_fail else "void"
+    return [
+        _NOTE,
+        "#define OPERATOR(number) if (only == NULL || *only == (number))",
+        "",
+        f"MT_INLINE {result} {plan.graph.name}_calls({', '.join(['const volatile int32_t *only', *structures])})",
+        "{",
+        *([] if plan.steps else ["    (void)only;"]),
+        *body,
+        *(["    return 0;"] if calls.can_fail else []),
+        "}",
+        *_UNDEFINED,
+        operator_prototype(plan, calls),
+        "{",
+        "    const volatile int32_t only = number;",
+        *start,
+        *one,
+        "}",
+        "",
+    ]
+
+
+def all_operators(plan: Plan, calls: Calls) -> list[str]:
+    """Return the C that makes all the calls; one that fails ends the function that it stands in."""
+    call = f"{plan.graph.name}_calls({', '.join(['NULL', *calls.structures])})"
+    if not calls.can_fail:
+        return [f"    {call};"]
+    return [f"    const int32_t status = {call};", "    if (status != 0)", "        return status;"]

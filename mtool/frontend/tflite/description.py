@@ -1,0 +1,70 @@
+"""The contents of a .tflite file as plain dataclasses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mtool.ir.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
+
+    `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    scale: Array
+    zero_point: Array
+    axis: int
+    data: Array | None
+    problem: str
+    open: tuple[int, ...] = ()
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether its numbers are integers on a grid."""
+        return bool(self.scale.size) and self.dtype.kind in "iu"
+
+    @property
+    def zero(self) -> int:
+        """What 0 is stored as."""
+        return int(self.zero_point.reshape(-1)[0]) if self.is_quantised else 0
+
+    def allows(self, shape: tuple[int, ...]) -> bool:
+        """Whether the tensor may be of a shape, by what the file says."""
+        return len(shape) == len(self.shape) and all(
+            place in self.open or size == other
+            for place, (size, other) in enumerate(zip(self.shape, shape, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names."""
+
+    kind: str
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Mapping[str, Any]
+
+    def option(self, name: str, default: Any = 0) -> Any:
+        """Return an option; `default` where the file does not say."""
+        return self.options.get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A subgraph of a file; `others` are, for the first, those behind it."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    others: tuple["Model", ...] = ()

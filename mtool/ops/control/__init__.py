@@ -1,0 +1,32 @@
+"""Control flow: internal forms `branch`, which computes one of two graphs, and `rounds`, which computes one repeatedly.
+
+Their attributes are those of mtool.ir.control. They have no schedules: the planner plans their graphs, and the code
+generator writes the C that calls the operators in them.
+"""
+
+from mtool.ir import DType, Graph, Node
+from mtool.ir.control import Branches, Rounds
+from mtool.kernels.schedule import KernelOp
+from mtool.kernels.specification import Operand, Specification
+
+
+def _branch_label(node: Node, graph: Graph) -> str:
+    return "if"
+
+
+def _rounds_label(node: Node, graph: Graph) -> str:
+    attrs = Rounds.of(node)
+    if attrs.most is None:
+        return "loop"
+    return f"loop, {attrs.most:,} round{'s' * (attrs.most != 1)}{' at most' * (not attrs.is_counted)}"
+
+
+def _no_macs(node: Node, graph: Graph) -> int:
+    """None of its own; those of its graphs are the planner's to count (mtool.plan.control)."""
+    return 0
+
+
+BRANCH = KernelOp(
+    Specification(Branches, (Operand("condition", dtypes=(DType.BOOL,)),), takes_more=True), _branch_label, _no_macs, ()
+)
+ROUNDS = KernelOp(Specification(Rounds, takes_more=True), _rounds_label, _no_macs, ())

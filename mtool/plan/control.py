@@ -1,0 +1,97 @@
+"""Steps that compute graphs: a plan for each, whose arenas are the scratch of the step.
+
+The tensors of a graph lie in the arena only while its node runs; two branches have the same bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mtool import ops
+from mtool.ir import Graph, Node, State
+from mtool.ir.control import Rounds
+from mtool.kernels.schedule import BaseSchedule, Kernel
+from mtool.kernels.target import Target
+from mtool.plan.memory import aliases
+from mtool.plan.plan import Plan
+from mtool.plan.step import Step
+
+GUESSED = 16
+"""Rounds that are counted where only the run knows how many there are."""
+
+
+@dataclass(frozen=True)
+class ControlSchedule(BaseSchedule):
+    """The plans of a node's graphs; each reads and writes what is outside of it where that lies."""
+
+    plans: tuple[Plan, ...]
+
+    name = "calls"
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        """The node that it was made for."""
+        return True
+
+    def scratch_bytes(self, node: Node, graph: Graph) -> int:
+        """The largest arena of its graphs."""
+        return max(plan.arena_bytes for plan in self.plans)
+
+    def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
+        """What the first output is in the first round, if nothing else of the node reads it."""
+        attrs = node.attrs
+        if not isinstance(attrs, Rounds):
+            return ()
+        first = next((number for number, one in enumerate(attrs.carried) if one.is_output), None)
+        if first is None or not attrs.carried[first].is_given:
+            return ()
+        place = attrs.first_carried + sum(one.is_given for one in attrs.carried[:first])
+        lies = aliases(graph)
+        roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
+        return (place,) if roots.count(roots[place]) == 1 else ()
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        """The dearest of its graphs, as often as it is computed."""
+        return _times(node) * max(plan.cost for plan in self.plans)
+
+    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
+        """Never: the code generator writes it (mtool.codegen.control), which knows the functions in it."""
+        raise NotImplementedError
+
+
+def plans_in(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and those of all graphs inside its own, outer ones first."""
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for step in one.steps:
+            if isinstance(step.schedule, ControlSchedule):
+                waiting += step.schedule.plans
+
+
+def _times(node: Node) -> int:
+    """Return how often a node computes one of its graphs, as far as that is known."""
+    attrs = node.attrs
+    if not isinstance(attrs, Rounds):
+        return 1
+    return attrs.most if attrs.is_counted and attrs.most is not None else min(attrs.most or GUESSED, GUESSED)
+
+
+def planned_body(node: Node, body: Graph) -> Graph:
+    """Return a body as it is planned: what a round makes of the one before it is a state."""
+    count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
+    pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
+    return replace(body, states=tuple(State(output, value) for output, value in pairs))
+
+
+def kept_outside(node: Node) -> tuple[int, ...]:
+    """Return the numbers of the carried values that may lie where the node's output lies."""
+    attrs = node.attrs
+    return tuple(n for n, one in enumerate(attrs.carried) if one.is_output) if isinstance(attrs, Rounds) else ()
+
+
+def control_step(node: Node, plans: Sequence[Plan]) -> Step:
+    """Return the step of a node whose graphs are planned."""
+    schedule = ControlSchedule(tuple(plans))
+    macs = _times(node) * max(plan.macs for plan in plans)
+    op = replace(ops.KERNELS[node.op], macs=lambda node, graph: macs)
+    return Step(node, op, schedule, max(plan.arena_bytes for plan in plans), max(plan.alignment for plan in plans))

@@ -1,0 +1,78 @@
+"""Plan a graph as a whole: schedules, an order, offsets; the graphs of its control nodes on their own before it."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from mtool.ir import Graph, Node
+from mtool.ir.control import Control, bodies_of, with_own_bodies
+from mtool.ir.node import View
+from mtool.kernels.target import Target
+from mtool.option_values import Io
+from mtool.plan.choice import Choices, check_names
+from mtool.plan.control import control_step, kept_outside, planned_body
+from mtool.plan.first_fit import lay_out
+from mtool.plan.memory import ALIGNMENT, live_bound, offsets_of, storages, without_states
+from mtool.plan.order import order_nodes
+from mtool.plan.plan import Plan
+from mtool.plan.state_storage import copy_states
+from mtool.plan.step import Step, choose_schedule
+
+
+def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
+    """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
+
+    Raises:
+        UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
+    """
+    check_names(choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
+    return _plan(graph, target, io, choices, "keep")
+
+
+def _computing(graph: Graph) -> Iterable[Node]:
+    return (node for node in graph.nodes if not isinstance(node.attrs, View))
+
+
+def _plan(graph: Graph, target: Target, io: Io, choices: Choices, keep: str, outside: Collection[int] = ()) -> Plan:
+    """Plan a graph.
+
+    Args:
+        graph: the graph.
+        target: what the board's core can do.
+        io: where inputs and outputs lie.
+        choices: of schedules.
+        keep: the stem of the names of copies of its states.
+        outside: the numbers of states that may lie where the caller keeps them.
+    """
+
+    def step_of(node: Node) -> Step:
+        if not isinstance(node.attrs, Control):
+            return choose_schedule(node, graph, target, choices.get(node.name))
+        bodies = zip(node.attrs.names, bodies_of(node), strict=True)
+        plans = [
+            _plan(planned_body(node, body), target, "external", choices, f"{node.name}_{name}_keep", kept_outside(node))
+            for name, body in bodies
+        ]
+        return control_step(node, plans)
+
+    by_name = {node.name: step_of(node) for node in _computing(graph)}
+    ordered = order_nodes(graph, by_name, io)
+    graph = replace(graph, nodes=ordered)
+    steps = tuple(by_name[node.name] for node in _computing(graph))
+    graph, steps = copy_states(graph, steps, lambda node, after: choose_schedule(node, after, target), keep)
+    return lay_out_steps(graph, steps, target, io, outside)
+
+
+def lay_out_steps(graph: Graph, steps: tuple[Step, ...], target: Target, io: Io, outside: Collection[int] = ()) -> Plan:
+    """Lay out the arena for steps in their final order; the states of the numbers `outside` need not lie there."""
+    layouts = []
+    for grow in (False, True):
+        pieces, owners, scratch_of = storages(graph, steps, io, grow=grow)
+        apart = without_states(graph, pieces, owners, outside)
+        layouts.append((pieces, owners, scratch_of, apart, *lay_out(pieces)))
+    pieces, owners, scratch_of, apart, placed, arena_bytes = min(layouts, key=lambda layout: layout[-1])
+    if pieces and not apart:
+        arena_bytes = max(arena_bytes, ALIGNMENT)  # tensors without elements have an address too
+    offsets = {value: offset for value, offset in offsets_of(owners, placed).items() if value not in apart}
+    scratch = tuple(placed[number] if number is not None else None for number in scratch_of)
+    ranked = sorted(((piece, placed[n]) for n, piece in enumerate(pieces)), key=lambda pair: (pair[1], pair[0].first))
+    return Plan(graph, target, io, steps, offsets, scratch, tuple(ranked), arena_bytes, live_bound(pieces), apart)

@@ -1,0 +1,11 @@
+"""The calling conventions and executors whose C the tests look at, by name."""
+
+from mtool import codegen
+
+CONVENTIONS = {
+    "c": codegen.conventions(),
+    "packed": codegen.conventions("packed", "packed"),
+    "step": codegen.conventions("step", "pointers"),
+    "values": codegen.conventions("c", "values"),
+    "graph": codegen.conventions(executor="graph"),
+}

@@ -1,0 +1,59 @@
+"""Control flow that the run decides, against onnxruntime: on the host under sanitizers, and on a Cortex-M4."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mtool import boards
+from mtool.compiler import target_of
+from mtool.kernels.target import Target
+from mtool.onnx_backend import batch, firmware
+from mtool.onnx_backend.batch import HOST, Batch, CModel
+from mtool.onnx_backend.firmware import Firmware
+from mtool.workflow import dynamic_outputs
+from tests.control_flow import CASES
+from tests.onnx_suite.running import built
+
+ort = pytest.importorskip("onnxruntime")
+NAMES = [*CASES]
+
+
+def models(target: Target = HOST) -> list[CModel]:
+    return [
+        batch.to_c(case.proto, f"m{number}", target=target, maxima=case.maxima)
+        for number, case in enumerate(CASES.values())
+    ]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Batch]:
+    with built(models(), tmp_path_factory.mktemp("control")) as made:
+        yield made
+
+
+def check(program: Batch | Firmware, name: str) -> None:
+    case, number = CASES[name], NAMES.index(name)
+    session = ort.InferenceSession(case.proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for feeds in case.feeds:
+        wanted = session.run(None, feeds)
+        given = [feeds[value.name] for value in case.proto.graph.input]
+        tensors = program.models[number].manifest.outputs
+        found = dict(zip((t.name for t in tensors), program.run(number, given), strict=True))
+        for expected, actual in zip(wanted, dynamic_outputs.cut(tensors, found).values(), strict=True):
+            assert actual.dtype == expected.dtype
+            assert actual.shape == expected.shape
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_computes_what_onnxruntime_does(program: Batch, name: str) -> None:
+    check(program, name)
+
+
+def test_all_of_it_on_a_cortex_m4(tmp_path: Path) -> None:
+    board = boards.get("mps2_an386")
+    with firmware.build(models(target_of(board)), tmp_path / "project", board) as device:
+        for name in NAMES:
+            check(device, name)

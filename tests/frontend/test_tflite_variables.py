@@ -1,0 +1,191 @@
+"""Resource variables of TFLite models: states with the values that the model's first subgraph gives them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_models import Array, Graph, Op, T, model
+
+import mtool
+from mtool.errors import ModelError
+from mtool.frontend import ModelOptions, load
+
+SHAPE = [1, 3, 4]
+SCALE, ZERO = 0.1, -20
+R = np.random.default_rng(5)
+
+
+def handle(name: str, output: str) -> Op:
+    return Op("VAR_HANDLE", [], [output], "VarHandleOptions", {"Container": "", "SharedName": name})
+
+
+def resource(name: str) -> T:
+    return T(name, [], kind="RESOURCE")
+
+
+def tensor(name: str, shape: Any = SHAPE, data: Array | None = None) -> T:
+    return T(name, shape, np.int8, SCALE, ZERO, data=data)
+
+
+def start(first: Array | None, name: str = "ring") -> Graph:
+    """Return the subgraph that gives the variable its first value."""
+    if first is None:
+        return Graph([], [])
+    ops = [handle(name, "v"), Op("ASSIGN_VARIABLE", ["v", "c"], [])]
+    return Graph([resource("v"), T("c", first.shape, first.dtype, SCALE, ZERO, data=first)], ops)
+
+
+ONCE = Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1})
+
+
+def streaming(first: Array | None = None, *, extra: list[Op] | None = None) -> bytes:
+    """Return a model that keeps its last three inputs and gives their sum."""
+    whole = [T("begin", [3], np.int32, data=np.array([0, 1, 0])), T("end", [3], np.int32, data=np.array([1, 4, 4]))]
+    whole += [T("steps", [3], np.int32, data=np.ones(3)), T("axis", [1], np.int32, data=np.array([1]))]
+    tensors = [tensor("x", [1, 1, 4]), resource("h"), tensor("old"), tensor("all", [1, 4, 4]), tensor("new"), *whole]
+    tensors.append(T("y", [1, 4], np.int8, 0.2, 3))
+    ops = [
+        ONCE,
+        handle("ring", "h"),
+        Op("READ_VARIABLE", ["h"], ["old"]),
+        Op("CONCATENATION", ["old", "x"], ["all"], "ConcatenationOptions", {"Axis": 1}),
+        Op("STRIDED_SLICE", ["all", "begin", "end", "steps"], ["new"], "StridedSliceOptions", {}),
+        Op("ASSIGN_VARIABLE", ["h", "new"], []),
+        Op("MEAN", ["all", "axis"], ["y"], "ReducerOptions", {}),
+        *(extra or []),
+    ]
+    return model(tensors, ops, ["x"], ["y"], start(first))
+
+
+def saved(data: bytes, folder: Path) -> Path:
+    path = folder / "m.tflite"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_a_ring_of_frames_is_litert_s_over_a_sequence(rounding: Any, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    first = R.integers(-128, 128, SHAPE).astype(np.int8)
+    path = saved(streaming(first), tmp_path)
+    options = mtool.Options(rounding=rounding)
+    report = mtool.verify(
+        path, board="host", options=options, samples=8, deployment=mtool.Deployment(tmp_path / "project")
+    )
+    report.check()
+    assert report.sequence
+
+
+def test_a_reset_brings_the_first_values_back(tmp_path: Path) -> None:
+    first = R.integers(-128, 128, SHAPE).astype(np.int8)
+    path = saved(streaming(first), tmp_path)
+    with mtool.open(mtool.prepare(path, board="host", folder=tmp_path / "project")) as device:
+        x = {"x": np.full((1, 1, 4), 7, np.int8)}
+        runs = [device.run(x)["y"] for _ in range(4)]
+        device.reset_state()
+        again = [device.run(x)["y"] for _ in range(4)]
+    assert np.array_equal(runs, again) and not np.array_equal(runs[0], runs[3])
+
+
+def test_what_begins_as_what(tmp_path: Path) -> None:
+    first = R.integers(-128, 128, SHAPE).astype(np.int8)
+    (state,) = load(saved(streaming(first), tmp_path)).states
+    assert state.input == "ring" and state.initial is not None and np.array_equal(state.initial, first)
+    graph = load(saved(streaming(), tmp_path))
+    assert graph.states[0].initial is not None and (graph.states[0].initial == ZERO).all()
+    assert graph.caller_inputs == ("x",) and graph.quant["ring"].zero_point == (ZERO,)
+
+
+def test_a_variable_that_nothing_writes_is_a_constant(tmp_path: Path) -> None:
+    first = R.integers(-128, 128, SHAPE).astype(np.int8)
+    tensors = [tensor("x"), resource("h"), tensor("old"), T("y", SHAPE, np.int8, 0.2, 3)]
+    ops = [ONCE, handle("ring", "h"), Op("READ_VARIABLE", ["h"], ["old"]), Op("ADD", ["old", "x"], ["y"], "AddOptions")]
+    graph = load(saved(model(tensors, ops, ["x"], ["y"], start(first)), tmp_path))
+    assert not graph.states and any(np.array_equal(data, first) for data in graph.constants.values())
+
+
+def test_a_variable_that_is_written_first_is_none_that_is_kept(tmp_path: Path) -> None:
+    tensors = [tensor("x"), resource("h"), tensor("old"), T("y", SHAPE, np.int8, 0.2, 3)]
+    ops = [handle("ring", "h"), Op("ASSIGN_VARIABLE", ["h", "x"], []), Op("READ_VARIABLE", ["h"], ["old"])]
+    ops.append(Op("ADD", ["old", "x"], ["y"], "AddOptions"))
+    graph = load(saved(model(tensors, ops, ["x"], ["y"]), tmp_path))
+    assert not graph.states and graph.inputs == ("x",)
+
+
+def test_an_output_or_input_that_is_kept_too(tmp_path: Path) -> None:
+    """y is what the variable was before, which becomes x: neither leaves the interface."""
+    tensors = [tensor("x"), resource("h"), tensor("y")]
+    ops = [handle("ring", "h"), Op("READ_VARIABLE", ["h"], ["y"]), Op("ASSIGN_VARIABLE", ["h", "x"], [])]
+    path = saved(model(tensors, ops, ["x"], ["y"]), tmp_path)
+    graph = load(path)
+    assert graph.caller_inputs == ("x",) and graph.output_names[0] == "y" and len(graph.states) == 1
+    with mtool.open(mtool.prepare(path, board="host", folder=tmp_path / "project")) as device:
+        frames = [np.full(SHAPE, number, np.int8) for number in (1, 2, 3)]
+        assert [device.run({"x": frame})["y"].flat[0] for frame in frames] == [ZERO, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("first", "extra", "words"),
+    [
+        (np.zeros([2, 2], np.int8), [], "its variable is int8\\[1, 3, 4\\], and begins as int8\\[2, 2\\]"),
+        (np.zeros(SHAPE, np.float32), [], "and begins as float32"),
+        (None, [Op("ASSIGN_VARIABLE", ["h", "all"], [])], "in one place, int8\\[1, 4, 4\\] in another"),
+        (np.zeros(SHAPE, np.int8), [ONCE], "after that is used"),
+    ],
+)
+def test_what_does_not_fit_is_refused(first: Array | None, extra: list[Op], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=words):
+        load(saved(streaming(first, extra=extra), tmp_path))
+
+
+def test_what_is_no_variable_can_t_be_read(tmp_path: Path) -> None:
+    data = model([tensor("x"), tensor("y")], [Op("READ_VARIABLE", ["x"], ["y"])], ["x"], ["y"])
+    with pytest.raises(ModelError, match="its input 0 is not what a VAR_HANDLE makes"):
+        load(saved(data, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("number", "graph", "words"),
+    [
+        (2, Graph([], []), "it names subgraph 2 of 2"),
+        (0, Graph([], []), "it names subgraph 0 of 2"),
+        (1, Graph([tensor("a"), tensor("b")], [Op("RELU", ["a"], ["b"])]), r"its subgraph has b \(RELU 0\)"),
+        (1, Graph([tensor("a")], [Op("ASSIGN_VARIABLE", ["a", "a"], [])]), "what is not a constant, or to no variable"),
+    ],
+)
+def test_a_first_subgraph_that_is_more_than_constants(number: int, graph: Graph, words: str, tmp_path: Path) -> None:
+    once = Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": number})
+    data = model([tensor("x"), tensor("y")], [once, Op("RELU", ["x"], ["y"])], ["x"], ["y"], graph)
+    with pytest.raises(ModelError, match=words):
+        load(saved(data, tmp_path))
+
+
+def test_a_state_of_the_user_s_beside_the_model_s_own(tmp_path: Path) -> None:
+    tensors = [tensor("x"), resource("h"), tensor("old"), tensor("s"), tensor("y"), tensor("next")]
+    ops = [
+        handle("ring", "h"),
+        Op("READ_VARIABLE", ["h"], ["old"]),
+        Op("ADD", ["old", "x"], ["y"], "AddOptions"),
+        Op("ASSIGN_VARIABLE", ["h", "y"], []),
+        Op("ADD", ["s", "y"], ["next"], "AddOptions"),
+    ]
+    path = saved(model(tensors, ops, ["x", "s"], ["y", "next"]), tmp_path)
+    graph = load(path, ModelOptions(states=[("next", "s")], state_values={"s": np.asarray(5)}))
+    begun = {state.input: int(state.initial.flat[0]) for state in graph.states if state.initial is not None}
+    assert begun == {"ring": ZERO, "s": 5}
+    plain = load(path, ModelOptions(states=[("next", "s")]))
+    assert [int(state.initial.flat[0]) for state in plain.states if state.initial is not None] == [ZERO, ZERO]
+
+
+def test_what_is_written_and_read_at_once_is_still_itself(tmp_path: Path) -> None:
+    tensors = [tensor("x"), resource("h"), tensor("a"), tensor("old"), tensor("y")]
+    ops = [
+        handle("ring", "h"),
+        Op("ABS", ["x"], ["a"]),
+        Op("ASSIGN_VARIABLE", ["h", "a"], []),
+        Op("READ_VARIABLE", ["h"], ["old"]),
+        Op("ADD", ["old", "a"], ["y"], "AddOptions"),
+    ]
+    graph = load(saved(model(tensors, ops, ["x"], ["a", "y"]), tmp_path))
+    assert graph.output_names == ("a", "y") and not graph.states
