@@ -13,13 +13,13 @@ import numpy as np
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import written
 from mtool.codegen.function import Call, arguments_of, further
+from mtool.escaping import comment
 from mtool.ir import Graph, Node
 from mtool.ir.control import Branches, Rounds
 from mtool.ir.types import Array, TensorType
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment
 
 _INT32_MAX = 2**31 - 1
 Symbol = Callable[[str, Array], str]
