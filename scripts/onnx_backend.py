@@ -5,7 +5,7 @@
     make onnx-backend ARGS="--only reduce_ --jobs 4"
 
 Each test is prepared and run as any backend's is, with nothing given from outside; each builds a program of its own,
-so that all of them take a quarter of an hour of CPU. `tests/onnx_suite` has the same tests many in a program.
+so that all of them take some minutes of CPU. `tests/onnx_suite` has the same tests many in a program.
 """
 
 import argparse

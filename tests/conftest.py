@@ -5,8 +5,11 @@ A test marked `product` is tried on many combinations of its parameters. A quart
 
 The tests of a file run in one process (`--dist loadfile`), so that what they share is made once. Files with a test that
 is marked `long` begin first: none is left alone at the end.
+
+Python looks for objects in circles less often than by itself: compiling a model makes many objects and hardly a circle.
 """
 
+import gc
 import os
 import sys
 import zlib
@@ -25,6 +28,7 @@ import cpu_times
 
 def pytest_configure(config: pytest.Config) -> None:
     compiler_cache.use()
+    gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:
         config.pluginmanager.register(cpu_times)
 

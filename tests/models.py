@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "shared" / "models"
@@ -26,3 +27,11 @@ def path(name: str) -> Path:
 def golden(name: str) -> Path:
     """Return the path of its golden inputs and outputs."""
     return FOLDER / f"{name}.golden.npz"
+
+
+def first_golden(name: str, samples: int, folder: Path) -> Path:
+    """Write the first samples of a shared model's golden data into a folder; return the path."""
+    with np.load(golden(name)) as data:
+        path = folder / f"{samples}.golden.npz"
+        np.savez(path, **{array: data[array][:samples] for array in data})
+    return path

@@ -118,19 +118,19 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
         own.append(variable)
     else:
         inside = [_with(variable, first, line) for line in inside]
-    if before and _is_bare_head(before[-1], indent + 1) and _indent(before[-1]) == indent:  # one loop's braces for both
-        return [*before[:-1], before[-1] + " {", *inside, " " * indent + "}", *after]
     if before and _is_bare_head(before[-1], indent):
+        outer = _indent(before[-1])
         before[-1] += " {"
-        return [*before, *(line[4:] for line in inside), " " * (indent - 4) + "}", *after]
+        return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
     if any(re.search(rf"\b{name}\b", outside) for name in own):
         return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
     return [*before, *(line[4:] for line in inside), *after]
 
 
 def _is_bare_head(line: str, indent: int) -> bool:
-    """Whether a line is the head of a statement without braces, which is indented by so many."""
-    return _indent(line) < indent and line.lstrip().startswith(("for (", "if (", "while (", "else")) and line[-1] != "{"
+    """Whether a line is the head of a statement without braces, which is indented by so many, as the head may be."""
+    is_head = line.lstrip().startswith(("for (", "if (", "while (", "else")) and line.endswith((")", "else"))
+    return _indent(line) <= indent and is_head
 
 
 def _indent(line: str) -> int:

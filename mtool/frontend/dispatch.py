@@ -8,6 +8,7 @@ import onnx
 from onnx import helper
 
 from mtool import lowerings
+from mtool.escaping import argument
 from mtool.frontend import functions, tensors
 from mtool.frontend.attribute_values import check_attribute_values
 from mtool.frontend.bounds import COUNTING
@@ -23,18 +24,17 @@ from mtool.frontend.folding import fold
 from mtool.frontend.importer import Importer
 from mtool.frontend.indices import check_indices, clamp_constant_indices, range_of_wrong_indices
 from mtool.frontend.inference import SHAPING, infer
-from mtool.frontend.maximum_sizes import set_maximum_sizes
+from mtool.frontend.maximum_sizes import gather_of_compress, set_maximum_sizes
 from mtool.frontend.operand_shapes import check_operand_shapes
 from mtool.frontend.operand_types import check_operand_types
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
-from mtool.frontend.validation import check_axis, check_node, check_values
+from mtool.frontend.validation import check_axis, check_node, check_range, check_values
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
-from mtool.text import argument
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
@@ -94,6 +94,10 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     proto = _with_indices_inside(state, proto, schema, attrs)
     constants = _known_values(state, proto)
     known = all(name in constants or not name for name in proto.input) and not bodies
+    gather = None if known or domain else gather_of_compress(state, proto, attrs)
+    if gather is not None:
+        state.run(gather, {"": NEWEST_OPSET})
+        return
     if proto.op_type in ("Shape", "Size") and proto.input[0] in state.bounds:
         raise Unsupported("the shape that it asks for is known only when it runs")
     is_limited = not known and not domain and set_maximum_sizes(state, proto, attrs)
@@ -230,6 +234,8 @@ def _told(
 
     `constants` has the values of its inputs; None: not all are known.
     """
+    if proto.op_type == "Range" and constants is not None:
+        check_range(constants, proto.input)
     kinds: dict[str, TensorType] = {}
     try:
         kinds = infer(proto, domain, version, state.types, state.constants, state.declared)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
+from onnx import helper
 
 from mtool.frontend.bounds import COUNTING, Bound
 from mtool.frontend.importer import Importer
@@ -42,6 +44,28 @@ def set_maximum_sizes(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str
         if axis is not None:
             state.bounds[value] = Bound(axis, count)
     return True
+
+
+def gather_of_compress(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> onnx.NodeProto | None:
+    """Return the Gather that a Compress with a constant condition is, whose size does not depend on data; None: not so.
+
+    Raises:
+        Unsupported: the condition is no list, or longer than the axis.
+    """
+    if proto.op_type != "Compress" or proto.input[1] not in state.constants or proto.input[0] not in state.types:
+        return None
+    condition = state.constants[proto.input[1]]
+    kind, axis = state.types[proto.input[0]], attrs.get("axis")
+    size = kind.count if axis is None else kind.shape[axis]
+    if condition.ndim != 1 or condition.size > size:
+        raise Unsupported(f"its condition has shape {list(condition.shape)}; it chooses among {size} elements")
+    data = proto.input[0]
+    if axis is None:
+        data = state.unique(f"{proto.output[0]}/flat")
+        shape = state.constant(f"{proto.output[0]}/shape", np.array([-1], np.int64))
+        state.run(helper.make_node("Reshape", [proto.input[0], shape], [data], name=proto.name), {"": 21})
+    chosen = state.constant(f"{proto.output[0]}/chosen", np.flatnonzero(condition).astype(np.int64))
+    return helper.make_node("Gather", [data, chosen], proto.output, name=proto.name, axis=axis or 0)
 
 
 def _natural(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> int:

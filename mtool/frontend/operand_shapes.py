@@ -213,6 +213,17 @@ def _matmul_integer(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]
     return _is(ins[2], *rows) and _is(ins[3], *columns)
 
 
+def _dft(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """The last dimension has a real part, and perhaps an imaginary one."""
+    x = ins[0] or ()
+    return len(x) >= 2 and x[-1] in (1, 2)
+
+
+def _stft(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """Batch, samples, and a real part or a complex number of each; a window of one dimension."""
+    return len(ins[0] or ()) == 3 and _dft(ins, outs, attrs) and len(ins[2] or (0,)) == 1
+
+
 _SPATIAL = ("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool")
 
 
@@ -251,5 +262,7 @@ CHECKS: dict[str, Check] = {
     "NonMaxSuppression": _suppression,
     "Gemm": _gemm,
     "PRelu": _prelu,
+    "DFT": _dft,
+    "STFT": _stft,
     **dict.fromkeys(["Clip", "Trilu"], _scalars),
 }

@@ -3,6 +3,7 @@
 onnx's shape inference believes some attributes: it runs without end, or ends the process, on what is refused here.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from onnx.defs import OpSchema
 from mtool.frontend.inference import SHAPING
 from mtool.frontend.problems import Unsupported
 from mtool.ir import TensorType
+from mtool.ir.types import Array
 
 _CONTROL = ("If", "Loop", "Scan")
 
@@ -114,6 +116,17 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
         _check_windows(attrs, shapes[0][2:], shapes[1][2:])
     if proto.op_type == "Einsum":
         _check_equation(attrs["equation"].replace(" ", ""), shapes)
+
+
+def check_range(constants: Mapping[str, Array], names: Sequence[str]) -> None:
+    """Refuse a Range whose step is 0, or whose numbers are not finite: onnx's inference gives it no elements.
+
+    Raises:
+        Unsupported: it has no last number.
+    """
+    numbers = [float(each) for name in names for each in constants[name].reshape(-1)]
+    if not all(map(math.isfinite, numbers)) or (numbers and numbers[-1] == 0):
+        raise Unsupported(f"it has no last number: its start, limit and step are {numbers}")
 
 
 def _check_windows(attrs: Mapping[str, Any], spatial: Sequence[int], kernel: Sequence[int]) -> None:

@@ -4,10 +4,11 @@ https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
 """
 
 import contextlib
+import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mtool.errors import BuildError, ModelError
+from mtool.errors import BuildError, ModelError, UsageError
 from mtool.oracles import Sample
 
 INSTALL = "pip install 'mtool[quantize]'"
@@ -95,6 +96,11 @@ def _tools() -> Any:
 def _as_model_errors(title: str) -> Iterator[None]:
     try:
         yield
+    except OSError as failed:
+        at = failed.filename or tempfile.gettempdir()
+        raise UsageError(
+            "the models in between can't be written", details=[f"{at}: {failed.strerror}"], hint="set TMPDIR"
+        ) from None
     except Exception as refused:  # onnxruntime's own classes of errors share no base but this
         details = str(refused).strip().splitlines()[:3] or [type(refused).__name__]
         raise ModelError(f"onnxruntime can't quantise {title}", details=details) from None

@@ -10,6 +10,7 @@ import numpy as np
 from mtool import locks
 from mtool.boards import Board
 from mtool.errors import MismatchError
+from mtool.escaping import short_name
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Manifest, Operand, Operator, Tensor
@@ -17,7 +18,6 @@ from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
-from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
@@ -27,6 +27,7 @@ from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.translation import Mistranslation, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Layers:
     """The comparison of all operators over `samples` samples; `sequence`: the state went on from each to the next.
 
     `has_rounding`: the model rounds to integers, so that what differs within its tolerance may be steps apart later.
-    `complete`: all that the model's outputs are made of is compared.
+    `complete`: all that the model's outputs are made of is compared. `mistranslated`: operators of a TFLite model that
+    are compared with another network than LiteRT computes.
     """
 
     samples: int
@@ -62,6 +64,7 @@ class Layers:
     sequence: bool = False
     has_rounding: bool = False
     complete: bool = True
+    mistranslated: tuple[Mistranslation, ...] = ()
 
     @property
     def ties(self) -> int:
@@ -73,7 +76,8 @@ class Layers:
         """Tell whether nothing but rounding makes outputs differ: each operator does right by what it is given."""
         compared = [layer.difference for layer in self.layers if layer.difference]
         inexact = any(one.differing for one in compared)
-        return self.complete and not self.diverging and self.has_rounding and (self.ties > 0 or inexact)
+        right = self.complete and not self.diverging and not self.mistranslated
+        return right and self.has_rounding and (self.ties > 0 or inexact)
 
     @property
     def diverging(self) -> tuple[Layer, ...]:
@@ -107,11 +111,12 @@ class Layers:
             for layer in self.layers
         ]
         return {
-            "ok": not self.diverging,
+            "ok": not self.diverging and not self.mistranslated,
             "samples": self.samples,
             "sequence": self.sequence,
             "reference": self.reference,
             "ties": self.ties,
+            "mistranslated": [asdict(one) for one in self.mistranslated],
             "layers": rows,
         }
 
@@ -119,8 +124,14 @@ class Layers:
         """Raise unless every operator is within its tolerance.
 
         Raises:
-            MismatchError: naming the first operator that diverges, with its histogram.
+            MismatchError: naming the first operator that diverges, with its histogram, or that is mistranslated.
         """
+        if self.mistranslated:
+            raise MismatchError(
+                f"{self.mistranslated[0].operator} does not compute what it does in LiteRT",
+                details=[one.words for one in self.mistranslated],
+                hint="report it, with the model; --rounding tflite may have its own form of the operator",
+            )
         if not self.diverging:
             return
         first = self.diverging[0]
@@ -220,7 +231,8 @@ def compare_layers(
     layers = tuple(_layer(row, allowed, against) for row in found.values())
     has_rounding = ties.has_rounding or is_tflite(model.path)
     compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
-    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared)
+    mistranslated = checked(model, network, inputs) if is_tflite(model.path) else ()
+    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, mistranslated)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:

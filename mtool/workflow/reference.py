@@ -121,6 +121,19 @@ def intermediates(
     return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
 
 
+def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
+    """Run a network that was made of a model on one sample by onnxruntime, without optimisations.
+
+    Raises:
+        BuildError: onnxruntime is not installed.
+        ModelError: it refuses the network.
+    """
+    fed = {value.name for value in proto.graph.input}
+    given = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
+    (found,) = _onnxruntime(proto.SerializeToString(), model, [given], (), {}, constants={}, optimised=False)
+    return found
+
+
 def _onnxruntime(
     model: str | bytes,
     path: Path,

@@ -17,6 +17,8 @@ from mtool.workflow import Options
 from tests.arduino import simavr, sine
 from tests.flash.jobs import fake
 
+pytestmark = pytest.mark.long
+
 DIGITS = resources.path("examples/digits")
 WITH_CMAKE = Options(template_options={"builder": "cmake"})
 UNO_RAM_BYTES = 2048

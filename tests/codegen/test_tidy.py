@@ -137,10 +137,20 @@ def test_a_loop_by_steps_that_is_made_once_goes(last: int, loops: int) -> None:
     assert loops or text == "    output[0] = input[0];"
 
 
-def test_a_loop_that_is_made_once_leaves_its_braces_to_the_head_above() -> None:
-    heads = "    for (int32_t g = 0; g < 8; ++g)\n    for (int32_t p = 0; p < 1; p += 2) {\n"
-    body = "        for (int32_t q = p; q < p + 1; ++q)\n            output[g] = input[q];\n    }"
-    assert tidied(heads + body) == (
-        "    for (int32_t g = 0; g < 8; ++g) {\n        const int32_t p = 0;\n"
-        "        for (int32_t q = p; q < p + 1; ++q)\n            output[g] = input[q];\n    }"
-    )
+def test_a_loop_that_is_the_whole_of_one_at_the_same_indent_stays_in_it() -> None:
+    body = """\
+    for (int32_t g = 0; g < 60; ++g)
+    for (int32_t p = 0; p < 1; p += 2) {
+        const int8_t *column = scratch;
+        for (int32_t q = p; q < p + 1; ++q)
+            output[q] = column[g];
+    }"""
+    assert tidied(body).split("\n")[:2] == ["    for (int32_t g = 0; g < 60; ++g) {", "        const int32_t p = 0;"]
+    assert tidied(body).split("\n")[-1] == "    }"
+
+
+def test_a_statement_before_a_loop_is_no_head_of_it() -> None:
+    body = "    if (done)\n        return;\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
+    assert tidied(body) == "    if (done)\n        return;\n    output[0] = 1;"
+    body = "    while (left);\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
+    assert tidied(body) == "    while (left);\n    output[0] = 1;"

@@ -78,7 +78,6 @@ FOLDED = {
     "Expand": of_all([node("Expand", ["k", "s"], ["c"])], {"k": ONE, "s": LARGE}),
     "Tile": of_all([node("Tile", ["k", "s"], ["c"])], {"k": np.ones(1, np.int8), "s": size(2**31 - 8)}),
     "Range": of_all([node("Range", ["a", "b", "d"], ["c"])], {"a": F(0), "b": F(5e8), "d": F(1)}),
-    "Range by 0": of_all([node("Range", ["a", "b", "d"], ["c"])], dict(zip("abd", np.int16([0, 9, 0]), strict=True))),
     "Pad": of_all([node("Pad", ["k", "s"], ["c"])], {"k": ONE, "s": size(0, 1 << 28)}),
     "OneHot": of_all([node("OneHot", ["i", "d", "v"], ["c"])], {"i": size(0, 1), "d": LARGE, "v": np.array([0, 1], F)}),
     "HannWindow": of_all([node("HannWindow", ["d"], ["c"])], {"d": LARGE[0]}),

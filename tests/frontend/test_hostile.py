@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import amount
 import numpy as np
 import onnx
 import pytest
@@ -16,7 +17,9 @@ from mtool import codegen, frontend, passes
 from mtool.errors import MtoolError
 from mtool.plan import make_plan
 
-COUNT = 2000
+pytestmark = pytest.mark.long
+
+COUNT = amount.of(2000, 1000)
 SECONDS = 10.0
 BYTES = 2 << 30
 F = np.float32

@@ -205,6 +205,19 @@ def test_operands_that_do_not_go_together(what: str) -> None:
     refusal(graph_of([*made, changed], X, constants))
 
 
+@pytest.mark.parametrize(
+    "ends", [(0, 4, 0), (0, np.nan, 1), (np.nan, 4, 1), (0, np.inf, 1), (0, 4, np.nan), (0, 4, np.inf)]
+)
+def test_a_range_that_ends_nowhere(ends: Sequence[float]) -> None:
+    constants = dict(zip("abd", map(F, ends), strict=True))
+    assert "no last number" in refusal(graph_of([node("Range", [*"abd"], ["y"], name="r")], X, constants))
+
+
+def test_a_range_of_integers_by_nothing() -> None:
+    constants = dict(zip("abd", np.int16([0, 9, 0]), strict=True))
+    assert "no last number" in refusal(graph_of([node("Range", [*"abd"], ["y"], name="r")], X, constants))
+
+
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_node(what: str) -> None:
     one, constants = MALFORMED[what]

@@ -36,6 +36,9 @@ IMAGE = (1, 1, 4, 4)
 SMALL = (ones(1, 12, 2), ones(1, 12, 3))
 
 BAD: dict[str, tuple[str, tuple[int, ...], list[Any], dict[str, Any]]] = {
+    "a signal of four dimensions": ("STFT", (1, 16, 1, 5), [np.array(1), ones(8)], {}),
+    "a signal of five parts": ("STFT", (1, 16, 5), [np.array(1), ones(8)], {}),
+    "a transform of five parts": ("DFT", (1, 16, 5), [], {}),
     "reshape to more elements": ("Reshape", (2, 3), [np.array([4, 4], INT)], {}),
     "reshape to a scalar": ("Reshape", (2, 3), [np.array([], INT)], {}),
     "transpose with a short perm": ("Transpose", (2, 3), [], {"perm": [0]}),

@@ -111,6 +111,8 @@ FLOAT = [
         for kind, options in (("POW", "PowOptions"),)
     ),
     of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), "SoftmaxOptions", {"Beta": 0.7}),
+    of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), "SoftmaxOptions", {"Beta": 3e38}, tag="_steep"),
+    of("SOFTMAX", [f("x", [3, 9])], f("y", [3, 9]), tag="_without_options"),
     of("LOG_SOFTMAX", [f("x", [3, 9])], f("y", [3, 9])),
     of("L2_NORMALIZATION", [f("x", X)], f("y", X), "L2NormOptions", {}),
     of(

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
-from tflite_models import Op, T, litert
+from tflite_models import Op, T, litert, model
 
+from mtool.frontend.tflite.fixed_point import rescaled
 from mtool.kernels.target import Target
 
 FEATURES = [frozenset(found) for found in ({"fpu"}, (), {"fpu", "dsp"}, {"fpu", "dsp", "mve"})]
@@ -129,3 +130,37 @@ def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, rows: int, 
     (found,) = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", FEATURES[0]))
     assert found.shape == expected.shape
     np.testing.assert_array_equal(found, expected)
+
+
+def scales_that_tell(values: np.ndarray[Any, Any]) -> tuple[float, float, float]:
+    """Return scales of which it matters whether the product of the first two is one of float32."""
+    dice = np.random.default_rng(1)
+    for _ in range(20_000):
+        x, w = dice.uniform(0.01, 0.1, 2).astype(np.float32)
+        y = np.float32(255.0 * float(x) * float(w) * dice.uniform(1, 2))
+        single, double = float(x * w) / float(y), float(x) * float(w) / float(y)
+        if single != double and (rescaled(values, single) != rescaled(values, double)).any():
+            return float(x), float(w), float(y)
+    raise AssertionError("no such scales")
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"])
+def test_scales_of_uint8_are_multiplied_as_float32(kind: str, tmp_path: Path) -> None:
+    x, w, y = scales_that_tell(np.arange(256) * 251)
+    shape = [1, 16, 16, 1]
+    options = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
+    values = {"StrideH": 1, "StrideW": 1} if kind == "TRANSPOSE_CONV" else {**CONV}
+    values |= {"DepthMultiplier": 1} if kind == "DEPTHWISE_CONV_2D" else {}
+    tensors = [
+        T("x", shape, np.uint8, x),
+        T("w", [1, 1, 1, 1], np.uint8, w, data=np.array([251])),
+        T("s", [4], np.int32, data=np.array(shape)),
+        T("y", shape, np.uint8, y),
+    ]
+    inputs = ["s", "w", "x"] if kind == "TRANSPOSE_CONV" else ["x", "w", "b"]
+    if kind != "TRANSPOSE_CONV":
+        tensors[2] = T("b", [1], np.int32, x * w, data=np.zeros(1))
+    data = model(tensors, [Op(kind, inputs, ["y"], options.get(kind, "TransposeConvOptions"), values)], ["x"], ["y"])
+    feeds: dict[str, Any] = {"x": np.arange(256).astype(np.uint8).reshape(shape)}
+    (found,) = compute(data, feeds, tmp_path, "tflite", Target("host", frozenset()))
+    np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])

@@ -10,7 +10,7 @@ from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
 from mtool.frontend import ModelOptions, load
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 I8, U8, I16, I32, I64, F32 = np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32
 CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 1}
@@ -153,6 +153,13 @@ CASES = [
      {"ShrinkAxisMask": 1}, "its begin is [-5]"),
     ("GATHER", [x([2, 4]), known("i", [[0], [1]]), y([2, 1])],
      "GatherOptions", {"Axis": 1, "BatchDims": 1}, "it gathers by batch"),
+    ("TRANSPOSE_CONV", [known("s", [1, 9, 4, 2]), w([2, 1, 1, 2]), x(), y([1, 9, 4, 2])], "TransposeConvOptions",
+     {"StrideH": 1, "StrideW": 1, "Padding": 1}, "its output's shape [1, 9, 4, 2] is not one that an input"),
+    ("ARG_MAX", [x([2, 4]), known("a", 1), y([2], I64)], "ArgMaxOptions", {"OutputType": 2},
+     "its output is int64, which its options contradict"),
+    ("DEQUANTIZE", [x(), y()], "", {}, "its input is float32, which is not quantised"),
+    ("SOFTMAX", [x(), y()], "SoftmaxOptions", {"Beta": -1.0}, "its beta is -1.0"),
+    ("EXP", [x([2]), T("y", [2], I8, 1e-40)], "", {}, "the scale of its output 'y', 1e-40, is too small"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
     ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scales"),
     ("EXP", [x([2]), T("y", [2], I8, [0.1, 0.2])], "", {}, "its output 'y' is int8 with 2 scales"),

@@ -1,19 +1,39 @@
-"""onnx's backend test suite on the host: what passes and what does not is exactly what is written down."""
+"""onnx's backend test suite on the host: what passes and what does not is exactly what is written down.
 
+Of the operators that are written out as functions, each of which follows the operator's own case, a quarter runs, the
+same ones each time; `make test-all` runs every one. The others count as what is written down.
+"""
+
+import amount
 import pytest
 
-from .cases import all_cases
+from .cases import Case, all_cases
 from .expectations import NOT_PASSED
 from .report import PAGE, page
-from .running import run_all
+from .running import Outcome, run_all
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore")]
+
+
+def chosen(cases: list[Case]) -> list[Case]:
+    """Return the cases that run."""
+    written_out = [case.name for case in cases if "_expanded" in case.name]
+    left = set() if amount.IS_ALL else set(written_out) - set(written_out[:: amount.PART])
+    return [case for case in cases if case.name not in left]
 
 
 @pytest.fixture(scope="module")
 def run():
     cases = all_cases()
-    return cases, run_all(cases)
+    running = chosen(cases)
+    ran = {f"{case.group}/{case.name}": o for case, o in zip(running, run_all(running), strict=True)}
+    names = [f"{case.group}/{case.name}" for case in cases]
+    return cases, [ran.get(name, Outcome(NOT_PASSED.get(name, ""))) for name in names]
+
+
+def test_most_cases_run(run) -> None:
+    cases, _ = run
+    assert len(chosen(cases)) >= 0.8 * len(cases)
 
 
 def test_what_does_not_pass_is_written_down(run) -> None:

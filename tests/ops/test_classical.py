@@ -1,5 +1,6 @@
 """Operators of ai.onnx.ml against onnxruntime: what scikit-learn's converter writes, and each attribute by itself."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,15 @@ TWO = (X[:, 0] * X[:, 1] > 0).astype(np.int64) * 3 + 2
 SMOOTH = (X[:, 0] - 2 * X[:, 3] + 0.5).astype(F)
 
 
+ESTIMATORS = (
+    "tree", "forest", "forest_two", "boosting", "boosting_three", "extra", "forest_regressor", "isolation", "logistic",
+    "logistic_two", "ridge", "svc", "svc_linear", "svr", "one_class", "perceptron",
+)  # fmt: skip
+
+
+@functools.cache
 def estimators() -> dict[str, tuple[Any, Any, bool]]:
+    """Return estimators, what they learn, and whether that is classes; scikit-learn takes seconds to import."""
     from sklearn import ensemble, linear_model, neural_network, svm, tree
 
     return {
@@ -76,7 +85,12 @@ def estimators() -> dict[str, tuple[Any, Any, bool]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", estimators())
+def test_every_estimator_is_tried() -> None:
+    assert set(ESTIMATORS) == set(estimators())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_of_scikit_learn(name: str, tmp_path: Path) -> None:
     estimator, labels, classifies = estimators()[name]
     check(converted(estimator, labels, **({"zipmap": False} if classifies else {})), {"X": X}, tmp_path)

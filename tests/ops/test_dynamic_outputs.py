@@ -60,6 +60,16 @@ def test_compress(axis: int | None) -> None:
     check(proto, feeds, {})
 
 
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_compress_by_a_constant(axis: int | None) -> None:
+    """What is chosen is known: the output has that shape, whatever the model declares."""
+    mask = np.array([True, False, True])
+    attrs = {} if axis is None else {"axis": axis}
+    proto = graph([node("Compress", ["x", "mask"], ["y"], **attrs)], {"x": SPARSE}, {"y": (F, None)}, mask=mask)
+    (y,) = check(proto, {"x": SPARSE}, {})
+    assert y.shape == np.compress(mask, SPARSE, axis).shape
+
+
 @pytest.mark.parametrize("ordered", [0, 1])
 @pytest.mark.parametrize("axis", [None, 0])
 def test_unique(axis: int | None, ordered: int) -> None:

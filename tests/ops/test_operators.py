@@ -9,6 +9,8 @@ import pytest
 from graphs import HOST, compiled, model, reference, run_c
 from onnx import helper
 
+pytestmark = pytest.mark.long
+
 RNG = np.random.default_rng(7)
 F = np.float32
 

@@ -2,6 +2,7 @@
 
 import random
 
+import amount
 import interpreter
 import networks
 import numpy as np
@@ -17,9 +18,11 @@ from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.ir.source import Source
 from mtool.kernels.target import Target
+from mtool.option_values import Io, Partial
 from mtool.plan import Plan, make_plan
 from mtool.plan.memory import Part, storages
-from mtool.settings import Io, Partial
+
+pytestmark = pytest.mark.long
 
 F32 = np.float32
 
@@ -38,7 +41,7 @@ def held(graph: Graph, plan: Plan, calls: int = 2) -> Plan:
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize("kind", ["float", "int8", "uint8"])
 def test_random_networks(kind: str, io: Io) -> None:
-    for seed in range(25):
+    for seed in range(amount.of(25, 12)):
         proto = networks.floats(seed, 16) if kind == "float" else networks.integers(seed, dtype=getattr(np, kind))
         graph = lowered(proto, DSP if kind == "uint8" else HOST)
         held(graph, make_plan(graph, HOST, io, "never"), 1)
@@ -74,8 +77,8 @@ def image(seed: int) -> Graph:
 
 
 def test_images_a_few_rows_at_a_time() -> None:
-    smaller = 0
-    for seed in range(40):
+    smaller, count = 0, amount.of(40, 24)
+    for seed in range(count):
         graph = image(seed)
         whole = make_plan(graph, HOST, partial="never")
         for partial in ("auto", "always"):
@@ -86,7 +89,7 @@ def test_images_a_few_rows_at_a_time() -> None:
                 assert plan.cost <= 1.05 * whole.cost
             smaller += partial == "always" and plan.arena_bytes < whole.arena_bytes
             assert bool(plan.graph.line_buffers) == (plan.arena_bytes < whole.arena_bytes)
-    assert smaller >= 10
+    assert smaller >= count / 4
 
 
 class Watched(Arena):
@@ -202,7 +205,7 @@ def stateful(seed: int) -> Graph:
 
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_states_live_as_long_as_the_firmware(io: Io) -> None:
-    for seed in range(120):
+    for seed in range(amount.of(120, 60)):
         graph = stateful(seed)
         plan = held(graph, make_plan(graph, HOST, io), 4)
         homes = {value: piece for piece, _ in plan.storages for value in piece.values}

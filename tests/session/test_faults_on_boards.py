@@ -9,6 +9,8 @@ from mtool.boards import Board
 from mtool.errors import CommunicationError, DeviceError
 from tests.session import faulty
 
+pytestmark = pytest.mark.long
+
 BOARDS = ["host", "mps2_an385", "mps2_an386", "mps2_an500", "mps3_an547", "qemu_riscv32"]
 
 

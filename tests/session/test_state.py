@@ -16,6 +16,8 @@ from mtool import frontend, workflow
 from mtool.cli import app
 from mtool.errors import UsageError
 
+pytestmark = pytest.mark.long
+
 onnxruntime = pytest.importorskip("onnxruntime")
 
 needs_arm = pytest.mark.skipif(

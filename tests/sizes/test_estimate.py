@@ -20,6 +20,8 @@ from mtool.workflow import Options
 from mtool.workflow.fitting import fit_of
 from tests.arduino import simavr
 
+pytestmark = pytest.mark.long
+
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
 MOST = 1.7  # times the real code, at most
 

@@ -16,6 +16,8 @@ from mtool.oracles import ort
 from mtool.workflow import Pixels, Scheme, dataset
 from mtool.workflow.quantisation import Quantised
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("onnxruntime")
 
 needs_arm = pytest.mark.skipif(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
+import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
@@ -101,11 +102,13 @@ def _select(t: Translation) -> None:
 
 
 def _softmax(t: Translation) -> None:
-    beta, x = float(t.op.option("Beta", 1.0)), t.real(0)
-    if not np.isfinite(beta):
+    """SOFTMAX: of (x - max x) * beta, which stays finite where x * beta does not; without options beta is 0."""
+    beta, x = float(t.op.option("Beta", 0.0)), t.real(0)
+    if not 0 <= beta < np.inf:
         raise Unsupported(f"its beta is {beta}")
     if beta != 1.0:
-        x = t.node("Mul", [x, t.constant("beta", beta, np.float32)])
+        most = t.node("ReduceMax", [x, t.whole("axes", [-1])], keepdims=1)
+        x = t.node("Mul", [t.node("Sub", [x, most]), t.constant("beta", beta, np.float32)])
     t.store(t.node("Softmax", [x], axis=-1))
 
 
@@ -161,6 +164,9 @@ def _arg(kind: str) -> Translate:
 
     def translate(t: Translation) -> None:
         (axis,) = t.numbers(1, "the axis")
+        told = tflite.TensorType.INT64 if t.result().dtype == np.int64 else tflite.TensorType.INT32
+        if t.op.option("OutputType", told) != told:
+            raise Unsupported(f"its output is {t.result().dtype}, which its options contradict")
         made = t.node(kind, [t.stored(0)], axis=axis, keepdims=0)
         if t.result().dtype != np.int64:
             made = t.node("Cast", [made], to=helper.np_dtype_to_tensor_dtype(t.result().dtype))
@@ -175,6 +181,8 @@ def _cast(t: Translation) -> None:
 
 def _requantise(t: Translation) -> None:
     """QUANTIZE, DEQUANTIZE: the same numbers on another grid, or on none."""
+    if t.op.kind == "DEQUANTIZE" and not t.tensor(0).is_quantised and t.tensor(0).dtype != np.float16:
+        raise Unsupported(f"its input is {t.tensor(0).dtype}, which is not quantised")
     t.store(t.real(0))
 
 

@@ -31,6 +31,8 @@ def settle(t: Translation, start: int) -> None:
     known = all(number < 0 or t.value(number) is not None for number in t.op.inputs)
     is_open = any(t.tensors[number].open for number in t.op.outputs)
     nodes = t.nodes[start:]
+    if any(attr.type == onnx.AttributeProto.GRAPH for node in nodes for attr in node.attribute):
+        return  # the import does that
     known = known and not any(node.domain for node in nodes)
     if not nodes or not (known or is_open):
         return

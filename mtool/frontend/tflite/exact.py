@@ -110,7 +110,9 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
 
 
 def _scales(t: Translation, x: int, w: int) -> Array:
-    """Return what a step of the sums is, in steps of the output."""
+    """Return what a step of the sums is, in steps of the output; for uint8 the scales are multiplied as float32."""
+    if t.tensor(x).dtype == np.uint8:
+        return (t.tensor(x).scale * t.tensor(w).scale).astype(np.float64) / float(t.result().scale[0])
     return t.tensor(x).scale.astype(np.float64) * t.tensor(w).scale.astype(np.float64) / float(t.result().scale[0])
 
 

@@ -153,6 +153,10 @@ def spread(t: Translation) -> dict[str, list[int]]:
     if len(wanted) != 4 or min(wanted) < 0:
         raise Unsupported(f"its output's shape is {wanted}")
     strides, kernel = pair(t, "Stride"), t.shape(1, 4)[1:3]
+    for n, out, step, width in zip(size[1:3], wanted[1:3], strides, kernel, strict=True):
+        reach = out if t.op.option("Padding") == tflite.Padding.SAME else out - width + 1
+        if n != -(-reach // step):
+            raise Unsupported(f"its output's shape {wanted} is not one that an input of {list(size)} makes")
     full = [(n - 1) * s + k for n, s, k in zip(size[1:3], strides, kernel, strict=True)]
     before, behind, more = [], [], []
     for made, out in zip(full, wanted[1:3], strict=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from onnx import helper
@@ -12,15 +13,15 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.options import DEFAULTS, ModelOptions, Pairs
 from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
-from mtool.frontend.tflite import custom, elementwise, exact, images, kernels, movement, resources
-from mtool.frontend.tflite.composites import inlined
+from mtool.frontend.tflite import control, custom, elementwise, exact, images, kernels, movement, resources
+from mtool.frontend.tflite.composites import TABLE, inlined
 from mtool.frontend.tflite.description import Model, Operator
 from mtool.frontend.tflite.evaluation import settle
 from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -28,6 +29,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **elementwise.TRANSLATIONS,
     **movement.TRANSLATIONS,
     **resources.TRANSLATIONS,
+    **control.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
@@ -76,6 +78,13 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
     budget = budget or Budget()
     translation = Translation(inlined(model, title, budget), budget)
     specialise(translation, options, title)
+    return _network(translation, title, options.rounding, 0)
+
+
+def _network(translation: Translation, title: str, rounding: Rounding, depth: int) -> Network:
+    """Translate a model, or a subgraph that is in so many others."""
+    model = translation.model
+    translation.subgraph = partial(_subgraph, translation, title, rounding, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
     known |= {*model.inputs, -1}
@@ -90,11 +99,27 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
         if again:
             raise ModelError(f"{title} makes {tensors[again.pop()].name!r} twice", details=[operator.name])
         known.update(operator.outputs)
-        _translate(translation, operator, options.rounding)
+        _translate(translation, operator, rounding)
     missing = [tensors[number].name for number in model.outputs if number not in known]
     if missing:
         raise ModelError(f"{title} never makes its output {missing[0]!r}")
     return translation.network(title)
+
+
+def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number: int) -> Network:
+    """Return a subgraph of the file as ONNX, by its number.
+
+    Raises:
+        Unsupported: there is none.
+        ModelError: it exceeds the budget.
+    """
+    if not 1 <= number <= len(t.model.others):
+        raise Unsupported(f"it names subgraph {number} of {1 + len(t.model.others)}")
+    model = replace(t.model.others[number - 1], others=t.model.others)
+    t.budget.check("depth", depth, t.op.name)
+    t.budget.spend("nodes", len(model.operators), t.op.name)
+    t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
+    return _network(Translation(inlined(model, title, t.budget), t.budget), title, rounding, depth)
 
 
 def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:

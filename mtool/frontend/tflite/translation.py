@@ -5,7 +5,7 @@ passes turn that into integer arithmetic. Images are NHWC in the file and NCHW i
 transposes to and fro, and `simplify_layout` takes those out again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,10 @@ class Network:
     initial: Mapping[str, Array] = field(default_factory=dict)
 
 
+def _none(number: int) -> Network:
+    raise Unsupported(f"it names subgraph {number}, where there are none")
+
+
 class Translation:
     """The nodes and constants of one model; `op` is the operator at work.
 
@@ -55,6 +59,7 @@ class Translation:
         self.constants: dict[str, Array] = {}
         self.infos: list[onnx.ValueInfoProto] = []
         self.op = model.operators[0] if model.operators else Operator("", "", (), (), {})
+        self.subgraph: Callable[[int], Network] = _none  # by its number, as ONNX
         self._names: set[str] = set()
         self.names = [self.unique(tensor.name) for tensor in model.tensors]
         self._stored = frozenset(self.names)
@@ -226,6 +231,10 @@ class Translation:
         """
         if tensor.dtype.name not in GRIDS or tensor.scale.size != 1:
             raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype} with {tensor.scale.size} scales")
+        if tensor.scale[0] < np.finfo(np.float32).tiny:
+            raise Unsupported(
+                f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
+            )
         scale = self.constant("scale", tensor.scale[0], np.float32)
         points = self.constant("zero_point", self._points(tensor.dtype, tensor.zero_point, False))
         return self.node("QuantizeLinear", [name, scale, points])

@@ -1,0 +1,121 @@
+"""Whether mtool translates each operator of a TFLite model to ONNX as LiteRT computes it, by itself.
+
+The network is cut at every tensor of the file: each operator is given what LiteRT has there, so that nothing of one
+operator's rounding reaches the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from mtool.errors import ModelError
+from mtool.workflow import reference
+from mtool.workflow.samples import Array, Sample
+from mtool.workflow.stages import Model
+
+STEPS = {8: 4, 16: 64}
+"""How far LiteRT's reference kernels are from the rounded result, by the bits of a grid, by tables and shifts."""
+
+RELATIVE = 1e-4
+"""The same of floats, of the tensor's largest number."""
+
+
+HYBRID = 2e-2
+"""The same where weights are integers and activations floats, which LiteRT brings to 8 bits for the product."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistranslation:
+    """An operator whose translation computes something else than LiteRT does; `words` says by how much."""
+
+    operator: str
+    words: str
+
+
+def mistranslations(model: Model, network: reference.Network, sample: Sample) -> tuple[Mistranslation, ...]:
+    """Compare the translation of each operator with LiteRT, on one sample, states being at their beginning.
+
+    Raises:
+        BuildError: onnxruntime or LiteRT is not installed.
+        ModelError: one of them refuses the model, or its parts.
+    """
+    proto = onnx.ModelProto()
+    proto.CopyFrom(network.proto)
+    made = [name for node in proto.graph.node for name in node.output]
+    (known,) = reference.intermediates(model.path, None, [sample], made, options=model.options)
+    hybrid = _hybrid(proto.graph)
+    makers = _cut(proto.graph, known)
+    computed = reference.computed(model.path, proto, {**network.initial, **sample, **known}, options=model.options)
+    found = []
+    for name, operator in makers.items():
+        relative = HYBRID if operator in hybrid else RELATIVE
+        words = _difference(known[name], computed[_computed(name)], relative)
+        if words:
+            found.append(Mistranslation(operator, f"{name}: {words}"))
+    return tuple(found)
+
+
+def _computed(name: str) -> str:
+    return f"{name}/computed"
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    """Return the name that the nodes of one operator share, without the number of each."""
+    return str(node.name.rpartition(" ")[0])
+
+
+def _hybrid(graph: onnx.GraphProto) -> set[str]:
+    """Return the operators that dequantise weights."""
+    held = {tensor.name for tensor in graph.initializer}
+    return {_operator(node) for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held}
+
+
+def _cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
+    """Let every tensor that is known be an input, and what computes it an output; return the node of each."""
+    makers = {}
+    for node in graph.node:
+        for place, name in enumerate(node.output):
+            if name in known:
+                node.output[place] = _computed(name)
+                makers[name] = _operator(node)
+    present = {value.name for value in graph.input}
+    graph.input.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(known[name].dtype), known[name].shape)
+        for name in makers
+        if name not in present
+    )
+    del graph.output[:]
+    graph.output.extend(onnx.ValueInfoProto(name=_computed(name)) for name in makers)
+    return makers
+
+
+def _difference(wanted: Array, found: Array, relative: float) -> str:
+    """Return by how much an operator's result is off, if that is more than LiteRT's own roughness; else ""."""
+    if wanted.shape != found.shape or wanted.dtype != found.dtype:
+        return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
+    if not wanted.size:
+        return ""
+    if wanted.dtype.kind == "f":
+        finite = np.isfinite(wanted) & np.isfinite(found)
+        if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True):
+            return "not finite in other places"
+        off = np.abs(wanted[finite].astype(np.float64) - found[finite])
+        allowed = relative * max(float(np.abs(wanted[finite]).max(initial=0)), 1e-3)
+        furthest = float(off.max(initial=0))
+        return f"by {furthest:.3g}, allowed: {allowed:.3g}" if furthest > allowed else ""
+    steps = STEPS.get(8 * wanted.dtype.itemsize, 0) if wanted.dtype.kind in "iu" else 0
+    furthest = int(np.abs(wanted.astype(np.int64) - found.astype(np.int64)).max())
+    return f"by {furthest} LSB, allowed: {steps}" if furthest > steps else ""
+
+
+def checked(model: Model, network: reference.Network | None, samples: Sequence[Sample]) -> tuple[Mistranslation, ...]:
+    """Return the mistranslations of a TFLite model's network; one that can't be cut in parts is not excused either."""
+    if network is None or not samples:
+        return ()
+    try:
+        return mistranslations(model, network, samples[0])
+    except ModelError as refused:
+        return (Mistranslation("the network", f"can't be compared operator by operator: {refused.what}"),)

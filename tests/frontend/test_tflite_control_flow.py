@@ -1,0 +1,124 @@
+"""IF and WHILE of TFLite, against LiteRT."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_models import Graph, Op, T, model
+
+from mtool import onnx_backend
+from mtool.errors import ModelError
+from mtool.frontend import ModelOptions, load
+from mtool.frontend.tflite.model import to_onnx
+from mtool.frontend.tflite.schema import read
+
+litert = pytest.importorskip("ai_edge_litert.interpreter")
+X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(1, 6)
+
+
+def tensor(name: str, shape: Any = (1, 6), dtype: Any = np.float32, data: Any = None) -> T:
+    return T(name, [*shape], dtype, data=data)
+
+
+def quantised(name: str, scale: float = 0.05, zero: int = 3) -> T:
+    return T(name, [1, 6], np.int8, scale, zero)
+
+
+def branches(then: Graph, other: Graph, kind: Any = tensor) -> bytes:
+    tensors = [kind("x"), tensor("yes", (), bool), kind("y")]
+    node = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
+    return model(tensors, [node], ["x", "yes"], ["y"], then, other)
+
+
+def unary(kind: str, of: Any = tensor) -> Graph:
+    return Graph([of("x"), of("y")], [Op(kind, ["x"], ["y"])], ["x"], ["y"])
+
+
+def doubling() -> bytes:
+    """Double x, and count, while its largest element is below a limit."""
+    tensors = [tensor("x"), tensor("limit", ()), tensor("n", (), np.int32, 0)]
+    tensors += [tensor("y"), tensor("l", ()), tensor("count", (), np.int32)]
+    node = Op("WHILE", ["x", "limit", "n"], ["y", "l", "count"], "WhileOptions",
+              {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})  # fmt: skip
+    state = [tensor("x"), tensor("l", ()), tensor("n", (), np.int32)]
+    axes = T("axes", [2], np.int32, data=np.array([0, 1]))
+    condition = Graph(
+        [*state, axes, tensor("m", ()), tensor("c", (), bool)],
+        [Op("REDUCE_MAX", ["x", "axes"], ["m"], "ReducerOptions", {}), Op("LESS", ["m", "l"], ["c"])],
+        ["x", "l", "n"], ["c"],
+    )  # fmt: skip
+    body = Graph(
+        [*state, tensor("one", (), np.int32, 1), tensor("y"), tensor("k", (), np.int32)],
+        [Op("ADD", ["x", "x"], ["y"], "AddOptions", {}), Op("ADD", ["n", "one"], ["k"], "AddOptions", {})],
+        ["x", "l", "n"], ["y", "l", "k"],
+    )  # fmt: skip
+    return model(tensors, [node], ["x", "limit"], ["y", "count"], condition, body)
+
+
+def by_litert(file: bytes, inputs: list[Any]) -> list[Any]:
+    interpreter = litert.Interpreter(
+        model_content=file, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF
+    )
+    interpreter.allocate_tensors()
+    for place, data in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(place["index"], data)
+    interpreter.invoke()
+    return [interpreter.get_tensor(place["index"]) for place in interpreter.get_output_details()]
+
+
+def check(file: bytes, runs: list[list[Any]], folder: Path) -> None:
+    path = folder / "m.tflite"
+    path.write_bytes(file)
+    with_c = onnx_backend.prepare(to_onnx(read(path), "m.tflite").proto)
+    for inputs in runs:
+        for found, expected in zip(with_c.run(inputs), by_litert(file, inputs), strict=True):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    with_c.close()
+
+
+def test_one_branch(tmp_path: Path) -> None:
+    check(branches(unary("EXP"), unary("NEG")), [[X, np.array(yes)] for yes in (True, False)], tmp_path)
+
+
+def test_quantised_branches(tmp_path: Path) -> None:
+    file = branches(unary("LOGISTIC", quantised_result), unary("LOGISTIC", quantised_result), quantised_result)
+    x = np.arange(-120, 121, 48, dtype=np.int8).reshape(1, 6)
+    check(file, [[x, np.array(yes)] for yes in (True, False)], tmp_path)
+
+
+def quantised_result(name: str) -> T:
+    return quantised(name, 1 / 256, -128) if name == "y" else quantised(name)
+
+
+def test_a_branch_that_gives_what_it_gets(tmp_path: Path) -> None:
+    same = Graph([tensor("x")], [], ["x"], ["x"])
+    check(branches(unary("EXP"), same), [[X, np.array(yes)] for yes in (True, False)], tmp_path)
+
+
+@pytest.mark.parametrize("limit", [-10, 1, 1e6])
+def test_while(limit: float, tmp_path: Path) -> None:
+    check(doubling(), [[X, np.array(limit, np.float32)]], tmp_path)
+
+
+def test_a_subgraph_that_calls_itself_is_refused(tmp_path: Path) -> None:
+    node = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 1})
+    again = Graph([tensor("x"), tensor("yes", (), bool, True), tensor("y")], [node], ["x"], ["y"])
+    (tmp_path / "m.tflite").write_bytes(branches(again, unary("EXP")))
+    with pytest.raises(ModelError, match=r"limit '(depth|nodes)'"):
+        load(tmp_path / "m.tflite", ModelOptions(limits={"nodes": 500}))
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (Graph([tensor("x"), tensor("z", (1, 3))], [], ["x"], []), "0 outputs instead of 1"),
+        (Graph([tensor("x", (1, 3)), tensor("y")], [Op("EXP", ["x"], ["y"])], ["x"], ["y"]), "number 0 of its inputs"),
+    ],
+)
+def test_a_subgraph_that_does_not_fit_is_refused(then: Graph, said: str, tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(branches(then, unary("EXP")))
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path / "m.tflite")
+    assert any(said in line for line in caught.value.details)

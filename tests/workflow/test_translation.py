@@ -1,0 +1,63 @@
+"""A TFLite model's operators, translated to ONNX, against LiteRT: what is translated wrongly excuses nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tflite_models import Op, T, model
+
+import mtool
+from mtool.errors import MismatchError
+from mtool.frontend.tflite import model as translations
+from mtool.frontend.tflite.translation import Translation
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ai_edge_litert")
+R = np.random.default_rng(5)
+
+
+def network(quantised: bool) -> bytes:
+    """A dense layer, a softmax over its results, and a dense layer of that."""
+    kind = np.int8 if quantised else np.float32
+
+    def tensor(name: str, size: int, scale: float, zero: int) -> T:
+        return T(name, [1, size], kind, scale, zero) if quantised else T(name, [1, size])
+
+    def weights(name: str, shape: list[int]) -> T:
+        if quantised:
+            return T(name, shape, np.int8, 0.02, 0, 0, R.integers(-127, 128, shape))
+        return T(name, shape, data=R.standard_normal(shape).astype(np.float32))
+
+    tensors = [
+        tensor("x", 16, 0.05, 3), weights("w", [8, 16]), tensor("d", 8, 0.1, 5), tensor("s", 8, 1 / 256, -128),
+        weights("v", [4, 8]), tensor("y", 4, 0.02, 1),
+    ]  # fmt: skip
+    ops = [
+        Op("FULLY_CONNECTED", ["x", "w", ""], ["d"], "FullyConnectedOptions", {}),
+        Op("SOFTMAX", ["d"], ["s"], "SoftmaxOptions", {"Beta": 1.0}),
+        Op("FULLY_CONNECTED", ["s", "v", ""], ["y"], "FullyConnectedOptions", {}),
+    ]
+    return model(tensors, ops, ["x"], ["y"])
+
+
+def _steeper(t: Translation) -> None:
+    t.store(t.node("Softmax", [t.node("Mul", [t.real(0), t.constant("beta", 2, np.float32)])], axis=-1))
+
+
+@pytest.mark.parametrize("quantised", [True, False], ids=["int8", "float"])
+def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its C is what its translation says, bit for bit, so comparing the two would find nothing."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(network(quantised))
+    deployment = mtool.Deployment(tmp_path / "project")
+    right = mtool.verify_layers(path, board="host", deployment=deployment)
+    assert not right.mistranslated
+    right.check()
+    monkeypatch.setitem(translations.TRANSLATIONS, "SOFTMAX", _steeper)
+    wrong = mtool.verify_layers(path, board="host", deployment=deployment)
+    assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["s"]
+    assert not wrong.explain
+    with pytest.raises(MismatchError, match=r"SOFTMAX 1.* does not compute what it does in LiteRT"):
+        wrong.check()
+    with pytest.raises(MismatchError, match="the outputs differ from LiteRT"):
+        mtool.verify(path, board="host", deployment=deployment).check()
