@@ -57,7 +57,7 @@ tile of fewer pixels costs more than it does here, since it reads the weights mo
 def page() -> str:
     """Return the page."""
     parts = [HEAD]
-    for op, kernel in ops.KERNELS.items():
+    for op, kernel in ((op, kernel) for op, kernel in ops.KERNELS.items() if kernel.schedules):
         parts.append(f"## {op}\n")
         parts += [_described(schedule) for schedule in kernel.schedules]
     return "\n".join(parts)
