@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules golden fuzz fuzz-models fuzz-networks onnx-backend soak
+.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -37,6 +37,10 @@ sizes:          ## what code, libraries and templates take, for mtool check: mto
 schedules:      ## every schedule and its knobs: docs/schedules.md
 	scripts/setup --dev
 	.venv/bin/python scripts/schedules.py
+
+commands:       ## every command and its options: docs/commands.md
+	scripts/setup --dev
+	.venv/bin/python scripts/commands.py
 
 golden:         ## write the generated C of tests/golden anew; read the diff
 	scripts/setup --dev

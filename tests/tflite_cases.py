@@ -11,8 +11,8 @@ from mtool import codegen, frontend, passes
 from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import CModel, build
+from mtool.option_values import Rounding
 from mtool.plan import make_plan
-from mtool.settings import Rounding
 
 R = np.random.default_rng(7)
 

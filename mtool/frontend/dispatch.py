@@ -8,6 +8,7 @@ import onnx
 from onnx import helper
 
 from mtool import lowerings
+from mtool.escaping import argument
 from mtool.frontend import functions, tensors
 from mtool.frontend.attribute_values import check_attribute_values
 from mtool.frontend.bounds import COUNTING
@@ -34,7 +35,6 @@ from mtool.frontend.validation import check_axis, check_node, check_range, check
 from mtool.ir import DType, TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
-from mtool.text import argument
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements

@@ -21,7 +21,7 @@ from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,

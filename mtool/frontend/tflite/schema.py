@@ -123,7 +123,7 @@ class _Reader:
         return length
 
     def _kind(self, code: Any) -> str:
-        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        builtin = _builtin(code)
         if builtin == tflite.BuiltinOperator.CUSTOM:
             return f"CUSTOM {_text(code.CustomCode())}"
         return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
@@ -243,6 +243,16 @@ class _Reader:
         made = outputs or inputs[:1]
         label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
         return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options, between)
+
+
+def _builtin(code: Any) -> int:
+    """Return an operator's number: the larger of the two that a file has, as LiteRT takes it (GetBuiltinCode).
+
+    `tflite` believes the old one, of a byte, wherever the new one would fit it.
+    """
+    position = code._tab.Offset(10)
+    (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
+    return max(int(number), int(code.DeprecatedBuiltinCode()))
 
 
 def _fields(view: Any) -> dict[str, Any]:
