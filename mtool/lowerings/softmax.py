@@ -48,6 +48,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
 def _fixed(ctx: Lowering, node: Node) -> None:
     """FixedSoftmax, mtool's own: along the last axis, in steps of 1/256 from the lowest value on.
 
+    Results of 16 bits are in steps of 1/65536.
     Inputs: 8-bit integers, and exp(-d) for differences d = 255 … 0 as int32 with 31 bits behind the point.
     """
     source, powers = node.inputs
@@ -57,7 +58,9 @@ def _fixed(ctx: Lowering, node: Node) -> None:
     steps = call("add", acc(DType.INT32), const(low, DType.INT32), value="index")
     for how, bound in (("maximum", low), ("minimum", high)):
         steps = call(how, steps, const(bound, DType.INT32))
-    attrs = SoftmaxOfRows(has_table=True, fixed=True, expr=call("cast", steps, dtype=kind.dtype))
+    attrs = SoftmaxOfRows(
+        has_table=True, fixed=True, bits=8 * kind.dtype.size, expr=call("cast", steps, dtype=kind.dtype)
+    )
     if kind.shape == flat:
         ctx.node("softmax", [source, powers], node.outputs, attrs, like=node)
         return

@@ -224,6 +224,11 @@ def wide_cases() -> list[Case]:
             )
             for number, (count, beta, scale) in enumerate(((5, 1.0, 0.0002), (1, 1.0, 0.001), (70, 0.5, 0.00003)))
         ),
+        Case(
+            "fine",
+            Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0}),
+            [T("x", [90, 7], np.int8, 0.07, 2), T("y", [90, 7], np.int16, 1 / 65535, -32768)],
+        ),
         *(
             Case(f"{kind}{number}", Op(kind, ["x"], ["y"]), [t("x", [5000], scale), t("y", [5000], 1 / 32768)])
             for kind in ("LOGISTIC", "TANH")

@@ -249,11 +249,13 @@ def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], p
 
 def _softmax(t: Translation) -> None:
     """SOFTMAX: gemmlowp's exponentials, of the difference to the largest, and its reciprocal of their sum."""
-    eight_bits(t, 0)
     x, out = t.tensor(0), t.result()
-    low = int(np.iinfo(out.dtype).min)
-    if float(out.scale[0]) != 1 / 256 or int(out.zero_point[0]) != low or not x.shape:
-        raise Unsupported("its output does not stand on a grid of 1/256 from 0 on")
+    if x.dtype not in EIGHT_BITS or x.scale.size != 1 or out.dtype.name not in ("int8", "uint8", "int16"):
+        raise Unsupported(f"its input is {x.dtype}, its output {out.dtype}")
+    unit = 2.0 ** (-8 * out.dtype.itemsize)
+    near = abs(float(out.scale[0]) - unit) <= (1e-3 * unit if out.dtype == np.int16 else 0)
+    if not near or int(out.zero_point[0]) != int(np.iinfo(out.dtype).min) or not x.shape:
+        raise Unsupported(f"its output does not stand on a grid of 1/{round(1 / unit)} from 0 on")
     powers = t.constant("exponentials", exponentials(float(t.op.option("Beta", 1.0)) * float(x.scale[0])))
     to = helper.np_dtype_to_tensor_dtype(out.dtype)
     t.put(t.node("FixedSoftmax", [t.stored(0), powers], domain=OWN, to=to))

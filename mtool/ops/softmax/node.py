@@ -14,12 +14,13 @@ class SoftmaxOfRows(WithEpilogue):
     log: its logarithm, of floats.
     has_table: the input is an 8-bit integer, and the second operand says the exponentials of all differences from the
         largest: exp(scale * d) for d = -255 … 0.
-    fixed: in fixed point, with a table of int32; acc is a whole number of steps of 1/256.
+    fixed: in fixed point, with a table of int32; acc is a whole number of steps of 2^-bits.
     """
 
     log: bool = False
     has_table: bool = False
     fixed: bool = False
+    bits: int = 8
 
 
 def _has_table(attrs: Attributes) -> bool:

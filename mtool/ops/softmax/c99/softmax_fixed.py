@@ -11,7 +11,7 @@ from mtool.ops.softmax.node import SoftmaxOfRows
 
 
 class SoftmaxFixed(Softmax):
-    """Row by row in fixed point: gemmlowp's, the quotients in steps of 1/256."""
+    """Row by row in fixed point: gemmlowp's, the quotients in steps of 1/256 or 1/65536."""
 
     name = "c99_fixed_rows"
 
@@ -25,9 +25,11 @@ class SoftmaxFixed(Softmax):
         epilogue = EpilogueText(node, graph)
         kind = x.dtype.kind[0] + str(x.dtype.size * 8)
         rows, length = x.shape
+        bits = SoftmaxOfRows.of(node).bits
         body = template(
-            "ops/softmax/c99/softmax_fixed.c.j2", rows=rows, length=length, x=x.dtype.c, kind=kind, epilogue=epilogue
-        )
+            "ops/softmax/c99/softmax_fixed.c.j2",
+            rows=rows, length=length, x=x.dtype.c, kind=kind, bits=bits, epilogue=epilogue,
+        )  # fmt: skip
         arguments = (
             Argument("input", x.dtype.c, ("input", 0)),
             Argument("output", y.dtype.c, "output"),
