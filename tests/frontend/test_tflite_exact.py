@@ -234,6 +234,20 @@ def wide_cases() -> list[Case]:
             for kind in ("LOGISTIC", "TANH")
             for number, scale in enumerate((2.0**-12, 2.0**-11, 0.0003, 0.00003))
         ),
+        *(
+            Case(
+                kind,
+                Op(kind, ["a", "b"], ["y"], f"{kind.title()}Options"),
+                [t("a", [40, 30]), t("b", [30], 0.00071), t("y", [40, 30], 0.0009)],
+            )
+            for kind in ("ADD", "SUB")
+        ),
+        *(Case(kind, Op(kind, ["x"], ["y"]), [t("x", [900]), t("y", [900], 0.0004)]) for kind in ("RELU", "RELU6")),
+        Case(
+            "leaky",
+            Op("LEAKY_RELU", ["x"], ["y"], "LeakyReluOptions", {"Alpha": 0.3}),
+            [t("x", [900]), t("y", [900], 0.0004)],
+        ),
         Case("again", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), t("y", [900], 0.0007)]),
         Case("whole", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [90]), T("y", [90], np.int32, 0.0004)]),
     ]

@@ -4,6 +4,7 @@ Sums of products are a convolution of integers with a scale of 1, whose results 
 spelled out in int32 and mtool's own Rescale. Requantisation rounds twice, as gemmlowp does, but for FULLY_CONNECTED.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,15 @@ from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import exact_elements, exact_wide, kernels
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
-from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, rescale_long, rescale_real, unscaled
+from mtool.frontend.tflite.rescaling import (
+    centred,
+    rescale,
+    rescale_by,
+    rescale_long,
+    rescale_real,
+    rescale_to,
+    unscaled,
+)
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
@@ -24,6 +33,7 @@ Translate = Callable[[Translation], None]
 
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left before they are scaled
+WIDE_SUM_SHIFT = 15  # the same of int16
 MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
@@ -164,21 +174,27 @@ def _fully_connected(t: Translation) -> None:
 
 
 def _sum(kind: str) -> Translate:
-    """ADD, SUB: both operands in steps of twice the larger scale, 20 bits to the left."""
+    """ADD, SUB: both operands in steps of twice the larger scale, 20 bits to the left, those of int16 15 bits."""
 
     def translate(t: Translation) -> None:
-        eight_bits(t, 0, 1)
+        eight_bits(t, 0, 1, wide=True)
+        left = SUM_SHIFT
+        if t.result().dtype == np.int16:
+            grids = [float(tensor.scale[0]) for tensor in (t.tensor(0), t.tensor(1), t.result())]
+            if t.op.option("PotScaleInt16", True) and all(math.frexp(scale)[0] == 0.5 for scale in grids):
+                raise Unsupported("its scales are powers of 2, which LiteRT shifts by")
+            left = WIDE_SUM_SHIFT
         scales = [float(t.tensor(place).scale[0]) for place in (0, 1)]
         unit = 2 * max(scales)
         terms = []
         for place, scale in enumerate(scales):
             value, share = centred(t, place), scale / unit
             if share == 0.5:  # of a multiple of 2^20 that is no rounding
-                terms.append(t.node("Mul", [value, t.constant("left", 1 << (SUM_SHIFT - 1), np.int32)]))
+                terms.append(t.node("Mul", [value, t.constant("left", 1 << (left - 1), np.int32)]))
                 continue
-            shifted = t.node("Mul", [value, t.constant("left", 1 << SUM_SHIFT, np.int32)])
+            shifted = t.node("Mul", [value, t.constant("left", 1 << left, np.int32)])
             terms.append(rescale(t, shifted, np.asarray([share])))
-        factor = unit / float(np.float32(1 << SUM_SHIFT) * t.result().scale[0])
+        factor = unit / float(np.float32(1 << left) * t.result().scale[0])
         t.put(rescale(t, t.node(kind, terms), np.asarray([factor]), t.result()))
 
     return translate
@@ -312,6 +328,25 @@ def _linear(activation: int) -> Callable[[Translation, Array], Array]:
     return lambda t, x: _clamped(t, rescaled(x, _ratio(t)), activation)
 
 
+def _wide_relu(t: Translation) -> None:
+    """RELU, RELU6, RELU_N1_TO_1 of int16."""
+    out = t.result()
+    low, high = limits(out, getattr(tflite.ActivationFunctionType, t.op.kind))
+    by, places = multipliers(np.asarray([_ratio(t)]))
+    t.put(rescale_to(t, centred(t, 0), by, places, out.dtype, out.zero, (low, high)))
+
+
+def _wide_leaky_relu(t: Translation) -> None:
+    """LEAKY_RELU of int16."""
+    x, out = centred(t, 0), t.result()
+    slope = float(t.tensor(0).scale[0] * np.float32(t.op.option("Alpha", 0.0)) / out.scale[0])
+    above, below = (
+        rescale_to(t, x, *multipliers(np.asarray([factor])), out.dtype, out.zero) for factor in (_ratio(t), slope)
+    )
+    positive = t.node("GreaterOrEqual", [x, t.constant("zero", 0, np.int32)])
+    t.put(t.node("Where", [positive, above, below]))
+
+
 def _leaky_relu(t: Translation, x: Array) -> Array:
     slope = float(t.tensor(0).scale[0] * np.float32(t.op.option("Alpha", 0.0)) / t.result().scale[0])
     return _clamped(t, np.where(x >= 0, rescaled(x, _ratio(t)), rescaled(x, slope)))
@@ -349,10 +384,10 @@ TRANSLATIONS: dict[str, Translate] = {
     "MINIMUM": exact_elements.pick("Min"),
     "CONCATENATION": exact_elements.concatenation,
     "RESIZE_BILINEAR": exact_elements.resize_bilinear,
-    "RELU": _by_table(_linear(tflite.ActivationFunctionType.RELU)),
-    "RELU6": _by_table(_linear(tflite.ActivationFunctionType.RELU6)),
+    "RELU": _narrow_or(_wide_relu, _by_table(_linear(tflite.ActivationFunctionType.RELU))),
+    "RELU6": _narrow_or(_wide_relu, _by_table(_linear(tflite.ActivationFunctionType.RELU6))),
     "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
-    "LEAKY_RELU": _by_table(_leaky_relu),
+    "LEAKY_RELU": _narrow_or(_wide_leaky_relu, _by_table(_leaky_relu)),
     "ABS": _by_table(_absolute),
     "LOGISTIC": _narrow_or(exact_wide.logistic, _by_table(_real(lambda x: 1 / (1 + np.exp(-x))))),
     "TANH": _narrow_or(exact_wide.tanh, _by_table(_real(np.tanh))),
