@@ -72,7 +72,8 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
     if not t.has(place):
         return []
     data = t.known(place, "bias").reshape(-1)
-    if data.dtype not in (np.int32, np.int64) or data.size != channels:
+    wide = data.dtype == np.int64 and t.result().dtype == np.int16
+    if not (data.dtype == np.int32 or wide) or data.size != channels:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
     if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
         raise Unsupported("its bias has more than 32 bits")
