@@ -206,7 +206,11 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
 def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
     attrs = _attributes(proto)
     dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
-    state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
+    kind = TensorType(dtype, state.types[proto.input[0]].shape)
+    if not kind.count:
+        state.add_constant(proto.output[0], np.zeros(kind.shape, dtype.numpy))
+        return
+    state.types[proto.output[0]] = kind
     told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
