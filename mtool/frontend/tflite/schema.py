@@ -225,9 +225,11 @@ class _Reader:
             raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
         places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
+        places += self._fitting(operator.IntermediatesLength())
         self.budget.spend("work", TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
+        between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
         options: dict[str, Any] = {}
         for names, place, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
@@ -240,7 +242,7 @@ class _Reader:
                 options |= _fields(view)
         made = outputs or inputs[:1]
         label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
-        return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options)
+        return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options, between)
 
 
 def _builtin(code: Any) -> int:
