@@ -46,13 +46,17 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names."""
+    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
+
+    `custom` are the options of a custom operator, whose form is its own.
+    """
 
     kind: str
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
+    custom: bytes = b""
 
     def option(self, name: str, default: Any = 0) -> Any:
         """Return an option; `default` where the file does not say."""
