@@ -10,6 +10,7 @@ from mtool.lowerings import (
     conv_transpose,
     creation,
     detection,
+    detection_postprocess,
     einsum,
     elementwise,
     fourier,
@@ -41,7 +42,7 @@ _MODULES = (
     sliding_window, softmax, standardise,
 )  # fmt: skip
 
-OWN: dict[str, OwnOperator] = {**signal_features.OWN, **signal_transform.OWN}
+OWN: dict[str, OwnOperator] = {**signal_features.OWN, **signal_transform.OWN, **detection_postprocess.OWN}
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 
 LOWERINGS: dict[str, Operator] = {
