@@ -32,6 +32,7 @@ from mtool import boards  # noqa: E402
 from mtool.option_values import Rounding  # noqa: E402
 from scripts.fuzzing import forks  # noqa: E402
 from scripts.zoo import names, page, results, trial  # noqa: E402
+from tests import compiler_cache  # noqa: E402
 
 SUFFIXES = (".onnx", ".tflite")
 STATE = "model-zoo.jsonl"
@@ -160,6 +161,7 @@ def main() -> int:
     given = parser.parse_args()
     if not given.folder.is_dir():
         parser.error(f"there is no folder {given.folder}")
+    compiler_cache.use()  # most of a project is the same runtime
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     models = tried(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mtool.workflow.formatting import count
 from scripts.zoo.names import Origin
 from scripts.zoo.results import Found, Row, summary
 from scripts.zoo.trial import HOST
@@ -76,7 +77,7 @@ def _cells(model: Tried, roundings: Sequence[str], board: str) -> list[str]:
 def _result(row: Row) -> str:
     found = [each for each in row.boards.values() if each.outcome == row.outcome]
     note = next((each.note for each in found if each.note), "") if row.outcome in ("within", "differs") else ""
-    steps = f", {row.states} states" if row.states else ""
+    steps = f", {count(row.states, 'state')}" if row.states else ""
     return _text(f"{row.outcome}{steps}" + (f": {note}" if note else ""))
 
 

@@ -85,7 +85,7 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
             compiled = model if name == names[0] else workflow.compile(path, board=name, options=options)
             found[name] = _on_board(compiled, few, expected[: len(few)], missing, folder / name)
         except FitError as error:
-            found[name] = Found("does not fit", error.lines()[0])
+            found[name] = Found("does not fit", "; ".join(" ".join(line.split()) for line in error.details))
         except MtoolError as error:
             found[name] = Found("failed", error.lines()[0])
     return Row(
