@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 TYPES = {
     np.dtype(kind): getattr(tflite.TensorType, np.dtype(kind).name.upper())
-    for kind in (np.float32, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_)
+    for kind in (np.float32, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint32, np.uint64, bool)
 }
 
 
@@ -54,7 +54,7 @@ class T:
 class Op:
     """An operator by the schema's names: `Op("ADD", ["a", "b"], ["y"], "AddOptions", {...})`.
 
-    That of a custom operator is `CUSTOM name`. Values of options may be strings and bytes.
+    That of a custom operator is `CUSTOM name`, its options are `custom`. Values of options may be strings and bytes.
     """
 
     kind: str
@@ -63,6 +63,7 @@ class Op:
     options: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     intermediates: Sequence[str] = ()
+    custom: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ def model(
                 types = tflite.BuiltinOptions2 if second else tflite.BuiltinOptions
                 fields[f"BuiltinOptions{second}"] = table(op.options, op.values)
                 fields[f"BuiltinOptions{second}Type"] = getattr(types, op.options)
+            if op.custom:
+                fields["CustomOptions"] = b.CreateByteVector(op.custom)
             operators.append(table("Operator", {**fields, "OpcodeIndex": kinds.index(op.kind)}))
         parts = {
             "Tensors": vector("SubGraph", "Tensors", made),

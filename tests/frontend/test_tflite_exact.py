@@ -314,3 +314,12 @@ def test_scales_of_uint8_are_multiplied_as_float32(kind: str, tmp_path: Path) ->
     feeds: dict[str, Any] = {"x": np.arange(256).astype(np.uint8).reshape(shape)}
     (found,) = compute(data, feeds, tmp_path, "tflite", Target("host", frozenset()))
     np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_softmax_of_nothing(rounding: Any, tmp_path: Path) -> None:
+    """Its sum is 0, whose leading zeros would be counted without an end; that is left to no device."""
+    tensors = [T("x", [3, 0], np.uint8, 0.05, 120), T("y", [3, 0], np.uint8, 1 / 256, 0)]
+    data = model(tensors, [Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0})], ["x"], ["y"])
+    (found,) = compute(data, {"x": np.zeros([3, 0], np.uint8)}, tmp_path, rounding, Target("host", frozenset()))
+    assert found.shape == (3, 0)

@@ -160,6 +160,7 @@ CASES = [
     ("DEQUANTIZE", [x(), y()], "", {}, "its input is float32, which is not quantised"),
     ("SOFTMAX", [x(), y()], "SoftmaxOptions", {"Beta": -1.0}, "its beta is -1.0"),
     ("EXP", [x([2]), T("y", [2], I8, 1e-40)], "", {}, "the scale of its output 'y', 1e-40, is too small"),
+    ("ADD", [q(x()), q(T("b", IMAGE)), y()], "AddOptions", {}, "its output 'y' is float32, its input 'x' is quantised"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
     ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scales"),
     ("EXP", [x([2]), T("y", [2], I8, [0.1, 0.2])], "", {}, "its output 'y' is int8 with 2 scales"),

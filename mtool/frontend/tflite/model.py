@@ -13,7 +13,20 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.options import DEFAULTS, ModelOptions, Pairs
 from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
-from mtool.frontend.tflite import control, custom, elementwise, exact, images, kernels, lstm, movement, resources, svdf
+from mtool.frontend.tflite import (
+    control,
+    custom,
+    detection,
+    elementwise,
+    exact,
+    images,
+    kernels,
+    lstm,
+    movement,
+    resources,
+    signal,
+    svdf,
+)
 from mtool.frontend.tflite.composites import TABLE, inlined
 from mtool.frontend.tflite.description import Model, Operator
 from mtool.frontend.tflite.evaluation import settle
@@ -32,6 +45,8 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **control.TRANSLATIONS,
     **lstm.TRANSLATIONS,
     **svdf.TRANSLATIONS,
+    **signal.TRANSLATIONS,
+    **detection.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 

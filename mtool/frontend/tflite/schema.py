@@ -240,9 +240,12 @@ class _Reader:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
                 options |= _fields(view)
+        custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
+        self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]
         label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
-        return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options, between)
+        name = f"{label} ({kinds[code]} {number})".lstrip()
+        return Operator(kinds[code], name, inputs, outputs, options, between, custom.tobytes())
 
 
 def _builtin(code: Any) -> int:
