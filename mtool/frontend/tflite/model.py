@@ -21,9 +21,11 @@ from mtool.frontend.tflite import (
     exact,
     images,
     kernels,
+    mediapipe,
     movement,
     resources,
     signal,
+    spectrum,
 )
 from mtool.frontend.tflite.composites import TABLE, inlined
 from mtool.frontend.tflite.description import Model, Operator
@@ -43,6 +45,8 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **control.TRANSLATIONS,
     **signal.TRANSLATIONS,
     **detection.TRANSLATIONS,
+    **mediapipe.TRANSLATIONS,
+    **spectrum.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
