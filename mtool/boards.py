@@ -1,6 +1,5 @@
 """Boards are data: `boards.yaml`, one entry a board, held against the schema below."""
 
-import difflib
 import functools
 import itertools
 import re
@@ -9,13 +8,12 @@ from typing import Annotated, Any, Literal, Self, get_args
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
-from mtool import resources
+from mtool import resources, spelling
 from mtool.errors import BoardError, UsageError
+from mtool.option_values import FLASH_RUNNERS
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
-_NEAR = 3  # names that come near one that is not there
-_SHORT = 3  # letters of a name that are looked for inside others
 _LINES = 6  # of what a parser says
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML was built with it: 10 times as fast
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -32,7 +30,11 @@ def _size(text: Any) -> Any:
 
 
 def _settings(flash: Any) -> Any:
-    """Read flash runners without settings as a list: [west, openocd]."""
+    """Read flash runners, those without settings as a list too: [west, openocd]."""
+    for name in flash if isinstance(flash, list | dict) else ():
+        if name not in FLASH_RUNNERS:
+            meant = spelling.did_you_mean(str(name), FLASH_RUNNERS, otherwise=f"there are: {', '.join(FLASH_RUNNERS)}")
+            raise ValueError(f"there is no flash runner {name!r}; {meant}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
 
 
@@ -212,9 +214,7 @@ def get(name: str) -> Board:
     """
     boards = load_all()
     if name not in boards:
-        asked = name.lower()
-        inside = [known for known in boards if len(asked) >= _SHORT and asked in known]
-        near = inside[:_NEAR] or difflib.get_close_matches(asked, boards, n=_NEAR, cutoff=0.5)
+        near = spelling.near(name, boards)
         raise BoardError(
             f"there is no board named {name!r}",
             details=[f"near: {', '.join(near)}"] if near else [],

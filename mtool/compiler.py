@@ -14,9 +14,9 @@ from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
+from mtool.option_values import Partial
 from mtool.plan import Plan, make_plan
 from mtool.request import DEFAULTS, Request
-from mtool.settings import Partial
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
-from mtool.text import one_line
+from mtool.escaping import one_line
 
 
 class MtoolError(Exception):

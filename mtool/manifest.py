@@ -20,8 +20,8 @@ from pydantic import (
 
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
-from mtool.settings import Executor, InterfaceApi, OperatorsApi
-from mtool.text import plain
+from mtool.escaping import plain
+from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
 FILE_NAME = "mtool.json"
 _BYTE_WIDE = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
@@ -32,7 +32,8 @@ def _written(text: str, info: SerializationInfo) -> str:
 
 
 _TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
-OfModel = Annotated[str, PlainSerializer(_written)]  # text that the model brought: exact in mtool.json, see mtool.text
+OfModel = Annotated[str, PlainSerializer(_written)]
+"""Text that the model brought: exact in mtool.json, see mtool.escaping."""
 
 
 def _inside(path: str) -> str:

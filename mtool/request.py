@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
+from mtool.option_values import Io, Partial, Weights
 from mtool.plan.choice import Choice
-from mtool.settings import Io, Partial, Weights
 
 
 @dataclass(frozen=True, slots=True)

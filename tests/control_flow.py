@@ -253,6 +253,13 @@ CASES: dict[str, Case] = {
                 d = Identity (c) p = Mul (i, k) u = Add (t, p) v = Mul (e, e) }}> }}""",
         trips(0, 1, 6),
     ),
+    "a long loop that reads nothing of the run": Case(
+        f"""g (float[6] x) => (float[6] y, float[1000] rows) <int64 n = {{1000}}, float[6] w = {{1, 2, 3, 4, 5, 6}}> {{
+            z, rows = Loop (n, "", w) <body = b ({ROUND}, float[6] e) => (bool d, float[6] v, float row) {{
+                d = Identity (c) v = Sin (e) row = ReduceSum <keepdims = 0> (v) }}>
+            y = Add (x, z) }}""",
+        ({"x": X},),
+    ),
     "the largest of what a loop makes": Case(
         f"""g (float[6] x) => (float y) <int64 n = {{100}}, float[3] w = {{0, 0, 0}}> {{
             a, rows = Loop (n, "", w) <body = b ({ROUND}, float[3] e) => (bool d, float[3] v, float row) {{

@@ -62,6 +62,7 @@ class Op:
     outputs: Sequence[str]
     options: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    intermediates: Sequence[str] = ()
     custom: bytes = b""
 
 
@@ -154,6 +155,8 @@ def model(
         for op in graph.ops:
             fields = {"Inputs": numbers([place.get(n, -1) for n in op.inputs])}
             fields["Outputs"] = numbers([place[n] for n in op.outputs])
+            if op.intermediates:
+                fields["Intermediates"] = numbers([place[n] for n in op.intermediates])
             if op.options:
                 second = "" if hasattr(tflite.BuiltinOptions, op.options) else "2"
                 types = tflite.BuiltinOptions2 if second else tflite.BuiltinOptions
@@ -183,12 +186,22 @@ def model(
 
 def litert(data: bytes, feeds: Mapping[str, Array], *, reference: bool = False) -> list[Array]:
     """Return the outputs by LiteRT: its reference kernels, or those that it takes by default (XNNPACK's)."""
+    return litert_sequence(data, [feeds], reference=reference)[0]
+
+
+def litert_sequence(
+    data: bytes, sequence: Sequence[Mapping[str, Array]], *, reference: bool = False
+) -> list[list[Array]]:
+    """Return the outputs of each call of a sequence, between which variables are kept."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     how = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=how, num_threads=1)
     interpreter.allocate_tensors()
-    for put in interpreter.get_input_details():
-        interpreter.set_tensor(put["index"], feeds[put["name"]])
-    interpreter.invoke()
-    return [interpreter.get_tensor(put["index"]) for put in interpreter.get_output_details()]
+    found = []
+    for feeds in sequence:
+        for put in interpreter.get_input_details():
+            interpreter.set_tensor(put["index"], feeds[put["name"]])
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(put["index"]) for put in interpreter.get_output_details()])
+    return found

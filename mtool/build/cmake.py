@@ -48,7 +48,7 @@ def check_path(folder: Path) -> None:
     if found:
         raise UsageError(
             f"CMake can't build in {folder}",
-            details=[f"its path has {', '.join(map(repr, found))}"],
+            details=[f"the path {path} has {', '.join(map(repr, found))}, which CMake reads as syntax"],
             hint="build elsewhere: --output-dir DIR",
         )
 

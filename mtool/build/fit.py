@@ -125,8 +125,12 @@ def advice(manifest: Manifest, board: Board, needed: Mapping[str, int]) -> str:
 
 
 def is_float(manifest: Manifest) -> bool:
-    """Tell whether nearly all parameters are of four bytes."""
-    return manifest.constant_bytes >= 3.5 * manifest.parameters > 0
+    """Tell whether most of the model's products are of floats, and nearly all its parameters have four bytes."""
+    of_floats = sum(one.macs for one in manifest.operators if {each.dtype for each in one.reads} == {"float32"})
+    return (
+        2 * of_floats > sum(one.macs for one in manifest.operators)
+        and manifest.constant_bytes >= 3.5 * manifest.parameters > 0
+    )
 
 
 def _saved(manifest: Manifest, board: Board, name: str) -> float:

@@ -19,6 +19,7 @@ from mtool import locks
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.output import Output
 from mtool.cli.parameters import Asked
+from mtool.cli.wrong_usage import usage_error
 from mtool.errors import MtoolError, UsageError, of_os_error
 
 COMMANDS: Mapping[str, str] = {
@@ -42,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
 The command is the function of that name in the module of that name.
 """
 
-_HELP = """Put an ONNX or TFLite model on a microcontroller.
+HELP = """Put an ONNX or TFLite model on a microcontroller.
 
 Results go to stdout, progress to stderr.
 
@@ -73,7 +74,7 @@ def invoke(arguments: Sequence[str]) -> int:
         code = _application()(list(arguments), prog_name="mtool", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except TyperException as wrong:
-        before.error(UsageError(_sentence(wrong.format_message()), hint=_help_hint(wrong)))
+        before.error(usage_error(wrong))
         return UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -104,16 +105,17 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the command that the arguments name, loaded, and the arguments that are left."""
         name, named, rest = super().resolve_command(ctx, args)
-        return name, None if named is None or name is None else _loaded(name), rest
+        return name, None if named is None or name is None else command_of(name), rest
 
 
 def _application() -> Callable[..., Any]:
-    app = _typer(cls=_Commands, help=_HELP, add_completion=True)
-    app.callback(invoke_without_command=True, help=_HELP)(_global_options)
+    app = _typer(cls=_Commands, help=HELP, add_completion=True)
+    app.callback(invoke_without_command=True, help=HELP)(_global_options)
     return app
 
 
-def _loaded(name: str) -> TyperCommand:
+def command_of(name: str) -> TyperCommand:
+    """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
     app.command()(_with_output(load(name)))
     command = typer.main.get_command(app)
@@ -241,15 +243,3 @@ def _end(output: Output, action: Callable[[], None]) -> int:
 def _told(output: Output, error: MtoolError) -> int:
     output.error(error)
     return error.exit_code
-
-
-def _sentence(message: str) -> str:
-    """Return a message in the form of ours: lower case, no full stop."""
-    text = message.strip().removesuffix(".")
-    return text[:1].lower() + text[1:]
-
-
-def _help_hint(wrong: TyperException) -> str:
-    context = getattr(wrong, "ctx", None)
-    path = context.command_path if context is not None else "mtool"
-    return f"see: {path} --help"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.cli import completion
 from mtool.cli.output import Output, table
 from mtool.workflow.formatting import kilobytes
 
@@ -16,7 +17,12 @@ RAM = frozenset({"arena", "data", "stack"})
 
 def boards(
     out: Output,
-    name: Annotated[str, typer.Argument(metavar="[BOARD]", help="Show this one in full.", show_default=False)] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[BOARD]", help="Show this one in full.", show_default=False, autocompletion=completion.boards
+        ),
+    ] = "",
     attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Go on telling what is plugged in and out.")] = False,
 ) -> None:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mtool import workflow
-from mtool.cli import parameters
+from mtool.cli import completion, parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
-from mtool.text import short_name
+from mtool.escaping import short_name
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
@@ -16,17 +16,26 @@ if TYPE_CHECKING:
     from mtool.manifest import Manifest
     from mtool.workflow import Fit
 
+_ALL = "all"  # boards, as if none were named
+
 
 def check(
     out: Output,
     model: parameters.ModelFile,
     board: Annotated[
         list[str] | None,
-        typer.Option("--board", "-b", metavar="BOARD", help="May be repeated; default: all.", show_default=False),
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="May be repeated; default: all of them.",
+            show_default=False,
+            autocompletion=completion.boards,
+        ),
     ] = None,
-    output_dir: parameters.OutputDir = None,
+    output_dir: parameters.BuiltDir = None,
     *,
-    options: parameters.ProjectOptions,
+    options: parameters.BuildOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 
@@ -36,6 +45,8 @@ def check(
     """
     from mtool import boards as known
 
+    if board == [_ALL]:
+        board = None
     boards = [known.get(name) for name in board] if board else list(known.load_all().values())
     report = workflow.check(model, boards, options, folder=output_dir)
     out.result(

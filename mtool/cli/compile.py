@@ -8,7 +8,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.settings import Format
+from mtool.option_values import Format
 from mtool.workflow.formatting import kilobytes
 
 
@@ -16,7 +16,7 @@ def compile(
     out: Output,
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
-    output_dir: parameters.OutputDir = None,
+    output_dir: parameters.SourceDir = None,
     *,
     options: parameters.SourceOptions,
     emit: Annotated[Format, typer.Option("--emit", help="The C alone, or a package of an ecosystem.")] = "c",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mtool import resources, workflow
+from mtool.cli import completion
 from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
@@ -44,6 +45,7 @@ def demo(
             metavar="BOARD",
             help=f"May be repeated; default: {BOARDS[0]}, and {BOARDS[1]} if its tools are here.",
             show_default=False,
+            autocompletion=completion.boards,
         ),
     ] = None,
     output_dir: Annotated[

@@ -1,9 +1,13 @@
 """`mtool doctor`: what is missing here, and the command that installs it."""
 
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mtool.cli import completion
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
 
@@ -16,7 +20,12 @@ def doctor(
     board: Annotated[
         list[str] | None,
         typer.Option(
-            "--board", "-b", metavar="BOARD", help="Only what this board needs; may be repeated.", show_default=False
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="Only what this board needs; may be repeated.",
+            show_default=False,
+            autocompletion=completion.boards,
         ),
     ] = None,
 ) -> None:
@@ -51,6 +60,7 @@ def doctor(
     )
     version = litert.version()
     rows.append(["LiteRT", version or "missing", "mtool verify of a .tflite file", "" if version else litert.INSTALL])
+    rows += _flash_tools(named)
     out.result(
         {
             "tools": [
@@ -72,6 +82,27 @@ def doctor(
             f"{len(lacking)} tools are missing" if len(lacking) > 1 else f"{lacking[0].toolchain.name} is missing",
             details=[f.toolchain.install for f in lacking],
         )
+
+
+def _flash_tools(boards: Sequence["Board"]) -> list[list[str]]:
+    """Return a row for each tool that flashes these boards; without any, for each tool that flashes a board at all."""
+    from mtool import flash
+    from mtool.errors import FlashError
+
+    wanted = {name for board in boards for name in flash.runners_of(board)} if boards else set(flash.RUNNERS)
+    rows = []
+    for name, runner in flash.RUNNERS.items():
+        if name not in wanted:
+            continue
+        program, version = runner.program(), "missing"
+        if shutil.which(program):
+            try:
+                version = ".".join(map(str, runner.probe_version())) or "there"
+            except FlashError as wrong:
+                version = wrong.what.removeprefix(f"{program} is ")
+        install = runner.install if version in ("missing", "too old") else ""
+        rows.append([Path(program).name, version, f"mtool flash --runner {name}", install])
+    return rows
 
 
 def needs(board: "Board") -> set[str]:

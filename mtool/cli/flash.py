@@ -5,18 +5,22 @@ from typing import Annotated
 import typer
 
 from mtool import workflow
-from mtool.cli import parameters
+from mtool.cli import completion, parameters
 from mtool.cli.output import Output
 
 
 def flash(
     out: Output,
     model: parameters.ModelFile,
-    board: Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")],
+    board: parameters.BoardName,
     runner: Annotated[
         str,
         typer.Option(
-            "--runner", metavar="TOOL", help="The flash tool; default: the board's first.", show_default=False
+            "--runner",
+            metavar="TOOL",
+            help="The flash tool; default: the board's first.",
+            show_default=False,
+            autocompletion=completion.runners,
         ),
     ] = "",
     port: parameters.Port = "",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtool.cli.ending import ReaderGone
 from mtool.errors import MtoolError, UsageError, of_os_error
-from mtool.text import LONGEST_LINE, one_line, visible
+from mtool.escaping import LONGEST_LINE, one_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mtool.cli import completion
 from mtool.errors import UsageError
-from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
     from mtool.workflow import Options
@@ -21,18 +22,37 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The model, .onnx or .tflite.", show_default=False)]
-BoardName = Annotated[str, typer.Option("--board", "-b", metavar="BOARD", help="The board; `mtool boards` lists them.")]
-OutputDir = Annotated[
-    Path | None,
+def _model(text: str) -> Path:
+    """Read a model's path; as for a folder's, none at all is no path."""
+    if not text:
+        raise UsageError("the model's path is empty", hint="give the path of an .onnx or .tflite file")
+    return Path(text)
+
+
+ModelFile = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
+]
+BoardName = Annotated[
+    str,
     typer.Option(
-        "--output-dir",
-        "-d",
-        metavar="DIR",
-        parser=_folder,
-        help="The project folder; default: build/<model>-<board>.",
-        show_default=False,
+        "--board",
+        "-b",
+        metavar="BOARD",
+        help="The board; `mtool boards` lists them.",
+        autocompletion=completion.boards,
     ),
+]
+
+
+def _output_dir(meaning: str) -> Any:
+    return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
+
+
+OutputDir = Annotated[Path | None, _output_dir("The project folder; default: build/<model>-<board>.")]
+SourceDir = Annotated[Path | None, _output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
+BuiltDir = Annotated[
+    Path | None, _output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
 ]
 InputsAndOutputs = Annotated[
     Io,
@@ -144,7 +164,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave files in the output fo
 TrustTemplate = Annotated[
     bool, typer.Option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the inputs that are drawn.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the inputs that are drawn.")]
 _MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
 HOST = "host"  # the board that is always there
 Port = Annotated[
@@ -166,9 +186,7 @@ Probe = Annotated[
         show_default=False,
     ),
 ]
-SampleCount = Annotated[
-    int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="How many to draw, without --golden.")
-]
+SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 
 
@@ -198,11 +216,9 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "executor": (ExecutorName, "aot"),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
-    "force": (Force, False),
-    "keep": (Keep, False),
 }
-_OF_A_PROJECT = {
-    **_OF_ITS_C,
+_OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
+_OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "template": (TemplateName, ""),
     "option": (TemplateOptions, None),
     "trust_template": (TrustTemplate, False),
@@ -214,8 +230,11 @@ ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 """And its numbers and states."""
 
-SourceOptions = Annotated["Options", Asked(_OF_ITS_C)]
-"""And how it becomes C."""
+SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
+"""And how it becomes C, in a folder."""
 
-ProjectOptions = Annotated["Options", Asked(_OF_A_PROJECT)]
-"""And a project, by a template."""
+BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
+"""How it becomes C and a firmware; nothing is written."""
+
+ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
+"""And a project, by a template, in a folder."""

@@ -9,7 +9,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.settings import Integer, Method
+from mtool.option_values import Integer, Method
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:

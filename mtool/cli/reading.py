@@ -8,8 +8,8 @@ import numpy as np
 
 from mtool.codegen import conventions
 from mtool.errors import UsageError
+from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.plan import Choice
-from mtool.settings import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.workflow.samples import Array, read
 from mtool.workflow.stages import Options
 

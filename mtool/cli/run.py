@@ -11,7 +11,7 @@ from mtool.cli import parameters
 from mtool.cli.boards import FLASH, RAM, capacity
 from mtool.cli.output import Output
 from mtool.errors import UsageError
-from mtool.text import short_name
+from mtool.escaping import short_name
 
 if TYPE_CHECKING:
     from mtool.manifest import Tensor

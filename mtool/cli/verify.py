@@ -9,7 +9,7 @@ import typer
 from mtool import workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output, table
-from mtool.text import short_name
+from mtool.escaping import short_name
 from mtool.workflow.formatting import count, share
 from mtool.workflow.formatting import samples as samples_of
 

@@ -49,12 +49,12 @@ class Binary:
     Attributes:
         name: the file's.
         data: what it holds; empty: the model has no such file.
-        places: the first byte of each constant that lies there, by its symbol.
+        offsets: the first byte of each constant that lies there, by its symbol.
     """
 
     name: str
     data: bytes
-    places: Mapping[str, int]
+    offsets: Mapping[str, int]
 
     def macro(self) -> str:
         """Return the C macro that takes a constant from the file."""
@@ -63,7 +63,7 @@ class Binary:
 
     def definition(self, symbol: str, data: Array) -> str:
         """Return the C that defines a constant by its place in the file."""
-        return f"WEIGHTS({symbol}, {self.places[symbol]}, {data.nbytes});"
+        return f"WEIGHTS({symbol}, {self.offsets[symbol]}, {data.nbytes});"
 
 
 NO_BINARY = Binary("", b"", {})
@@ -80,17 +80,17 @@ def binary_of(model: str, constants: MutableMapping[str, Array], *, as_text: boo
     large = [symbol for symbol, data in constants.items() if data.nbytes >= PIECE_BYTES]
     if as_text or sum(data.nbytes for data in constants.values()) < LARGE_BYTES:
         large = []
-    places: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     kinds = {symbol: (constants[symbol].dtype, constants[symbol].shape) for symbol in large}
     file = io.BytesIO()
     for symbol in large:
         data = np.ascontiguousarray(constants[symbol])
         constants[symbol] = np.empty(0)  # until the file is whole
-        places[symbol] = file.tell()
+        offsets[symbol] = file.tell()
         file.write(data.reshape(-1).view(np.uint8).data)
         file.write(bytes(-data.nbytes % _ALIGNMENT))
         del data
     content = file.getvalue()
     for symbol, (dtype, shape) in kinds.items():
-        constants[symbol] = np.frombuffer(content, dtype, math.prod(shape), places[symbol]).reshape(shape)
-    return Binary(f"{model}_weights.bin", content, places)
+        constants[symbol] = np.frombuffer(content, dtype, math.prod(shape), offsets[symbol]).reshape(shape)
+    return Binary(f"{model}_weights.bin", content, offsets)

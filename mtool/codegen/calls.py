@@ -10,10 +10,10 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
+from mtool.escaping import comment
 from mtool.ir import Node
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment
 
 
 @dataclass(frozen=True, slots=True)

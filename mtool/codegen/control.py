@@ -13,13 +13,13 @@ import numpy as np
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import written
 from mtool.codegen.function import Call, arguments_of, further
+from mtool.escaping import comment
 from mtool.ir import Graph, Node
 from mtool.ir.control import Branches, Rounds
 from mtool.ir.types import Array, TensorType
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment
 
 _INT32_MAX = 2**31 - 1
 Symbol = Callable[[str, Array], str]
@@ -210,7 +210,8 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
     is_small = attrs.most is not None and attrs.most <= _INT32_MAX and not reads_number
     c_type = "int32_t" if is_small else "int64_t"
     tests = [*(["going"] if attrs.has_condition or attrs.goes_on else [])]
-    tests += [f"round < *{names.input(0)}"] * attrs.has_trips
+    if attrs.has_trips:
+        tests.append(f"round < *{names.input(0)}")
     if attrs.most is not None:
         tests.append(f"round < {attrs.most}{'LL' * (attrs.most > _INT32_MAX)}")
     start = f"{c_type} round = 0"

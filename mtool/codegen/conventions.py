@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mtool.errors import UsageError
-from mtool.settings import Executor, InterfaceApi, OperatorsApi
+from mtool.option_values import Executor, InterfaceApi, OperatorsApi
 
 Form = Literal["pointers", "values", "packed"]
 

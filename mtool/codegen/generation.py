@@ -19,15 +19,15 @@ from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
+from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
+from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
-from mtool.settings import Weights
-from mtool.text import comment, encodable, short_name
 from mtool.version import __version__
 
 
@@ -93,7 +93,7 @@ class Emitted:
         model, constants = self.plan.graph.name, self.functions.constants
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
         tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
-        large = {binary.name: binary.data} if binary.places else {}
+        large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
 
     @property

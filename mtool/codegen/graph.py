@@ -6,8 +6,8 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import whole
 from mtool.codegen.graph_json import counts
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import c_string
 from mtool.plan import Plan
-from mtool.text import c_string
 
 
 def graph_header(plan: Plan, banner: str) -> str:

@@ -4,11 +4,11 @@ from mtool.codegen import linkage
 from mtool.codegen.arena import Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.state_reset import declared
+from mtool.escaping import comment
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.manifest import Tensor
 from mtool.plan import Plan
-from mtool.text import comment
 
 
 def header(plan: Plan, interface: Interface, conventions: Conventions, banner: str) -> str:

@@ -8,10 +8,10 @@ from mtool.codegen.function import arguments_of
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import c_string, comment
 from mtool.ir import DType, TensorType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
-from mtool.text import c_string, comment
 
 PARAMETERS = (
     "union mt_value *arguments, int32_t *type_codes, int32_t count, union mt_value *result, int32_t *result_code, "
@@ -100,8 +100,8 @@ def packed_entry_point(plan: Plan, interface: Interface, conventions: Convention
         ("inputs", interface.inputs, 0),
         ("outputs", interface.outputs, len(interface.inputs)),
     ):
-        places = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
-        structures.append(f"    const struct {model}_{kind} {kind} = {{{places}}};")
+        pointers = ", ".join(f"mt_packed_data(&arguments[{first + i}])" for i in range(len(members))) or "0"
+        structures.append(f"    const struct {model}_{kind} {kind} = {{{pointers}}};")
     if conventions.interface == "step":
         run = [
             f"    status = {model}_begin(&inputs, &outputs);",

@@ -6,10 +6,10 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import c_string
 from mtool.ir import DType
 from mtool.manifest import Tensor
 from mtool.plan import Plan
-from mtool.text import c_string
 
 
 def descriptor(
@@ -41,8 +41,8 @@ def descriptor(
                 lines.append(f"static {dtype.c} {_buffer(plan, kind, tensor)}[{tensor.bytes // dtype.size}];")
         lines.append("")
         for kind, tensors in both:
-            places = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
-            lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{places}}};")
+            pointers = ", ".join(_buffer(plan, kind, tensor) for tensor in tensors)
+            lines.append(f"static const struct {model}_{kind} {model}_external_{kind} = {{{pointers}}};")
         lines.append("")
     lines += [
         "static int32_t run(void)",

@@ -11,13 +11,13 @@ from mtool.codegen.functions import Functions
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
+from mtool.escaping import comment, short_name
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.expressions import has_halves, has_small_floats
+from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
-from mtool.text import comment, short_name
 
 
 def source(
@@ -38,6 +38,8 @@ def source(
         headers.add("mt_float8.h")
     if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_half.h")
+    if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_fixed16.h")
     lines = [
         banner,
         _arena_map(plan),
@@ -53,7 +55,7 @@ def source(
     ]
     if plan.arena_bytes:
         lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_places(plan, interface, arena), *reset_function(plan, interface, arena)]
+    lines += [*body, *_arena_pointers(plan, interface, arena), *reset_function(plan, interface, arena)]
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, arena, conventions))
     return wrapped("\n".join(lines))
@@ -190,7 +192,7 @@ def _wrapped(signature: str) -> str:
     return "\n".join([*lines, line.rstrip(", ") + ")"])
 
 
-def _places(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+def _arena_pointers(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
     model = plan.graph.name

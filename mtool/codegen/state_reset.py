@@ -8,11 +8,11 @@ import numpy as np
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
+from mtool.escaping import comment, short_name
 from mtool.ir import State
 from mtool.ir.types import Array
 from mtool.manifest import StateTensor
 from mtool.plan import Plan
-from mtool.text import comment, short_name
 
 
 def states_of(plan: Plan, c_names: Sequence[str]) -> tuple[StateTensor, ...]:

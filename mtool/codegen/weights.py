@@ -7,10 +7,10 @@ import numpy as np
 
 from mtool.codegen import linkage
 from mtool.codegen.binary import NO_BINARY, Binary
+from mtool.escaping import comment
 from mtool.ir import DType
 from mtool.ir.scalar import literal
 from mtool.ir.types import Array
-from mtool.text import comment
 
 WIDTH = 116
 _REASONS = {
@@ -37,15 +37,15 @@ def weights_source(
 
     `layouts` say what stands where in a constant, by its symbol.
     """
-    texts = [data for symbol, data in constants.items() if symbol not in binary.places]
+    texts = [data for symbol, data in constants.items() if symbol not in binary.offsets]
     floats = [data for data in texts if data.dtype.kind == "f" and data.dtype.itemsize > 2]
     infinite = not all(np.isfinite(data).all() for data in floats)  # NAN and INFINITY are macros
     parts = [banner, "#include <math.h>\n" * infinite + f'#include "{model}_weights.h"\n']
-    if binary.places:
+    if binary.offsets:
         parts.append(binary.macro())
     for symbol, data in constants.items():
         layout = (layouts or {}).get(symbol, "")
-        if symbol in binary.places:
+        if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
             definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"

@@ -2,6 +2,6 @@
 
 from mtool.filetree.record import FOLDER, interrupted
 from mtool.filetree.tree import FileTree, digest_of, from_folder, is_plain
-from mtool.filetree.writing import Edits, write
+from mtool.filetree.writing import Edits, tell_left, write
 
-__all__ = ["FOLDER", "Edits", "FileTree", "digest_of", "from_folder", "interrupted", "is_plain", "write"]
+__all__ = ["FOLDER", "Edits", "FileTree", "digest_of", "from_folder", "interrupted", "is_plain", "tell_left", "write"]

@@ -20,10 +20,12 @@ class Record:
     Attributes:
         files: the SHA-256 (hex) of each, as it was written.
         writing: that of each which it was about to write: not empty only where it was stopped in the middle.
+        left: a person's files that it left as they are, each with the reason.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
     writing: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
 
     def wrote(self, path: str, digest: str) -> bool:
         """Return whether a file is as mtool wrote it."""
@@ -32,8 +34,9 @@ class Record:
     def to_json(self) -> bytes:
         """Return the file's bytes; the same for the same record."""
         described = {"schema_version": _SCHEMA, "files": dict(sorted(self.files.items()))}
-        if self.writing:
-            described["writing"] = dict(sorted(self.writing.items()))
+        for name, more in (("writing", self.writing), ("left", self.left)):
+            if more:
+                described[name] = dict(sorted(more.items()))
         return (json.dumps(described, indent=1) + "\n").encode()
 
 
@@ -46,7 +49,7 @@ def load(folder: Path) -> Record | None:
     path = folder / FOLDER / FILE
     try:
         read = json.loads(path.read_bytes())
-        lists = [read["files"], read.get("writing", {})]
+        lists = [read["files"], read.get("writing", {}), read.get("left", {})]
         if read["schema_version"] != _SCHEMA or not all(_is_list(each) for each in lists):
             raise ValueError
         return Record(*lists)

@@ -58,10 +58,27 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
                 hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
             )
         plan = _plan(tree, opened, known or Record(), edits)
+        _tell_left(plan.after, folder)
         if not plan.write and not plan.remove and plan.after == known:
             return False
         _replace_files(plan, tree, opened, known)
         return True
+
+
+def tell_left(folder: Path) -> None:
+    """Warn again of the files that the last `write` left as they are.
+
+    Raises:
+        UsageError: the folder's record can't be read.
+    """
+    known = record.load(folder)
+    if known is not None:
+        _tell_left(known, folder)
+
+
+def _tell_left(known: Record, folder: Path) -> None:
+    for path, why in sorted(known.left.items()):
+        log.warning("%s is left as it is: %s", folder / path, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +118,6 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
             hint="move away what is listed",
         )
     left = {*theirs} if edits == "keep" else set()
-    for path in sorted(left):
-        log.warning("%s is left as it is: %s", opened.path / path, theirs[path])
     write = [path for path in sorted(made) if path not in left and found[path].digest != made[path]]
     gone = [path for path in sorted(found) if path not in made and path not in left]
     edited = {path: known.files[path] for path in left if path in made and path in known.files}
@@ -112,7 +127,7 @@ def _plan(tree: FileTree, opened: OpenFolder, known: Record, edits: Edits) -> _P
         write=write,
         remove=[path for path in gone if not found[path].missing],
         until=Record({**after, **there, **edited}, {path: made[path] for path in write}),
-        after=Record(after),
+        after=Record(after, left={path: theirs[path] for path in left}),
     )
 
 

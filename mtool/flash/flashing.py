@@ -1,5 +1,6 @@
 """Flash a built project: choose a runner, run its commands, explain what fails."""
 
+import importlib
 import logging
 import os
 import shlex
@@ -9,52 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mtool import files, proc
+from mtool import files, proc, spelling
 from mtool.boards import Board
 from mtool.errors import FlashError, UsageError
-from mtool.flash.arduino_cli import ArduinoCli
-from mtool.flash.avrdude import Avrdude
-from mtool.flash.bossac import Bossac
-from mtool.flash.dfu_util import DfuUtil
-from mtool.flash.esptool import Esptool
 from mtool.flash.failures import explain
-from mtool.flash.gdb import Gdb
-from mtool.flash.jlink import JLink
-from mtool.flash.nrfjprog import NrfJprog
-from mtool.flash.nrfutil import NrfUtil
-from mtool.flash.openocd import OpenOcd
-from mtool.flash.picotool import Picotool
-from mtool.flash.pyocd import PyOcd
 from mtool.flash.runner import NEWEST, Command, Job, Runner
-from mtool.flash.st_flash import StFlash
-from mtool.flash.stm32_programmer import Stm32Programmer
-from mtool.flash.uf2 import Uf2
-from mtool.flash.west import West
 from mtool.manifest import Project, firmware_of
+from mtool.option_values import FLASH_RUNNERS
 
 log = logging.getLogger(__name__)
 
-RUNNERS: Mapping[str, Runner] = {
-    runner.name: runner
-    for runner in (
-        West(),
-        OpenOcd(),
-        PyOcd(),
-        StFlash(),
-        Stm32Programmer(),
-        NrfUtil(),
-        NrfJprog(),
-        JLink(),
-        Avrdude(),
-        Bossac(),
-        DfuUtil(),
-        Picotool(),
-        Uf2(),
-        Esptool(),
-        ArduinoCli(),
-        Gdb(),
-    )
-}
+
+def _runner(module_and_class: str) -> Runner:
+    module, _, name = module_and_class.partition(".")
+    made: Runner = getattr(importlib.import_module(f"mtool.flash.{module}"), name)()
+    return made
+
+
+RUNNERS: Mapping[str, Runner] = {name: _runner(where) for name, where in FLASH_RUNNERS.items()}
 
 # Runners that flash a framework's own build folder, and the template of that framework.
 _FRAMEWORKS: Mapping[str, str] = {"west": "zephyr", "arduino-cli": "arduino"}
@@ -99,6 +72,7 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
             raise UsageError(
                 f"{board.name} can't be flashed with {name!r}",
                 details=[f"its runners: {', '.join(known) or 'none'}", f"all: {', '.join(RUNNERS)}"],
+                hint=spelling.did_you_mean(name, known) if name not in RUNNERS else "",
             )
         return RUNNERS[name]
     if not known:
@@ -107,9 +81,6 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
             details=["its entry in boards.yaml names none" + (f" for the template {template}" if template else "")],
             hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
         )
-    unknown = [other for other in known if other not in RUNNERS]
-    if unknown:
-        raise UsageError(f"boards.yaml: {board.name} names the flash runner {unknown[0]!r}, which is none of mtool's")
     # A build with west needs west anyway.
     installed = [name for name in known if _BUILDS.get(name) == template or shutil.which(RUNNERS[name].program())]
     return RUNNERS[(installed or known)[0]]

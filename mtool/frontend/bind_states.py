@@ -1,17 +1,17 @@
 """Bind states: pairs of an output and the input of the next call that it feeds leave the interface of a model."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from mtool import spelling
 from mtool.errors import UsageError
+from mtool.escaping import argument
 from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
 from mtool.ir import Graph, State, TensorType
 from mtool.ir.types import Array
-from mtool.text import argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:
     found = []
     for what, name, names in (("output", output, graph.output_names), ("input", value, graph.inputs)):
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+            near = spelling.near(name, names)
             known = f"near: {', '.join(near)}" if near else f"it has: {', '.join(names) or 'none'}"
             found.append(f"no {what} {name!r}; {known}")
     return found

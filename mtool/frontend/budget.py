@@ -5,6 +5,7 @@ Each limit has a name, by which `--limit NAME=N` sets it. docs/limits.md has the
 
 from collections.abc import Mapping
 
+from mtool import spelling
 from mtool.errors import ModelError, UsageError
 
 LIMITS: dict[str, tuple[int, str]] = {
@@ -27,7 +28,11 @@ class Budget:
     def __init__(self, limits: Mapping[str, int] | None = None) -> None:
         unknown = sorted(set(limits or {}) - set(LIMITS))
         if unknown:
-            raise UsageError(f"there is no limit named {', '.join(unknown)}", hint=f"limits: {', '.join(LIMITS)}")
+            raise UsageError(
+                f"there is no limit named {', '.join(unknown)}",
+                details=[f"limits: {', '.join(LIMITS)}"],
+                hint=spelling.did_you_mean(unknown[0], LIMITS, otherwise="docs/limits.md has them all"),
+            )
         self._limits = {name: default for name, (default, _) in LIMITS.items()} | dict(limits or {})
         self._spent = dict.fromkeys(LIMITS, 0)
 

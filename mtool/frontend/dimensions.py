@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import onnx
 
 from mtool.errors import ModelError, UsageError
+from mtool.escaping import argument
 from mtool.frontend import tensors
-from mtool.text import argument
 
 _TRIED = (1, 2, 8, 32, 128, 256, 512, 1024, 4096, 16000)
 _MOST_TRIES = 60

@@ -8,6 +8,7 @@ import onnx
 from onnx import helper
 
 from mtool import lowerings
+from mtool.escaping import argument
 from mtool.frontend import functions, tensors
 from mtool.frontend.attribute_values import check_attribute_values
 from mtool.frontend.bounds import COUNTING
@@ -35,7 +36,6 @@ from mtool.frontend.validation import check_axis, check_node, check_range, check
 from mtool.ir import TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
-from mtool.text import argument
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
 OF_NOTHING = ("Reduce", "Conv", "Global", "RNN", "GRU", "LSTM")  # not to be computed by NumPy without elements
@@ -205,7 +205,12 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
 
 
 def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
-    state.types |= own_outputs(proto, state.types)
+    kinds = own_outputs(proto, state.types)
+    if not any(kind.count for kind in kinds.values()):
+        for name, kind in kinds.items():
+            state.add_constant(name, np.zeros(kind.shape, kind.dtype.numpy))
+        return
+    state.types |= kinds
     told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, _attributes(proto))
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 

@@ -7,6 +7,7 @@ import onnx
 from onnx import helper
 
 from mtool.errors import ModelError, NeedsValues, UsageError
+from mtool.escaping import argument
 from mtool.frontend import tensors
 from mtool.frontend.budget import Budget
 from mtool.frontend.dispatch import import_node
@@ -19,7 +20,6 @@ from mtool.frontend.separate import Separated, initialiser
 from mtool.ir import DType, Graph, TensorType
 from mtool.ir.source import Source
 from mtool.lowerings.verification import verify
-from mtool.text import argument
 
 
 def import_graph(

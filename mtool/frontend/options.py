@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.ir.types import Array
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 Pairs = Sequence[tuple[str, str]]
 """An output and an input of the model, each pair a state."""

@@ -64,7 +64,8 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
         ModelError: it is larger than the budget allows.
     """
     if not path.is_file():
-        raise UsageError(f"there is no file {path}", hint="give the path of an .onnx or .tflite file")
+        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
     with path.open("rb") as file:
         budget.check("file", os.fstat(file.fileno()).st_size, f"the file {path}")
         return file.read()

@@ -1,4 +1,4 @@
-"""What of ai.onnx.ml is not made of other operators: the walk through tree ensembles, libsvm's coupling of pairwise
+"""Operators of ai.onnx.ml that are not made of others: the traversal of tree ensembles, libsvm's coupling of pairwise
 probabilities, and the table of LabelEncoder 4.
 """
 
@@ -47,11 +47,11 @@ class TreeEnsembleValues(Values):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairwiseCouplingValues(Values):
-    """rounds: the most iterations."""
+    """iterations: the most that are made."""
 
     rows: int
     classes: int
-    rounds: int
+    iterations: int
 
 
 def _tree_ensemble(ctx: Lowering, node: Node) -> None:
@@ -78,10 +78,10 @@ def _per_leaf(ctx: Lowering, inputs: dict[str, str], weights: int) -> int:
 
 
 def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
-    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 rounds, or one a class."""
+    """Wu, Lin and Weng (2004), second method, as libsvm iterates it: at most 100 iterations, or one a class."""
     rows, classes = ctx.types[node.outputs[0]].shape
     dtype = ctx.types[node.inputs[0]].dtype
-    values = PairwiseCouplingValues(rows=rows, classes=classes, rounds=max(100, classes))
+    values = PairwiseCouplingValues(rows=rows, classes=classes, iterations=max(100, classes))
     scratch = dtype.size * (2 * classes * classes + classes)
     inputs, outputs = {"input": node.inputs[0]}, {"output": node.outputs[0]}
     template_node(

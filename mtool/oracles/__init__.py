@@ -1,4 +1,4 @@
-"""What runs a model on the host to compare with: onnxruntime, LiteRT. Their native code runs in a process of its own.
+"""The references that a model is compared with: onnxruntime and LiteRT. Their native code runs in another process.
 
 `process.call` runs a function of `server.FUNCTIONS` there. Nothing here imports the compile half, so that the process
 starts fast.

@@ -1,4 +1,4 @@
-"""Calls of an oracle in a process of its own: if its native code dies of an odd model, that is an error of a line.
+"""Calls of an oracle in another process: if its native code crashes on a model, that is an error of one line.
 
 onnxruntime divides the smallest integer by -1, say, and is killed by SIGFPE. One process serves all calls of this one;
 it starts with the first, and ends with this one.

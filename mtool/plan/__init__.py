@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from mtool.option_values import Io, Partial
 from mtool.plan.choice import Choice, Choices
-from mtool.settings import Io, Partial
 
 if TYPE_CHECKING:
     from mtool.ir import Graph

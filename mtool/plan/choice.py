@@ -1,10 +1,10 @@
 """Schedules that a user asks for by name, in place of the cost model's choice."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from mtool import spelling
 from mtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,5 +101,4 @@ def _supporting(op: "KernelOp", node: "Node", graph: "Graph", target: "Target") 
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {near[0]}?" if near else PAGE
+    return spelling.did_you_mean(name, names, otherwise=PAGE)

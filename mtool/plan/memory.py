@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from mtool.ir import Graph
 from mtool.ir.node import View
+from mtool.option_values import Io
 from mtool.plan.state_storage import values_in_state_storage
 from mtool.plan.step import Step
-from mtool.settings import Io
 
 ALIGNMENT = 4  # bytes; every element type but the 8-byte ones, which get 8
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import View
+from mtool.option_values import Io
 from mtool.plan.memory import live_bound, storages
 from mtool.plan.state_storage import read_states_before_writes
 from mtool.plan.step import Step
-from mtool.settings import Io
 
 BEAM = 24
 MOST = 100_000  # orders that are grown by a node before the search is narrowed

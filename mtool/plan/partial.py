@@ -18,6 +18,7 @@ from mtool.ir.node import View
 from mtool.kernels.row_wise import RowReads
 from mtool.kernels.target import Target
 from mtool.ops.loop.node import Loop
+from mtool.option_values import Io, Partial
 from mtool.plan.choice import Choices
 from mtool.plan.line_buffers import with_line_buffers
 from mtool.plan.memory import live_bound, storages
@@ -26,7 +27,6 @@ from mtool.plan.region import Region, RegionMemory, region_memory
 from mtool.plan.rows import row_reads
 from mtool.plan.step import Step, choose_schedule
 from mtool.plan.whole import lay_out_steps
-from mtool.settings import Io, Partial
 
 ROWS = (1, 2, 4, 8)  # of the region's result at a time
 DIVISORS = (1, 2)  # what a chunk of the result needs of the values before it is made in so many parts

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from mtool.ir import Graph
 from mtool.kernels.target import Target
+from mtool.option_values import Io
 from mtool.plan.memory import ALIGNMENT, Storage
 from mtool.plan.step import Step
-from mtool.settings import Io
 
 
 @dataclass(frozen=True, slots=True)

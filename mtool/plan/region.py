@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from mtool.ir import Graph, Node
 from mtool.kernels.row_wise import Fill, RowReads
+from mtool.option_values import Io
 from mtool.plan.memory import aliases
-from mtool.settings import Io
 
 Readers = tuple[tuple[Node, RowReads], ...]
 

@@ -7,6 +7,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.control import Control, bodies_of, with_own_bodies
 from mtool.ir.node import View
 from mtool.kernels.target import Target
+from mtool.option_values import Io
 from mtool.plan.choice import Choices, check_names
 from mtool.plan.control import control_step, kept_outside, planned_body
 from mtool.plan.first_fit import lay_out
@@ -15,7 +16,6 @@ from mtool.plan.order import order_nodes
 from mtool.plan.plan import Plan
 from mtool.plan.state_storage import copy_states
 from mtool.plan.step import Step, choose_schedule
-from mtool.settings import Io
 
 
 def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:

@@ -7,11 +7,11 @@ import jinja2
 
 from mtool import resources
 from mtool.errors import UsageError
+from mtool.escaping import file_name
 from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
-from mtool.settings import Format
-from mtool.text import file_name
+from mtool.option_values import Format
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from mtool import resources
+from mtool import resources, spelling
 from mtool.errors import UsageError
 from mtool.filetree import is_plain
 
@@ -100,6 +100,7 @@ class Template(BaseModel):
                 raise UsageError(
                     f"the template {self.name} has no option {name!r}",
                     details=[f"{known}: {option.help}" for known, option in sorted(self.options.items())],
+                    hint=spelling.did_you_mean(name, self.options),
                 )
         values: dict[str, str | int | bool] = {}
         for name, option in sorted(self.options.items()):
@@ -131,6 +132,7 @@ def load(template: str) -> Template:
         raise UsageError(
             f"there is no template {template!r}",
             details=[f"mtool's own: {', '.join(names())}", f"as a folder: {path} is not there"],
+            hint=spelling.did_you_mean(template, names()),
         )
     try:
         entry = yaml.safe_load(path.read_bytes())

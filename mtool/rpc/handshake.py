@@ -71,7 +71,7 @@ def shake_hands(
 
 
 def _host() -> int:
-    """Return a number that stands for this computer: what a crashed program of its own left open may be taken over."""
+    """Return a number that stands for this computer: it may take over what a crashed program of it left open."""
     name = platform.node()
     with contextlib.suppress(OSError):
         name += Path("/etc/machine-id").read_text()

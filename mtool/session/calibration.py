@@ -42,34 +42,34 @@ def measure(
     client: Client,
     seconds: float,
     *,
-    rounds: int = 5,
+    repeat: int = 5,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Calibration:
     """Run the device's timer for about `seconds` in all and compare it with the host's clock.
 
     The timer is started and stopped by a message each, which takes effect somewhere between the message and its reply:
-    that much is uncertain. Of all `rounds` the one with the shortest round trips counts.
+    that much is uncertain. Of `repeat` measurements the one with the shortest round trips counts.
 
     Args:
         client: a session with a device.
-        seconds: to measure, over all rounds.
-        rounds: how many times.
+        seconds: to measure in all.
+        repeat: the number of measurements.
         clock: the host's, in seconds.
         sleep: waits so many seconds of it.
 
     Raises:
-        UsageError: `seconds` or `rounds` is no positive number.
+        UsageError: `seconds` or `repeat` is no positive number.
         DeviceError: the timer stands still, or ran over its range.
     """
-    if seconds <= 0 or rounds < 1:
-        raise UsageError("seconds and rounds have to be positive", details=[f"found {seconds} and {rounds}"])
+    if seconds <= 0 or repeat < 1:
+        raise UsageError("seconds and repeat have to be positive", details=[f"found {seconds} and {repeat}"])
     found = []
-    for _ in range(rounds):
+    for _ in range(repeat):
         before_start = clock()
         client.start_timer()
         started = clock()
-        sleep(seconds / rounds)
+        sleep(seconds / repeat)
         before_stop = clock()
         elapsed_s = client.stop_timer() / 1e9
         stopped = clock()

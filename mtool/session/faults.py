@@ -8,11 +8,11 @@ from elftools.common.exceptions import ELFError
 from mtool.boards import Board
 from mtool.build.symboliser import SourceLocation, Symboliser
 from mtool.errors import DeviceError
+from mtool.escaping import short_name
 from mtool.manifest import Manifest, Operator, Project
 from mtool.rpc.fault import Fault, FaultKind, Machine
 from mtool.session import registers
 from mtool.session.registers import Reading
-from mtool.text import short_name
 
 _EXIT = 100  # a template without an operating system ends with this plus the exception's number
 _EXIT_MOST = 31

@@ -1,12 +1,12 @@
 """Packed functions of a device: the model and its operators, called by name."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mtool import spelling
 from mtool.errors import UsageError
 from mtool.manifest import Manifest, Operand, Tensor
 from mtool.rpc import Client, protocol
@@ -40,7 +40,7 @@ def find(manifest: Manifest, name: str) -> Function:
             hint="build it with: --operators-api packed",
         )
     if name not in known:
-        alike = difflib.get_close_matches(name, known, n=_SHOWN, cutoff=0.5)
+        alike = spelling.near(name, known, _SHOWN)
         shown = alike or known[:_SHOWN]
         more = [f"and {len(known) - len(shown)} more"] if not alike and len(known) > len(shown) else []
         raise UsageError(

@@ -10,6 +10,7 @@ import numpy as np
 from mtool import locks
 from mtool.boards import Board
 from mtool.errors import MismatchError
+from mtool.escaping import short_name
 from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Manifest, Operand, Operator, Tensor
@@ -17,7 +18,6 @@ from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
-from mtool.text import short_name
 from mtool.workflow import reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment

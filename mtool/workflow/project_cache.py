@@ -54,6 +54,7 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
             return None
         below = place / described.project.model
         made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
+        filetree.tell_left(place)
         return Model(path, target, options, made, described.model_copy(update={"project": None})), place
     except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)

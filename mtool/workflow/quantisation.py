@@ -4,7 +4,6 @@ onnxruntime does the work (mtool.oracles.quantiser), in a process of its own: it
 """
 
 import contextlib
-import difflib
 import logging
 import tempfile
 import time
@@ -16,13 +15,13 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 
-from mtool import files
+from mtool import files, spelling
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.frontend.onnx_file import read_bound
+from mtool.option_values import Integer, Method
 from mtool.oracles import ort, process
 from mtool.oracles.quantiser import INSTALL
-from mtool.settings import Integer, Method
 from mtool.workflow import dataset, formatting, loss, reference
 from mtool.workflow.dataset import Data, Pixels
 from mtool.workflow.footprint import Footprint, footprint_of
@@ -218,7 +217,7 @@ def _check_excluded(prepared: Path, excluded: Sequence[str]) -> None:
     names = [node.name for node in onnx.load(str(prepared)).graph.node]
     unknown = [name for name in excluded if name not in names]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], names, n=4, cutoff=0.3) or names[:4]
+        near = spelling.near(unknown[0], names, most=4) or names[:4]
         raise UsageError(
             f"the model has no node {unknown[0]!r} to leave out",
             details=[f"it has, among {len(names)}: {', '.join(near)}"],

@@ -12,9 +12,9 @@ from mtool import locks
 from mtool.boards import Board
 from mtool.build import measure
 from mtool.errors import BuildError, ModelError
+from mtool.escaping import one_line
 from mtool.manifest import Manifest
 from mtool.session.profile import Profile
-from mtool.text import one_line
 from mtool.version import __version__
 from mtool.workflow import formatting
 from mtool.workflow import samples as sampling

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from mtool import boards, filetree, locks, manifest, resources
 from mtool.boards import Board
+from mtool.escaping import short_name
 from mtool.filetree import Edits, FileTree
 from mtool.manifest import Manifest
+from mtool.option_values import Format, Weights
 from mtool.request import Request
-from mtool.settings import Format, Weights
-from mtool.text import short_name
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:

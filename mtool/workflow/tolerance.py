@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from mtool.frontend import is_tflite
+from mtool.option_values import Rounding
 from mtool.session.verify import Tolerance
-from mtool.settings import Rounding
 
 
 def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx") -> Tolerance:

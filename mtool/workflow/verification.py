@@ -9,9 +9,9 @@ from mtool import locks
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.frontend import is_tflite
+from mtool.option_values import Rounding
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
-from mtool.settings import Rounding
 from mtool.workflow import dynamic_outputs, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment

@@ -10,8 +10,8 @@ import pytest
 from mtool import boards, workflow
 from mtool.build import toolchains
 from mtool.errors import MtoolError
+from mtool.option_values import Rounding
 from mtool.session.verify import Tolerance
-from mtool.settings import Rounding
 from mtool.workflow import samples
 
 pytestmark = pytest.mark.long

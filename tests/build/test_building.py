@@ -212,8 +212,10 @@ def test_a_build_by_hand_is_built_upon(tmp_path: Path) -> None:
 def test_a_path_that_cmake_reads_as_its_own_syntax_is_refused(name: str, tmp_path: Path) -> None:
     folder = write(tmp_path / name, boards.get("mps2_an386"))
     read = manifest.load(folder)
-    with pytest.raises(UsageError, match="CMake can't build in"):
+    with pytest.raises(UsageError, match="CMake can't build in") as caught:
         cmake.build(folder, read, ["standalone"])
+    read_as_syntax = next(character for character in name if character in '\n";[\\$')
+    assert repr(read_as_syntax) in caught.value.details[0]
     assert not (folder / "build").exists()
 
 

@@ -9,7 +9,7 @@ from mtool import boards, project
 from mtool.build import fit, overflow
 from mtool.build.size import Size
 from mtool.errors import FitError
-from mtool.manifest import Manifest
+from mtool.manifest import Manifest, Operand
 
 UNO = boards.get("arduino_uno")
 SIZE = Size(
@@ -93,3 +93,20 @@ def test_a_memory_region_of_a_devicetree_is_one_of_the_boards() -> None:
     error = overflow.explain("ld.bfd: region `ISRAM' overflowed by 4096 bytes", manifest)
     assert error is not None
     assert next(line for line in error.details if "too many" in line).startswith("isram    needs ")
+
+
+@pytest.mark.parametrize(("dtype", "is_float"), [("float32", True), ("int8", False)])
+def test_only_a_float_model_is_advised_to_be_quantised(dtype: str, is_float: bool) -> None:
+    """A depthwise filter of integers has more bytes of bias and scale than of weights."""
+    manifest = manifest_of(UNO)
+    operators = tuple(
+        one.model_copy(update={"macs": 1000, "reads": tuple(_of_dtype(read, dtype) for read in one.reads)})
+        for one in manifest.operators
+    )
+    described = manifest.model_copy(update={"operators": operators, "parameters": 100, "constant_bytes": 450})
+    assert operators and fit.is_float(described) == is_float
+    assert ("int8 version" in fit.advice(described, UNO, {"flash": 33_000})) == is_float
+
+
+def _of_dtype(read: Operand, dtype: str) -> Operand:
+    return read.model_copy(update={"dtype": dtype})

@@ -46,8 +46,17 @@ def test_doctor_names_what_is_there(capsys: Captured) -> None:
     assert "qemu-system-arm" not in tools
 
 
+def test_doctor_lists_what_flashes_a_board(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    real = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda tool, **how: None if tool == "openocd" else real(tool, **how))
+    app.invoke(["doctor", "--json", "--board", "nucleo_l4r5zi"])
+    tools = {tool["name"]: tool for tool in json.loads(capsys.readouterr().out)["tools"]}
+    assert tools["openocd"]["version"] is None and tools["openocd"]["install"] == "sudo apt-get install openocd"
+    assert tools["openocd"]["purpose"] == "mtool flash --runner openocd" and "bossac" not in tools
+
+
 def test_doctor_gives_the_command_for_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(shutil, "which", lambda program: None if program == "arm-none-eabi-gcc" else f"/bin/{program}")
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None if name == "arm-none-eabi-gcc" else f"/bin/{name}")
     monkeypatch.setattr(toolchains, "_output", lambda argv: "/there 1.2.3")
     assert app.invoke(["doctor"]) == 0  # the host board is complete
     assert "sudo apt-get install gcc-arm-none-eabi" in capsys.readouterr().out

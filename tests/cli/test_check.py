@@ -33,6 +33,10 @@ def test_it_lists_operators_sizes_and_boards(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
+def test_all_boards_are_all() -> None:
+    assert app.invoke(["check", str(DIGITS), "--board", "all"]) == 0  # though it does not fit each of them
+
+
 def test_it_writes_no_c_that_nothing_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an estimate the constants' sizes are enough; where no memory is known, the manifest is all."""
 

@@ -73,6 +73,18 @@ def test_a_shells_completion_of_options_loads_the_command_and_no_compiler(comman
     assert {name for name in app.COMMANDS if f"mtool.cli.{name}" in modules} <= {command, "boards", "doctor"}
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("run --board mps2_an50", "mps2_an500"), ("boards qemu_riscv3", "qemu_riscv32"), ("flash --runner pyo", "pyocd")],
+)
+def test_a_shells_completion_of_names_reads_no_schema(typed: str, completed: str) -> None:
+    words = f"mtool {typed}"
+    shell = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    modules, shown = loaded(_MTOOL_COMPLETE="complete_bash", **shell)
+    assert shown.split() == [completed]
+    assert not packages(modules) & {*HEAVY, "yaml"} and "mtool.boards" not in modules
+
+
 def test_boards_loads_boards() -> None:
     modules, shown = loaded("boards")
     assert "mps2_an386" in shown

@@ -47,10 +47,10 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_constants_of_less_than_the_limit_stay_in_c() -> None:
     constants = {"w": np.zeros(binary.LARGE_BYTES - 1, np.int8)}
-    assert not binary_of("m", constants, as_text=False).places
+    assert not binary_of("m", constants, as_text=False).offsets
 
 
-def test_large_constants_are_found_at_their_places() -> None:
+def test_large_constants_are_found_at_their_offsets() -> None:
     constants = {
         "small": np.arange(10, dtype=np.int8),
         "bytes": rng.integers(-128, 128, 5001).astype(np.int8),
@@ -58,12 +58,12 @@ def test_large_constants_are_found_at_their_places() -> None:
         "wide": rng.integers(-(1 << 31), 1 << 31, (3, 700)),
     }
     found = binary_of("m", constants, as_text=False)
-    assert {*found.places} == {"bytes", "floats", "wide"}
-    assert not binary_of("m", constants, as_text=True).places
-    for symbol, place in found.places.items():
+    assert {*found.offsets} == {"bytes", "floats", "wide"}
+    assert not binary_of("m", constants, as_text=True).offsets
+    for symbol, offset in found.offsets.items():
         data = constants[symbol]
-        assert place % 16 == 0
-        assert np.array_equal(np.frombuffer(found.data, data.dtype, data.size, place), data.reshape(-1))
+        assert offset % 16 == 0
+        assert np.array_equal(np.frombuffer(found.data, data.dtype, data.size, offset), data.reshape(-1))
 
 
 @pytest.mark.parametrize("compiler", ["cc", "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb", "arm-none-eabi-gcc -flto"])
@@ -129,7 +129,7 @@ def test_constants_in_the_file_are_in_memory_once() -> None:
     constants = {"a": large, "b": np.arange(3, dtype=np.int8), "c": large[:, ::2].T}
     before = {name: data.copy() for name, data in constants.items()}
     file = binary_of("m", constants, as_text=False)
-    assert [*constants] == [*before] and [*file.places] == ["a", "c"]
+    assert [*constants] == [*before] and [*file.offsets] == ["a", "c"]
     for name, data in before.items():
         assert constants[name].dtype == data.dtype
         np.testing.assert_array_equal(constants[name], data)

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from mtool import boards, codegen, frontend, passes, project
+from mtool.escaping import c_string, comment, encodable, file_name, one_line, plain, visible
 from mtool.filetree import FileTree
 from mtool.frontend.options import ModelOptions
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
+from mtool.option_values import Io
 from mtool.plan import Plan, make_plan
-from mtool.settings import Io
-from mtool.text import c_string, comment, encodable, file_name, one_line, plain, visible
 
 EVIL = [
     "*/ int evil(void) { return 1; } /*",

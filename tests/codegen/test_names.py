@@ -20,9 +20,9 @@ from mtool.frontend.onnx_graph import import_graph
 from mtool.identifiers import LONGEST_MODEL, LONGEST_TENSOR, model_name, target_name, tensor_names
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
+from mtool.option_values import Io
 from mtool.plan import Plan, make_plan
 from mtool.reserved import KEYWORDS, is_macro
-from mtool.settings import Io
 
 INCLUDE = resources.path("crt") / "include"
 ARDUINO = Path("/usr/share/arduino/hardware/arduino/avr")

@@ -105,7 +105,7 @@ def test_a_row_of_packed_bytes_begins_a_line_and_has_a_reason() -> None:
 
 def test_a_long_call_breaks_between_its_arguments() -> None:
     places = ", ".join(f"output + p * 64 + {64 * n}" for n in range(3))
-    line = f"        mt_dsp_columns_16(scratch, scratch + 96, weights, {places}, 32, aside + 1);"
+    line = f"        mt_dsp_columns_16(scratch, scratch + 96, weights, {places}, 32, staging + 1);"
     assert all(part.endswith((",", ";")) for part in wrapped(line).split("\n"))
 
 

@@ -10,7 +10,7 @@ from tflite_models import Op, T, model
 
 from mtool.errors import ModelError
 from mtool.frontend import ModelOptions, load
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 I8, U8, I16, I32, I64, F32 = np.int8, np.uint8, np.int16, np.int32, np.int64, np.float32
 CONV = {"StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 1}
@@ -160,6 +160,7 @@ CASES = [
     ("DEQUANTIZE", [x(), y()], "", {}, "its input is float32, which is not quantised"),
     ("SOFTMAX", [x(), y()], "SoftmaxOptions", {"Beta": -1.0}, "its beta is -1.0"),
     ("EXP", [x([2]), T("y", [2], I8, 1e-40)], "", {}, "the scale of its output 'y', 1e-40, is too small"),
+    ("ADD", [q(x()), q(T("b", IMAGE)), y()], "AddOptions", {}, "its output 'y' is float32, its input 'x' is quantised"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),
     ("EXP", [x([2]), T("y", [2], I32, 0.1)], "", {}, "its output 'y' is int32 with 1 scales"),
     ("EXP", [x([2]), T("y", [2], I8, [0.1, 0.2])], "", {}, "its output 'y' is int8 with 2 scales"),
@@ -181,6 +182,9 @@ EXACT = [
      "AddOptions", {}, "'w' is int16: --rounding tflite is for 8 bits"),
     ("ADD", [q(x()), T("w", IMAGE), q(y())], "AddOptions", {}, "'w' is float32: --rounding tflite is for 8 bits"),
     ("CONV_2D", [q(x()), W, q(OUT)], "Conv2DOptions", CONV, "its weights are float32"),
+    ("CONV_2D", [q(x()), W8, q(OUT, 0.1, -2852826175)], "Conv2DOptions", CONV,
+     "a zero point of -2852826175 is outside of int8"),
+    ("RELU6", [q(x()), q(y(), 0.1, -4391040)], "", {}, "a zero point of -4391040 is outside of int8"),
     ("CONV_2D", [q(x()), w(FILTERS, I8), q(OUT)], "Conv2DOptions", CONV, "its weights are int8"),
     ("CONV_2D", [q(x()), W8, known("b", [1, 2]), q(OUT)], "Conv2DOptions", CONV,
      "its bias is int32[2]"),

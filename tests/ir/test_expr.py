@@ -37,6 +37,14 @@ def test_c_text_keeps_the_order_of_operations() -> None:
     assert render(product, lambda part: Text("x")).c == "(x + 1.0f) * (x - (x - 1.0f))"
 
 
+def test_logical_results_are_stored_as_bytes() -> None:
+    """Without the conversion gcc warns where it turns `!(a >= b)` into a comparison of its own."""
+    x = Expr("acc", DType.FLOAT32)
+    above = call("greater_equal", x, const(1, DType.FLOAT32))
+    for made in (above, call("not", above), call("xor", above, call("not", above))):
+        assert render(made, lambda part: Text("x")).c.startswith("(uint8_t)")
+
+
 def test_requantise_rounds_ties_to_even_and_saturates() -> None:
     expr = Expr(
         "requantise", DType.INT8, (Expr("acc", DType.INT32), const(0.5, DType.FLOAT32)), Requantise(3, -128, 127, True)

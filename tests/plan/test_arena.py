@@ -18,9 +18,9 @@ from mtool.frontend.options import ModelOptions
 from mtool.ir import Graph
 from mtool.ir.source import Source
 from mtool.kernels.target import Target
+from mtool.option_values import Io, Partial
 from mtool.plan import Plan, make_plan
 from mtool.plan.memory import Part, storages
-from mtool.settings import Io, Partial
 
 pytestmark = pytest.mark.long
 

@@ -17,8 +17,8 @@ from onnx import helper
 from mtool import codegen, frontend, passes, resources
 from mtool.lowerings.verification import verify
 from mtool.ops.concat.node import Concat
+from mtool.option_values import Io
 from mtool.plan import Plan, make_plan
-from mtool.settings import Io
 
 F32 = np.float32
 STEPS = 5

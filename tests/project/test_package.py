@@ -11,7 +11,7 @@ import yaml
 
 from mtool import filetree, project, resources, workflow
 from mtool.codegen import Conventions, conventions
-from mtool.settings import Format
+from mtool.option_values import Format
 from mtool.workflow import Options
 from tests.arduino import simavr
 

@@ -14,9 +14,9 @@ from onnx import helper
 from mtool import session, workflow
 from mtool.codegen import Conventions, conventions
 from mtool.errors import DeviceError, UsageError
+from mtool.option_values import Io
 from mtool.rpc.protocol import ARENA, Placed
 from mtool.session import Device, GraphExecutor
-from mtool.settings import Io
 from mtool.workflow import reference
 from mtool.workflow.samples import Sample, seeded
 

@@ -93,6 +93,18 @@ def test_constants_that_are_given_count() -> None:
     assert told[0] != told[1] and told[0] != told[2]
 
 
+def test_each_run_tells_which_files_are_left(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+    runs.run()
+    assert runs.deployment.folder is not None
+    page = runs.deployment.folder / "README.md"
+    page.write_text("mine")
+    for compiled in (1, 0, 0):
+        caplog.clear()
+        assert runs.run(Options(edits="keep"))[0] == compiled
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert told == [f"{page} is left as it is: edited"]
+
+
 def edit(project: Path) -> None:
     source = project / "model" / "net.c"
     source.write_text(source.read_text() + "/* mine */\n")

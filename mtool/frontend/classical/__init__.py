@@ -1,6 +1,6 @@
 """ai.onnx.ml: classical models, written as the ONNX operators that they are made of.
 
-What is left for a kernel of its own is the walk through a tree ensemble, and libsvm's coupling of
+What is left for a kernel of its own is the traversal of a tree ensemble, and libsvm's coupling of
 pairwise probabilities. Semantics where the standard is silent: onnxruntime's.
 """
 

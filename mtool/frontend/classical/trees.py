@@ -1,8 +1,8 @@
 """Tree ensembles: TreeEnsemble 5, TreeEnsembleClassifier and TreeEnsembleRegressor 1 to 5 (ai.onnx.ml).
 
 Whatever the attributes are spelt like, what is left is one array an aspect of the branches, renumbered tree by tree
-in the order of a walk that takes what is true first. A child below zero is leaf -1 - child. A branch that tests for
-membership in a set is a chain of branches that test for equality.
+in the order of a traversal that takes the true branch first. A child below zero is leaf -1 - child. A branch that
+tests for membership in a set is a chain of branches that test for equality.
 """
 
 from collections.abc import Callable, Mapping

@@ -12,8 +12,8 @@ from mtool.frontend.control.written_out import most_asked_for, single
 from mtool.frontend.importer import Importer
 from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported, ValueNeeded
-from mtool.frontend.scope import Body
-from mtool.ir import DType, TensorType
+from mtool.frontend.scope import Body, domain_of
+from mtool.ir import DType, Node, TensorType
 from mtool.ir.control import Carried, Rounds
 
 SHORT = 64
@@ -57,6 +57,13 @@ class NothingOfTheRun(Unsupported):
         super().__init__("what it gives is a constant")
 
 
+class NeverEnds(Unsupported):
+    """Nothing ends the rounds, so that they can't be written out either."""
+
+    def __init__(self) -> None:
+        super().__init__("it never ends")
+
+
 def is_short(body: Body, rounds: int) -> bool:
     """Whether rounds whose number is known are few, and their bodies small: they are written out.
 
@@ -89,11 +96,47 @@ def import_rounds(
         NothingOfTheRun: it is such, and `constant` is false.
         Unsupported: it can't be computed so, as values change their types from round to round.
     """
-    prefix = state.unique(origin)
     values = [*asked.first, *(value for value, _ in asked.rows)]
     check_is_tensor(state, {value: f"its input {value!r}" for value in values})
     if any(value in state.bounds for value in values):
         raise Unsupported("the size of one of its inputs depends on data")
+    body = _import_body(state, asked, state.unique(origin))
+    if any(value not in state.types for value in body.made):
+        return  # a problem is noted
+    limit = _limit(state, asked, body.going)
+    if limit == 0:
+        _no_round(state, asked, body.written, name_output)
+        return
+    if any(value in state.bounds for value in (*body.last, *body.written)):
+        raise Unsupported("the size of what a round makes depends on data")
+    made = _Made(state, asked, body, limit)
+    made.carry(name_output)
+    made.write_rows()
+    if made.outputs:
+        made.append(origin, constant=constant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A body as it is imported: the names of its inputs, its nodes, its outputs.
+
+    inner: the carried values; one that stays as it is has the name that it has outside.
+    rows: a row of each value that is read by rows.
+    place: the number of the round.
+    going: whether there is another round; "": its number says so.
+    """
+
+    inner: Sequence[str]
+    rows: Sequence[str]
+    place: str
+    nodes: Sequence[Node]
+    made: Sequence[str]
+    going: str
+    last: Sequence[str]
+    written: Sequence[str]
+
+
+def _import_body(state: Importer, asked: Repetition, prefix: str) -> _Body:
     passed = _passed_on(asked)
     inner = [
         value
@@ -107,88 +150,128 @@ def import_rounds(
     with state.apart() as nodes, state.in_doubt():
         made = inline(state, asked.body, [*leading, *inner, *rows], prefix)
     check_is_tensor(state, {value: f"the output {value!r} of its body" for value in made if value in state.sequences})
-    if any(value not in state.types for value in made):
-        return  # a problem is noted
+    end = asked.ends + len(inner)
     going = made[0] if asked.ends else ""
-    last = made[asked.ends : asked.ends + len(inner)]
-    written = made[asked.ends + len(inner) :]
-    limit = _limit(state, asked, going)
-    if limit == 0:
-        _no_round(state, asked, written, name_output)
-        return
-    if any(value in state.bounds for value in (*last, *written)):
-        raise Unsupported("the size of what a round makes depends on data")
-    for value, before in zip(last, asked.first, strict=True):
-        if state.types[value] != state.types[before]:
-            raise Unsupported(f"what it carries on changes from {state.types[before]} to {state.types[value]}")
+    return _Body(inner, rows, place, nodes, made, going, made[asked.ends : end], made[end:])
 
-    carried, first, ins, outs, outputs = [], [], [], [], []
-    for number, (before, inside, after) in enumerate(zip(asked.first, inner, last, strict=True)):
-        output = asked.last[number] if number < len(asked.last) else ""
-        if inside == before:  # it stays as it is
+
+class _Made:
+    """The node of a loop, as it is put together: the inputs and outputs of it and of its graph."""
+
+    def __init__(self, state: Importer, asked: Repetition, body: _Body, limit: int | None) -> None:
+        self.state, self.asked, self.body, self.limit = state, asked, body, limit
+        self.trips = self._of_the_run(asked.trips, DType.INT64)
+        self.condition = self._of_the_run(asked.condition, DType.BOOL)
+        self.going = self._of_the_run(body.going, DType.BOOL)
+        self.is_counted = not (self.trips or self.condition or self.going)
+        if limit is None and not self.trips and not self.going:
+            raise NeverEnds
+        self.outputs: list[str] = []
+        self.carried: list[Carried] = []
+        self.first: list[str] = []
+        self.ins: list[str] = []
+        self.outs: list[str] = []
+        self.rows: list[str] = []
+        self.reversed: list[bool] = []
+        self.count = ""
+
+    def _of_the_run(self, value: str, dtype: DType) -> list[str]:
+        """Return what decides how many rounds there are, if only the run knows it."""
+        if not value or value in self.state.constants:
+            return []
+        kind = self.state.types[value]
+        if kind.count != 1 or kind.dtype is not dtype:
+            raise Unsupported(f"what its rounds depend on, {value!r}, is {kind}; expected one element, {dtype.label}")
+        return [value]
+
+    def carry(self, name_output: Callable[[str, str], None]) -> None:
+        """Carry values from round to round; what stays as it is needs no storage.
+
+        Raises:
+            Unsupported: one changes its type.
+        """
+        types, wanted = self.state.types, [*self.asked.last, *[""] * len(self.asked.first)]
+        for before, inside, after, output in zip(
+            self.asked.first, self.body.inner, self.body.last, wanted, strict=False
+        ):
+            if types[after] != types[before]:
+                raise self._changes(f"what it carries on changes from {types[before]} to {types[after]}")
+            if inside == before:
+                if output:
+                    name_output(before, output)
+                continue
+            known = self.state.constants.get(before)
+            self.carried.append(Carried(known is None, known, bool(output)))
+            self.first += [before] * (known is None)
+            self.ins.append(inside)
+            self.outs.append(after)
             if output:
-                name_output(before, output)
-            continue
-        known = state.constants.get(before)
-        carried.append(Carried(known is None, known, bool(output)))
-        first += [before] * (known is None)
-        ins.append(inside)
-        outs.append(after)
-        if output:
-            state.types[output] = state.types[before]
-            outputs.append(output)
-    trips = [asked.trips] if asked.trips and asked.trips not in state.constants else []
-    condition = [asked.condition] if asked.condition and asked.condition not in state.constants else []
-    goes_on = bool(going) and going not in state.constants
-    for value in (*trips, *condition, *([going] if goes_on else [])):
-        if state.types[value].count != 1:
-            raise Unsupported(f"what its rounds depend on, {value!r}, is no single value")
-    is_counted = not trips and not condition and not goes_on
-    if limit is None and not trips and not goes_on:
-        raise Unsupported("it never ends")
-    body_rows, turned, count = [], [], ""
-    wanted = [
-        (value, output, back)
-        for value, (output, back) in zip(written, asked.written, strict=False)
-        if output and not _is_empty(state, value, output, limit if is_counted else None)
-    ]
-    for value, output, back in wanted:
-        if not is_counted and not _stated(state, asked):
-            raise ValueNeeded(*_unknown(asked, trips, condition, going), most_asked_for(asked.names))
-        assert limit is not None
-        kind = state.types[value]
-        state.types[output] = check_size(TensorType(kind.dtype, (limit, *kind.shape)), "its output")
-        if not is_counted:
-            count = count or state.unique(f"{output}_count")
-            state.bounds[output] = Bound(0, count)
-        body_rows.append(value)
-        turned.append(back)
-        outputs.append(output)
-    if count:
-        state.types[count] = TensorType(DType.INT32, ())
-        outputs.append(count)
-    if not outputs:
-        return
-    results = [*([going] if goes_on else []), *body_rows, *outs]
-    captured = free_values(state, nodes, results, [*rows, place, *ins])
-    given = {inside: value for inside, (value, _) in zip(rows, asked.rows, strict=True)}
-    read = [(inside, back) for inside, (_, back) in zip(rows, asked.rows, strict=True) if inside not in state.constants]
-    body = graph_of(state, f"{origin} (body)", [*(value for value, _ in read), *captured, place, *ins], nodes, results)
-    attrs = Rounds(
-        body=body,
-        has_trips=bool(trips),
-        has_condition=bool(condition),
-        most=limit,
-        goes_on=goes_on,
-        carried=tuple(carried),
-        backwards=tuple(back for _, back in read),
-        reversed=tuple(turned),
-        counts=bool(count),
-    )
-    inputs = [*trips, *condition, *first, *(given[value] for value, _ in read), *captured]
-    if not inputs and not constant:
-        raise NothingOfTheRun
-    state.append("Loop", origin, inputs, outputs, attrs)
+                types[output] = types[before]
+                self.outputs.append(output)
+
+    def _changes(self, what: str) -> Unsupported:
+        """Return why values that change can't be carried; rounds whose number is known could be written out."""
+        if not (self.trips or self.condition):
+            return Unsupported(what)
+        value, role = _unknown(self.asked, self.trips, self.condition, "")
+        return ValueNeeded(value, role, text=f"{what}, so its input {role!r} has to be known when it is compiled")
+
+    def write_rows(self) -> None:
+        """Write a row of each output that has one for each round, and their number if only the run knows it.
+
+        Raises:
+            ValueNeeded: there may be any number.
+        """
+        state, asked = self.state, self.asked
+        for value, (output, back) in zip(self.body.written, asked.written, strict=False):
+            if not output or _is_empty(state, value, output, self.limit if self.is_counted else None):
+                continue
+            if not self.is_counted and not _stated(state, asked):
+                unknown = _unknown(asked, self.trips, self.condition, self.body.going)
+                raise ValueNeeded(*unknown, most_asked_for(asked.names))
+            assert self.limit is not None
+            kind = state.types[value]
+            state.types[output] = check_size(TensorType(kind.dtype, (self.limit, *kind.shape)), "its output")
+            if not self.is_counted:
+                self.count = self.count or state.unique(f"{output}_count")
+                state.bounds[output] = Bound(0, self.count)
+            self.rows.append(value)
+            self.reversed.append(back)
+            self.outputs.append(output)
+        if self.count:
+            state.types[self.count] = TensorType(DType.INT32, ())
+            self.outputs.append(self.count)
+
+    def append(self, origin: str, *, constant: bool) -> None:
+        """Append the node.
+
+        Raises:
+            NothingOfTheRun: it reads nothing that only the run knows, and `constant` is false.
+        """
+        state, body = self.state, self.body
+        results = [*self.going, *self.rows, *self.outs]
+        captured = free_values(state, body.nodes, results, [*body.rows, body.place, *self.ins])
+        read = [
+            (inside, value, back)
+            for inside, (value, back) in zip(body.rows, self.asked.rows, strict=True)
+            if inside not in state.constants
+        ]
+        inputs = [*self.trips, *self.condition, *self.first, *(value for _, value, _ in read), *captured]
+        if not inputs and not constant:
+            raise NothingOfTheRun
+        inner = [*(inside for inside, _, _ in read), *captured, body.place, *self.ins]
+        attrs = Rounds(
+            body=graph_of(state, f"{origin} (body)", inner, body.nodes, results),
+            has_trips=bool(self.trips),
+            has_condition=bool(self.condition),
+            most=self.limit,
+            goes_on=bool(self.going),
+            carried=tuple(self.carried),
+            backwards=tuple(back for _, _, back in read),
+            reversed=tuple(self.reversed),
+            counts=bool(self.count),
+        )
+        state.append("Loop", origin, inputs, self.outputs, attrs)
 
 
 def _row(state: Importer, prefix: str, value: str) -> str:
@@ -202,7 +285,11 @@ def _row(state: Importer, prefix: str, value: str) -> str:
 def _passed_on(asked: Repetition) -> set[int]:
     """Return the carried values that the body gives back as it gets them."""
     graph = asked.body.graph
-    copies = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity" and node.output}
+    copies = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if (domain_of(node.domain), node.op_type) == ("", "Identity") and node.input and node.output
+    }
     found = set()
     for number in range(len(asked.first)):
         value, seen = graph.output[asked.ends + number].name, set[str]()

@@ -7,11 +7,11 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from mtool.escaping import argument
 from mtool.frontend.control.bodies import alias, inline
 from mtool.frontend.importer import Importer
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.scope import Body, Opsets
-from mtool.text import argument
 
 
 def single(data: Any, role: str) -> Any:

@@ -21,11 +21,13 @@ from mtool.frontend.tflite import (
     exact,
     images,
     kernels,
+    lstm,
     mediapipe,
     movement,
     resources,
     signal,
     spectrum,
+    svdf,
 )
 from mtool.frontend.tflite.composites import TABLE, inlined
 from mtool.frontend.tflite.description import Model, Operator
@@ -34,7 +36,7 @@ from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
-from mtool.settings import Rounding
+from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -43,12 +45,17 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **movement.TRANSLATIONS,
     **resources.TRANSLATIONS,
     **control.TRANSLATIONS,
+    **lstm.TRANSLATIONS,
+    **svdf.TRANSLATIONS,
     **signal.TRANSLATIONS,
     **detection.TRANSLATIONS,
     **mediapipe.TRANSLATIONS,
     **spectrum.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
+
+RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
+"""Those whose integers LiteRT computes in one way only."""
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -151,7 +158,8 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
             raise Unsupported(custom.reason(operator.kind))
         if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
             raise Unsupported("it has no output")
-        if rounding == "tflite" and operator.outputs and t.tensors[operator.outputs[0]].is_quantised:
+        one_way = operator.kind in RECURRENT or not operator.outputs
+        if rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
         else:
             TRANSLATIONS[operator.kind](t)

@@ -116,6 +116,6 @@ ARITHMETIC: dict[str, Function] = {
     "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.at(COMPARE)} && {b.at(COMPARE)}", AND)),
     "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.at(COMPARE)} || {b.at(COMPARE)})")),
     "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: Text(f"(uint8_t)({a.at(ADD)} != {b.at(ADD)})", UNARY)),
-    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: Text(f"!{a.at(ATOM)}", UNARY)),
+    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: Text(f"(uint8_t)!{a.at(ATOM)}", UNARY)),
     "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
 }

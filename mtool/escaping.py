@@ -1,4 +1,4 @@
-"""Escaping of text from a model for what it is written into. Nothing else writes such text.
+"""Escaping of text that a model brought, for what it is written into. Nothing else writes such text.
 
 A model's names, its file's name and what a device answers are any Unicode: they may end a comment or a string, move a
 terminal's cursor, or reverse the order in which a line is read. In `mtool.json` and other JSON they stand exactly; for

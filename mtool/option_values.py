@@ -1,5 +1,6 @@
-"""The values that a command's options may have, one type each. Importing them costs nothing."""
+"""The values that options may have, and the flash runners, by name. Importing them costs nothing."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 Io = Literal["arena", "external"]
@@ -31,3 +32,23 @@ Method = Literal["minmax", "entropy", "percentile"]
 
 Integer = Literal["int8", "uint8"]
 """The type of a quantised activation."""
+
+FLASH_RUNNERS: Mapping[str, str] = {
+    "west": "west.West",
+    "openocd": "openocd.OpenOcd",
+    "pyocd": "pyocd.PyOcd",
+    "st-flash": "st_flash.StFlash",
+    "stm32cubeprogrammer": "stm32_programmer.Stm32Programmer",
+    "nrfutil": "nrfutil.NrfUtil",
+    "nrfjprog": "nrfjprog.NrfJprog",
+    "jlink": "jlink.JLink",
+    "avrdude": "avrdude.Avrdude",
+    "bossac": "bossac.Bossac",
+    "dfu-util": "dfu_util.DfuUtil",
+    "picotool": "picotool.Picotool",
+    "uf2": "uf2.Uf2",
+    "esptool": "esptool.Esptool",
+    "arduino-cli": "arduino_cli.ArduinoCli",
+    "gdb": "gdb.Gdb",
+}
+"""The flash runners by name, each with its module in mtool.flash and its class."""

@@ -1,0 +1,81 @@
+"""A wrong option, value or name: what was expected, and the name that was meant."""
+
+from typing import get_args
+
+import pytest
+
+from mtool import boards, option_values, spelling
+from mtool.cli import app, completion
+from mtool.errors import UsageError
+from mtool.flash import RUNNERS
+
+CHOICES = {
+    "run": {"--io": option_values.Io, "--partial": option_values.Partial, "--rounding": option_values.Rounding,
+            "--interface-api": option_values.InterfaceApi, "--operators-api": option_values.OperatorsApi,
+            "--executor": option_values.Executor, "--weights": option_values.Weights},
+    "compile": {"--emit": option_values.Format},
+    "quantize": {"--method": option_values.Method, "--activations": option_values.Integer},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), [(name, option) for name, of in CHOICES.items() for option in of])
+def test_a_misspelt_choice_is_answered_with_its_neighbour(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for right in get_args(CHOICES[command][option]):
+        if len(right) < 2:
+            continue
+        wrong = f"{right[:-2]}{right[-1]}{right[-2]}x"
+        needed = ["--data", "d"] if command == "quantize" else []
+        assert app.invoke([command, "m.onnx", *needed, option, wrong]) == 2
+        told = capsys.readouterr().err
+        assert f"invalid value for '{option}': '{wrong}' is not one of" in told and "Value error" not in told
+        assert "did you mean " in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["bench", "m.onnx", "--repeat", "x"], "'--repeat': expected a whole number, found 'x'"),
+        (["bench", "m.onnx", "--repeat", "0"], "'--repeat': expected at least 1, found '0'"),
+        (["verify", "m.onnx", "--samples", "1000000"], "'--samples': expected at most 100000, found '1000000'"),
+        (["quantize", "m.onnx", "--data", "d", "--scale", "a"], "'--scale': expected a number, found 'a'"),
+        (["compil"], "did you mean compile?"),
+        (["my net.onnx"], "a command comes first: mtool run 'my net.onnx'"),
+        (["help"], "did you mean mtool --help?"),
+        (["--board", "host", "run", "m.onnx"], "options of a command come behind it; see: mtool --help"),
+        (["run", ""], "the model's path is empty"),
+        (["run", "."], ". is a folder"),
+        (["compile", "m.onnx", "--emitt", "c"], "did you mean --emit?"),
+    ],
+)
+def test_what_is_wrong_is_said_in_our_words(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.invoke(arguments) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_names_come_near_in_capitals_and_in_parts() -> None:
+    names = ["OpenOCD", "st-flash", "esptool"]
+    assert spelling.near("openocd", names) == ["OpenOCD"] and spelling.near("tool", names) == ["esptool"]
+    assert spelling.did_you_mean("stflash", names) == "did you mean st-flash?"
+    assert spelling.did_you_mean("zzz", names, otherwise="no") == "no"
+
+
+def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
+    entry = boards.get("nucleo_l4r5zi").model_dump(mode="json")
+    for flash in ({"opencd": {}}, ["opencd"]):
+        with pytest.raises(UsageError) as caught:
+            boards._board("mine", {key: value for key, value in entry.items() if key != "name"} | {"flash": flash})
+        assert any("there is no flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
+
+
+def test_runners_have_the_names_that_boards_may_use() -> None:
+    assert [runner.name for runner in RUNNERS.values()] == [*option_values.FLASH_RUNNERS]
+
+
+def test_a_shell_completes_every_board_and_runner() -> None:
+    assert completion.boards("") == [*boards.load_all()]
+    assert {*completion.boards("mps2_an38")} == {"mps2_an385", "mps2_an386"}
+    assert completion.runners("st") == ["st-flash", "stm32cubeprogrammer"]
