@@ -32,6 +32,7 @@ from mtool.lowerings import (
     sliding_window,
     softmax,
     standardise,
+    window_places,
 )
 from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_by_kind
@@ -42,7 +43,12 @@ _MODULES = (
     sliding_window, softmax, standardise,
 )  # fmt: skip
 
-OWN: dict[str, OwnOperator] = {**signal_features.OWN, **signal_transform.OWN, **detection_postprocess.OWN}
+OWN: dict[str, OwnOperator] = {
+    **signal_features.OWN,
+    **signal_transform.OWN,
+    **detection_postprocess.OWN,
+    **window_places.OWN,
+}
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 
 LOWERINGS: dict[str, Operator] = {

@@ -312,3 +312,67 @@ def test_a_transform_of_another_length_is_refused(length: int, tmp_path: Path) -
     path.write_bytes(model(tensors, [signal("Rfft", ["x"], ["y"], T=7, fft_length=length)], ["x"], ["y"]))
     with pytest.raises(ModelError, match=r"fft_length|its transform has"):
         load(path)
+
+
+FRAME, STEP, CHANNELS, WORDS = 64, 32, 4, 3
+
+
+def spotter(network: bool) -> bytes:
+    """Return features of sound, frame by frame, and with `network` the words that a dense layer makes of them."""
+    bins = FRAME // 2 + 1
+    window = (np.hanning(FRAME) * 4095).astype(I16)
+    whole = {
+        "w": window, "weights": np.full(20, 2048, I16), "unweights": np.full(20, 2048, I16),
+        "starts": np.arange(2, 22, 4, I16), "offsets": np.arange(0, 20, 4, I16), "widths": np.full(5, 4, I16),
+        "shape": np.array([FRAME], I32),
+    }  # fmt: skip
+    tables = ["weights", "unweights", "starts", "offsets", "widths"]
+    tensors = [T(name, data.shape, data.dtype, data=data) for name, data in whole.items()]
+    tensors += [T("x", [STEP], I16), T("framed", [1, FRAME], I16), T("valid", [], np.bool_), T("flat", [FRAME], I16)]
+    tensors += [T("windowed", [FRAME], I16), T("scaled", [FRAME], I16), T("bits", [], I32)]
+    tensors += [T("spectrum", [2 * bins], I16), T("energy", [bins], U32), T("bank", [CHANNELS], U64)]
+    tensors += [T(name, [CHANNELS], U32) for name in ("root", "clean", "noise")] + [T("logs", [CHANNELS], I16)]
+    ops = [
+        signal("Framer", ["x"], ["framed", "valid"], frame_size=FRAME, frame_step=STEP, prefill=True),
+        Op("RESHAPE", ["framed", "shape"], ["flat"], "ReshapeOptions"),
+        signal("Window", ["flat", "w"], ["windowed"], shift=12),
+        signal("FftAutoScale", ["windowed"], ["scaled", "bits"]),
+        signal("Rfft", ["scaled"], ["spectrum"], T=7, fft_length=FRAME),
+        signal("Energy", ["spectrum"], ["energy"], start_index=1, end_index=bins),
+        signal("FilterBank", ["energy", *tables], ["bank"], num_channels=CHANNELS),
+        signal("FilterBankSquareRoot", ["bank", "bits"], ["root"]),
+        signal(
+            "FilterBankSpectralSubtraction", ["root"], ["clean", "noise"], alternate_one_minus_smoothing=15401,
+            alternate_smoothing=983, clamping=False, min_signal_remaining=819, num_channels=CHANNELS,
+            one_minus_smoothing=15975, smoothing=409, smoothing_bits=10, spectral_subtraction_bits=14,
+        ),
+        signal("FilterBankLog", ["clean"], ["logs"], input_correction_bits=3, output_scale=64),
+    ]  # fmt: skip
+    if network:
+        dense = np.linspace(-1, 1, WORDS * CHANNELS).astype(F32).reshape(WORDS, CHANNELS)
+        tensors += [
+            T("real", [CHANNELS]),
+            T("dense", dense.shape, data=dense),
+            T("row", [2], I32, data=np.array([1, 4])),
+        ]
+        tensors += [T("batch", [1, CHANNELS]), T("word", [1, WORDS])]
+        ops += [
+            Op("CAST", ["logs"], ["real"], "CastOptions"),
+            Op("RESHAPE", ["real", "row"], ["batch"], "ReshapeOptions"),
+        ]
+        ops.append(Op("FULLY_CONNECTED", ["batch", "dense", ""], ["word"], "FullyConnectedOptions"))
+    return model(tensors, ops, ["x"], ["word" if network else "logs"])
+
+
+def test_a_word_of_samples_in_one_model(tmp_path: Path) -> None:
+    sound = (R.standard_normal(6 * STEP) * 3000 * np.sin(np.arange(6 * STEP) / 40)).astype(I16).reshape(6, STEP)
+    found = {}
+    for network, name in ((False, "logs"), (True, "word")):
+        path = tmp_path / f"{name}.tflite"
+        path.write_bytes(spotter(network))
+        deployment = mtool.Deployment(tmp_path / name)
+        ran = mtool.run(path, board="host", inputs=[{"x": x} for x in sound], deployment=deployment)
+        found[name] = np.stack([sample[name].reshape(-1) for sample in ran.outputs])
+    dense = np.linspace(-1, 1, WORDS * CHANNELS).reshape(WORDS, CHANNELS)
+    np.testing.assert_allclose(found["word"], found["logs"] @ dense.T, rtol=1e-5, atol=1e-3)
+    assert len(np.unique(found["logs"])) > 10  # the features follow the sound

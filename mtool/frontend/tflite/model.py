@@ -22,9 +22,11 @@ from mtool.frontend.tflite import (
     images,
     kernels,
     lstm,
+    mediapipe,
     movement,
     resources,
     signal,
+    spectrum,
     svdf,
 )
 from mtool.frontend.tflite.composites import TABLE, inlined
@@ -47,6 +49,8 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **svdf.TRANSLATIONS,
     **signal.TRANSLATIONS,
     **detection.TRANSLATIONS,
+    **mediapipe.TRANSLATIONS,
+    **spectrum.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 

@@ -1,0 +1,64 @@
+"""MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their places in their windows, as floats.
+
+Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mtool.ir import Attributes, DType, Node, TensorType
+from mtool.lowerings.lowering import Lowering, Operator
+from mtool.lowerings.own_domains import OwnOperator
+from mtool.lowerings.templates import template_node
+from mtool.ops.template.node import Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Windows(Attributes):
+    """Height and width of the windows, of the steps between them, of the pads before them, and of the output."""
+
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    made: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlacesValues(Values):
+    """given: the input's shape [batch, height, width, channels]; the others as the attributes."""
+
+    given: tuple[int, ...]
+    made: tuple[int, ...]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+def _values(ctx: Lowering, node: Node) -> WindowPlacesValues:
+    attrs, given = Windows.of(node), ctx.types[node.inputs[0]].shape
+    return WindowPlacesValues(given=given, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
+
+
+def _argmax(ctx: Lowering, node: Node) -> None:
+    outputs = dict(zip(("best", "places"), node.outputs, strict=True))
+    template_node(ctx, node, "max_pool_argmax", {"x": node.inputs[0]}, outputs, _values(ctx, node), math=True)
+
+
+def _unpool(ctx: Lowering, node: Node) -> None:
+    inputs = dict(zip(("x", "places"), node.inputs, strict=True))
+    template_node(ctx, node, "max_unpool_window", inputs, {"y": node.outputs[0]}, _values(ctx, node), math=True)
+
+
+def _outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
+    def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
+        assert isinstance(attrs, Windows)
+        batch, _, _, channels = inputs[0].shape
+        return [TensorType(DType.FLOAT32, (batch, *attrs.made, channels))] * count
+
+    return outputs
+
+
+OWN: dict[str, OwnOperator] = {
+    "MaxPoolArgmax": OwnOperator(Operator(_argmax, Windows), _outputs(2)),
+    "MaxUnpoolWindow": OwnOperator(Operator(_unpool, Windows), _outputs(1)),
+}
