@@ -82,14 +82,14 @@ def _numbers(text: str, value: str, option: str, example: str) -> Array:
     """Return an array from a number, a JSON list of numbers or a .npy file.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these, or the file is missing or no array.
     """
     try:
         if value.endswith(".npy"):
             (array,) = read(Path(value)).values()
         else:
             array = np.asarray(json.loads(value))
-    except (UsageError, OSError, ValueError, MemoryError, RecursionError):
+    except (ValueError, MemoryError, RecursionError):
         array = np.asarray("")
     if array.dtype.kind not in "biuf":
         raise UsageError(

@@ -9,6 +9,7 @@ from mtool import spelling
 from mtool.errors import UsageError
 from mtool.escaping import argument
 from mtool.frontend.budget import Budget
+from mtool.frontend.given_values import found_in, limits_of, stored_as
 from mtool.frontend.options import Pairs
 from mtool.ir import Graph, State, TensorType
 from mtool.ir.types import Array
@@ -93,27 +94,19 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
     Raises:
         UsageError: that does not go into the input.
     """
-    given = states.given.get(value)
-    if given is None:
+    if value not in states.given:
         point = states.zeros.get(value, 0)
         return np.full(kind.shape, point, kind.dtype.numpy) if point else None
-    data = np.broadcast_to(given, kind.shape) if given.size == 1 else given
-    with np.errstate(all="ignore"):
-        stored = data.astype(kind.dtype.numpy)
-    exact = kind.dtype.is_float or np.array_equal(stored.astype(np.float64), data.astype(np.float64))
-    if data.shape != kind.shape or not exact:
-        limits = "" if kind.dtype.is_float else f", from {np.iinfo(stored.dtype).min} to {np.iinfo(stored.dtype).max}"
+    given = np.asarray(states.given[value])
+    data = np.broadcast_to(given.reshape(()), kind.shape) if given.size == 1 else given
+    stored = stored_as(data, kind.dtype.numpy)
+    if data.shape != kind.shape or stored is None:
+        limits = limits_of(kind.dtype.numpy)
         raise UsageError(
             f"the first value of the state {value!r} does not go into that input of {title}",
             details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(given)}"],
         )
     return stored
-
-
-def found_in(data: Array) -> str:
-    """Return what a value is: its type and shape, and between which numbers it lies."""
-    told = f"{data.dtype}[{','.join(map(str, data.shape))}]"
-    return f"{told}, from {data.min()} to {data.max()}" if data.size else told
 
 
 def _wrong_names(graph: Graph, output: str, value: str) -> list[str]:

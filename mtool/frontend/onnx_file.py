@@ -1,8 +1,10 @@
 """From an ONNX file to a Graph: symbolic dimensions, inputs that are made constants, states."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +15,7 @@ from mtool.frontend.bind_states import States, bind_states
 from mtool.frontend.budget import Budget
 from mtool.frontend.dimensions import Works, bind_dimensions, open_negative_dimensions
 from mtool.frontend.first_values import first_values
+from mtool.frontend.given_values import found_in, limits_of, stored_as
 from mtool.frontend.onnx_graph import import_graph
 from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.frontend.separate import Separated, initialiser
@@ -112,7 +115,12 @@ def _initial_values(
 
 
 def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: str) -> None:
-    """Turn inputs into initialisers."""
+    """Turn inputs into initialisers.
+
+    Raises:
+        UsageError: there is no such input, or a value does not go into it.
+        ModelError: it is no tensor.
+    """
     inputs = {value.name: value for value in model.graph.input}
     unknown = sorted(set(constants) - set(inputs))
     if unknown:
@@ -123,8 +131,26 @@ def _fix_inputs(model: onnx.ModelProto, constants: Mapping[str, Array], title: s
             dtype = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
         except KeyError:
             raise ModelError(f"input {name!r} of {title} is no tensor that can be made a constant") from None
+        shape = inputs[name].type.tensor_type.shape if inputs[name].type.tensor_type.HasField("shape") else None
         model.graph.input.remove(inputs[name])
-        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(data).astype(dtype), name))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(_fixed(name, data, dtype, shape, title), name))
+
+
+def _fixed(name: str, data: Array, dtype: np.dtype[Any], shape: onnx.TensorShapeProto | None, title: str) -> Array:
+    """Return a value as an input has it; where that has as many elements, it need not have its shape."""
+    value = np.asarray(data)
+    stored = stored_as(value, dtype)
+    dims = [dim.dim_value if dim.dim_value > 0 else -1 for dim in shape.dim] if shape is not None else [*value.shape]
+    if stored is not None:
+        if len(dims) == value.ndim and all(size in (-1, found) for size, found in zip(dims, value.shape, strict=True)):
+            return stored
+        if min(dims, default=0) >= 0 and math.prod(dims) == value.size:
+            return stored.reshape(dims)
+    wanted = f"{dtype}[{','.join('?' if size < 0 else str(size) for size in dims)}]{limits_of(dtype)}"
+    raise UsageError(
+        f"--const {name} does not go into that input of {title}",
+        details=[f"expected  {wanted}", f"found     {found_in(value)}"],
+    )
 
 
 def read_bound(path: Path, options: ModelOptions) -> onnx.ModelProto:

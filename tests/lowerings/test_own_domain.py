@@ -94,6 +94,29 @@ def test_a_package_that_does_not_load_is_named(site: Path) -> None:
     assert "no licence" in str(caught.value.details)
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("OPERATORS = {('com.acme', 'Biquad'): 3}", "is not the domain and name of an OwnOperator"),
+        ("OPERATORS = {'Biquad': 3}", "is not the domain and name of an OwnOperator"),
+        ("OPERATORS = 3", "TypeError"),
+    ],
+)
+def test_a_package_that_ends_the_process_or_gives_something_else(site: Path, source: str, reason: str) -> None:
+    install(site, source)
+    with pytest.raises(UsageError, match="can't be loaded") as caught:
+        graphs.compiled(biquad())
+    assert reason in caught.value.details[0]
+
+
+@pytest.mark.parametrize("entry", ["no module!", "acme_missing.part:OPERATORS", "acme_mtool.part:OPERATORS"])
+def test_a_package_that_is_not_there_stops_no_other_model(site: Path, entry: str) -> None:
+    install(site, "raise SystemExit(0)")
+    (site / "acme_mtool-1.0.dist-info" / "entry_points.txt").write_text(f"[mtool.operators]\nacme = {entry}\n")
+    assert own_domains.places() == []
+
+
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
     assert own_domains.places() == [site / "acme_mtool"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from mtool.errors import UsageError
+from mtool.frontend.given_values import found_in, limits_of, stored_as
 from mtool.frontend.options import ModelOptions
 from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.translation import Translation
@@ -40,11 +41,13 @@ def _sized(tensor: Tensor, name: str, sizes: dict[str, int]) -> Tensor:
 
 def _value(tensor: Tensor, name: str, data: Array, title: str) -> Array:
     value = np.asarray(data)
-    if tensor.allows(value.shape):
-        return value.astype(tensor.dtype)
-    if value.size != int(np.prod(tensor.shape)):
+    stored = stored_as(value, tensor.dtype)
+    if stored is not None and tensor.allows(value.shape):
+        return stored
+    if stored is None or value.size != int(np.prod(tensor.shape)):
+        wanted = f"{tensor.dtype}{list(tensor.shape)}{limits_of(tensor.dtype)}"
         raise UsageError(
             f"--const {name} does not go into that input of {title}",
-            details=[f"expected  {tensor.dtype}{list(tensor.shape)}", f"found     {list(value.shape)}"],
+            details=[f"expected  {wanted}", f"found     {found_in(value)}"],
         )
-    return value.astype(tensor.dtype).reshape(tensor.shape)
+    return stored.reshape(tensor.shape)
