@@ -27,7 +27,7 @@ class WeightedSum(WithEpilogue):
         return None if self.macs is None else self.macs * rows // of
 
 
-FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16)
+FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
 """The element types of what is multiplied: floats by floats, integers by integers."""
 
 SUMS = (DType.FLOAT32, DType.INT32, DType.INT64)
