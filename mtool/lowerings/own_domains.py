@@ -60,7 +60,7 @@ def own_by_kind() -> Mapping[str, Operator]:
     return {own_kind(*key): own.operator for key, own in own_operators().items()}
 
 
-def places() -> list[Path]:
+def paths() -> list[Path]:
     """Return the files, and the folders of packages, that the operators are from."""
     specs = [importlib.util.find_spec(entry.module) for entry in entry_points(group=GROUP)]
     origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None]

@@ -96,4 +96,4 @@ def test_a_package_that_does_not_load_is_named(site: Path) -> None:
 
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
-    assert own_domains.places() == [site / "acme_mtool"]
+    assert own_domains.paths() == [site / "acme_mtool"]

@@ -27,13 +27,13 @@ SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left be
 MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
-def eight_bits(t: Translation, *places: int) -> None:
+def eight_bits(t: Translation, *operands: int) -> None:
     """Check that these inputs and the output are 8-bit integers with one scale.
 
     Raises:
         Unsupported: one is not.
     """
-    for tensor in (*(t.tensor(place) for place in places), t.result()):
+    for tensor in (*(t.tensor(number) for number in operands), t.result()):
         if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
 
@@ -46,10 +46,10 @@ def rescale(
 
 
 def rescale_by(
-    t: Translation, value: str, by: Array, places: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
+    t: Translation, value: str, by: Array, shift: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
 ) -> str:
     """Append a Rescale by multipliers and shifts."""
-    names = t.constant("multiplier", by), t.constant("shift", places)
+    names = t.constant("multiplier", by), t.constant("shift", shift)
     bounds, point = np.iinfo(np.int32), 0
     low, high, dtype = int(bounds.min), int(bounds.max), np.dtype(np.int32)
     if out is not None:
@@ -239,7 +239,7 @@ def _average_pool(t: Translation) -> None:
 
 
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
-    """Return how many places of the window lie inside the image, [1, height, width, 1] of the output."""
+    """Return how many elements of the window lie inside the image, [1, height, width, 1] of the output."""
     counts = []
     image = t.shape(0)[1:3]
     made = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(image, pads, pads[2:], kernel, strides, strict=False)]
@@ -270,8 +270,8 @@ def _mean(t: Translation) -> None:
     axes = sorted({number % rank for number in t.numbers(1, "the axes")}) if rank else []
     count = int(np.prod([t.shape(0)[axis] for axis in axes]))
     sums = t.node("ReduceSum", [centred(t, 0), t.whole("axes", axes)], keepdims=int(bool(t.op.option("KeepDims"))))
-    by, places = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
-    exponent = -1 - int(places[0])
+    by, shift = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
+    exponent = -1 - int(shift[0])
     more = min(count.bit_length() - 1, 32, 31 + exponent)
     multiplier, shift = (
         np.asarray([(int(by[0]) << more) // count], np.int32),
