@@ -32,9 +32,8 @@ def _written(text: str, info: SerializationInfo) -> str:
 
 
 _TEMPLATES: dict[str, Any] = {"for": "the texts of a template"}
-OfModel = Annotated[
-    str, PlainSerializer(_written)
-]  # text that the model brought: exact in mtool.json, see mtool.escaping
+OfModel = Annotated[str, PlainSerializer(_written)]
+"""Text that the model brought: exact in mtool.json, see mtool.escaping."""
 
 
 def _inside(path: str) -> str:
