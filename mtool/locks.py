@@ -213,7 +213,7 @@ def _own_folder() -> tuple[Path, int]:
 
 
 def _candidates() -> Iterator[tuple[Path | None, Path]]:
-    """Yield places for locks, best first, each with what above it has to be this user's own."""
+    """Yield folders for locks, best first, each with what above it has to be this user's own."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         yield Path(runtime), Path(runtime) / "mtool"

@@ -27,7 +27,7 @@ def bench(
     min_repeat_ms: Annotated[
         float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
     ] = 0.0,
-    layers: Annotated[bool, typer.Option("--layers", help="Each operator by itself.")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
     output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,

@@ -24,7 +24,7 @@ def boards(
         ),
     ] = "",
     attached: Annotated[bool, typer.Option("--attached", help="List what is plugged in instead.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on telling what is plugged in and out.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep reporting what is plugged in and out.")] = False,
 ) -> None:
     """List the boards, or show one in full."""
     if watch or attached:

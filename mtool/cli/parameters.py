@@ -56,7 +56,7 @@ BuiltDir = Annotated[
 ]
 InputsAndOutputs = Annotated[
     Io,
-    typer.Option("--io", help="Inputs and outputs lie in the arena, or in memory of the caller."),
+    typer.Option("--io", help="Where inputs and outputs lie: in the arena, or in memory of the caller."),
 ]
 PartialExecution = Annotated[
     Partial,
@@ -85,7 +85,7 @@ Limits = Annotated[
     typer.Option(
         "--limit",
         metavar="NAME=N",
-        help="What compiling the model may take (docs/limits.md); may be repeated.",
+        help="A limit of what compiling the model may take (docs/limits.md); may be repeated.",
         show_default=False,
     ),
 ]
@@ -110,7 +110,10 @@ States = Annotated[
 ]
 RoundingMode = Annotated[
     Rounding,
-    typer.Option("--rounding", help="Of integers: ONNX's, or of a .tflite model that of TFLite's reference kernels."),
+    typer.Option(
+        "--rounding",
+        help="How integers are rounded: as in ONNX, or as TFLite's reference kernels do (.tflite models only).",
+    ),
 ]
 Interface = Annotated[
     InterfaceApi,
@@ -142,7 +145,7 @@ Schedules = Annotated[
 WeightsAs = Annotated[
     Weights,
     typer.Option(
-        "--weights", help="Constants of megabytes lie in a .bin that GCC and Clang take in, or all of them in C."
+        "--weights", help="Where large constants are written: to a .bin file that GCC and Clang include, or as C text."
     ),
 ]
 TemplateName = Annotated[

@@ -26,7 +26,7 @@ def quantize(
         typer.Option(
             "--data",
             metavar="DIR|X.npz|X.npy",
-            help="What calibrates it: samples of the inputs, or a folder of .npy files or images.",
+            help="Calibration data: samples of the inputs, or a folder of .npy files or images.",
             show_default=False,
         ),
     ],
@@ -54,7 +54,8 @@ def quantize(
     integer_io: Annotated[
         bool, typer.Option("--integer-io", help="The inputs and outputs become integers too: a smaller arena.")
     ] = False,
-    scale: Annotated[float, typer.Option("--scale", help="Of images: value = pixel * SCALE + OFFSET.")] = 1 / 255,
+    scale: Annotated[float, typer.Option("--scale", help="How images are scaled: value = pixel * SCALE + OFFSET.")] = 1
+    / 255,
     offset: Annotated[float, typer.Option("--offset", help="Of images.")] = 0.0,
     evaluate: Annotated[
         Path | None,

@@ -28,7 +28,11 @@ def run(
     input: Annotated[
         Path | None,
         typer.Option(
-            "--input", "-i", metavar="X.npz|X.npy", help="One or more samples; default: one drawn.", show_default=False
+            "--input",
+            "-i",
+            metavar="X.npz|X.npy",
+            help="One or more samples; default: a random one.",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[

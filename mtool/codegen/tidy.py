@@ -7,7 +7,10 @@ as the templates lay it out: a loop's head is a line, what is in it is indented 
 import re
 from collections.abc import Sequence
 
-_LOOP = re.compile(r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); (?:\+\+\2|\2 \+= (\d+))\)( \{)?")
+_LOOP = re.compile(
+    r"( *)for \(int32_t (\w+) = (\d+); \2 < (\d+); (?:\+\+\2|\2 \+= (\d+))((?:, (?:\+\+\w+|\w+ \+= \w+))*)\)( \{)?"
+)
+_MOVED = re.compile(r", ((?:\+\+)?(\w+)[^,]*)")
 _NUMBERS = re.compile(r" *const int32_t (\w+ = \d+(?:, \w+ = \d+)*);")
 _NUMBER = re.compile(r"(\w+) = (\d+)")
 _DECLARED = re.compile(r"(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?: =|;|\[|, )")
@@ -19,6 +22,9 @@ _RULES = [
     for pattern, replacement in (
         (rf"(?: \*| /) 1{_END}", ""),
         (r"(?<=[(\[])1 \* (?!\d)|(?<=[,=] )1 \* (?!\d)", ""),
+        (rf"(?<=[+-] )1 \* (?=\w+{_END})", ""),
+        (r"(?<=[=+-] )\((?!\w+_t\)|float\)|double\))(\w+)\)(?= [%*/+;-])", r"\1"),
+        (r"(?<!__)\(\(([^(),=]*)\)\)(?!\w)", r"(\1)"),
         (rf"(?<![*%/] )\b0 \* \w+{_END}(?!\(|\[|->)", "0"),
         (r"(?<![\w)\]])(?<!if )(?<!while )(?<!switch )\((\d+)\)", r"\1"),
         (rf" [+-] 0{_END}(?! [*%/])", ""),
@@ -81,6 +87,36 @@ def _leaves(inside: Sequence[str]) -> bool:
     return False
 
 
+def _goes_on_alike(inside: Sequence[str], lines: Sequence[str], head: int, end: int) -> bool:
+    """Whether a loop has no `break`, and ends one around it, whose `continue` is then the same."""
+    around = next((line for line in reversed(lines[:head]) if _indent(line) < _indent(lines[head])), "")
+    is_last = end < len(lines) and lines[end] == " " * _indent(around) + "}" and around.lstrip().startswith("for (")
+    return is_last and not re.search(r"\bbreak\b", "\n".join(inside))
+
+
+def _is_last_use(lines: Sequence[str], head: int, end: int, name: str) -> bool:
+    """Whether nothing reads a variable after the loop from `head` to `end`: it is of the block that the loop is in."""
+    indent = _indent(lines[head])
+    if head and _is_bare_head(lines[head - 1], indent):
+        return False
+    for line in reversed(lines[:head]):
+        if _indent(line) < indent:
+            break
+        if _indent(line) == indent and (match := _DECLARED.match(line.lstrip())) and match[1] == name:
+            return not _is_named(name, _block(lines[end:], indent))
+    return indent == 4 and not _is_named(name, lines[end:])
+
+
+def _block(lines: Sequence[str], indent: int) -> Sequence[str]:
+    """Return the lines before the first that is indented by less."""
+    ends = (number for number, line in enumerate(lines) if line.strip() and _indent(line) < indent)
+    return lines[: next(ends, len(lines))]
+
+
+def _is_named(name: str, lines: Sequence[str]) -> bool:
+    return any(re.search(rf"\b{name}\b", line) for line in lines)
+
+
 def _simplified(line: str) -> str:
     """Return a line without what adds nothing and multiplies by one."""
     if '"' in line or line.lstrip().startswith(("#", "/*", "*")):
@@ -98,13 +134,18 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     match = _LOOP.fullmatch(lines[head])
     if match is None or not 0 < int(match[4]) - int(match[3]) <= int(match[5] or 1):
         return None
-    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[6])
+    indent, variable, first, braced = len(match[1]), match[2], match[3], bool(match[7])
     end = head + 1
     while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > indent):
         end += 1
     inside = list(lines[head + 1 : end])
     text = "\n".join(inside)
-    if _leaves(inside) or re.search(rf"\bint32_t {variable}\b", text):
+    moved = _MOVED.findall(match[6])
+    kept = [f"{step};" for step, name in moved if not _is_last_use(lines, head, end + braced, name)]
+    if _leaves(inside) and (kept or not _goes_on_alike(inside, lines, head, end + braced)):
+        return None
+    inside += [" " * (indent + 4) + step for step in kept]
+    if re.search(rf"\bint32_t {variable}\b", text):
         return None
     if braced and lines[end : end + 1] != [" " * indent + "}"]:
         return None

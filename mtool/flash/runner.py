@@ -134,9 +134,9 @@ class Runner(ABC):
     def program(cls) -> str:
         """Return the program: the first on PATH, the first beside this Python's interpreter, or else the first."""
         beside = Path(sys.executable).parent
-        places = [name for name in cls.programs if shutil.which(name)]
-        places += [str(beside / name) for name in cls.programs if shutil.which(name, path=str(beside))]
-        return (*places, cls.programs[0])[0]
+        found = [name for name in cls.programs if shutil.which(name)]
+        found += [str(beside / name) for name in cls.programs if shutil.which(name, path=str(beside))]
+        return (*found, cls.programs[0])[0]
 
     def probe_version(self) -> Version:
         """Return the version of the tool that is installed; () if it does not tell.

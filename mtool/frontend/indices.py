@@ -116,7 +116,7 @@ def _rows(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> Range:
 
 
 def _unpooled(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> Range:
-    """MaxUnpool: places in the flat result, unless another size is wanted of that."""
+    """MaxUnpool: indices in the flat result, unless another size is wanted of that."""
     if len(shapes) > 2:
         raise ValueError
     kernel = attrs["kernel_shape"]

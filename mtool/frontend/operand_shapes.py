@@ -107,21 +107,21 @@ def _conv_transpose(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]
 
 
 def _scatter_nd(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    data, places, updates = ins[0] or (), ins[1] or (), ins[2]
-    return places[-1] <= len(data) and updates == (*places[:-1], *data[places[-1] :])
+    data, indices, updates = ins[0] or (), ins[1] or (), ins[2]
+    return indices[-1] <= len(data) and updates == (*indices[:-1], *data[indices[-1] :])
 
 
 def _by_element(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
-    data, places = ins[0] or (), ins[1] or ()
+    data, indices = ins[0] or (), ins[1] or ()
     axis = attrs.get("axis", 0) % max(len(data), 1)
-    inside = all(n <= size for place, (n, size) in enumerate(zip(places, data, strict=False)) if place != axis)
-    return len(data) == len(places) and inside and _is(ins[2], places)
+    inside = all(n <= size for place, (n, size) in enumerate(zip(indices, data, strict=False)) if place != axis)
+    return len(data) == len(indices) and inside and _is(ins[2], indices)
 
 
 def _gather_nd(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    data, places, batch = ins[0] or (), ins[1] or (), attrs.get("batch_dims", 0)
-    return data[:batch] == places[:batch] and places[-1] <= len(data) - batch
+    data, indices, batch = ins[0] or (), ins[1] or (), attrs.get("batch_dims", 0)
+    return data[:batch] == indices[:batch] and indices[-1] <= len(data) - batch
 
 
 def _instance_norm(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
@@ -228,7 +228,7 @@ _SPATIAL = ("AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool",
 
 
 def _spatial(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
-    """Batch, channels, and at least one dimension of places."""
+    """Batch, channels, and at least one spatial dimension."""
     return len(ins[0] or ()) >= 3
 
 

@@ -112,7 +112,7 @@ def initialiser(tensor: TensorProto, budget: Budget) -> Array:
 
 
 def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
-    """Return a sparse tensor with all its elements; places are numbers of elements, or a row of indices each.
+    """Return a sparse tensor with all its elements; indices are numbers of elements, or a row of indices each.
 
     Raises:
         Unsupported: it is malformed.
@@ -120,16 +120,16 @@ def dense(sparse: onnx.SparseTensorProto, budget: Budget, where: str) -> Array:
     """
     shape = tuple(sparse.dims)
     values = array_of(sparse.values, budget, where)
-    places = array_of(sparse.indices, budget, where)
-    if min(shape, default=0) < 0 or values.ndim != 1 or len(places) != len(values) or places.dtype != np.int64:
+    indices = array_of(sparse.indices, budget, where)
+    if min(shape, default=0) < 0 or values.ndim != 1 or len(indices) != len(values) or indices.dtype != np.int64:
         raise Unsupported(f"its sparse tensor of {len(values)} values in {list(shape)} is malformed")
     budget.afford("constants", math.prod(shape) * values.dtype.itemsize, where)
     made = np.zeros(shape, values.dtype)
     try:
-        if places.ndim == 2 and places.shape[1] == len(shape) and (places >= 0).all():
-            made[tuple(places.T)] = values
-        elif places.ndim == 1 and (places >= 0).all():
-            made.reshape(-1)[places] = values
+        if indices.ndim == 2 and indices.shape[1] == len(shape) and (indices >= 0).all():
+            made[tuple(indices.T)] = values
+        elif indices.ndim == 1 and (indices >= 0).all():
+            made.reshape(-1)[indices] = values
         else:
             raise IndexError("its indices have another shape")
     except IndexError as failed:

@@ -6,6 +6,7 @@ from enum import Enum
 from itertools import zip_longest
 
 from mtool.ir import Attributes, DType, Graph, Node
+from mtool.ir.expression_check import check_expression
 from mtool.ir.node import Computation
 from mtool.kernels.row_wise import RowWise
 
@@ -24,6 +25,10 @@ def _mixed(node: Node, graph: Graph) -> Channels:
 
 def _always(attrs: Attributes) -> bool:
     return True
+
+
+def _nothing_further(node: Node, graph: Graph) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ class Specification:
     attributes: their class.
     operands: its own, in order; an expression may read these and further ones.
     takes_more: it has any number of further operands, though no expression.
+    has_one_output: it has no more than one.
     layout: that of the (first) output.
+    agree: checks what operands, output and attributes have to be together, beyond equal letters of layouts; it raises
+        AssertionError. It is called when all else is right.
     channels: what its output channels, the last dimension, depend on.
     row_wise: how it is computed a few rows at a time; None: it can't be.
     """
@@ -61,7 +69,9 @@ class Specification:
     attributes: type[Attributes]
     operands: tuple[Operand, ...] = ()
     takes_more: bool = False
+    has_one_output: bool = True
     layout: str = ""
+    agree: Callable[[Node, Graph], None] = _nothing_further
     channels: Callable[[Node, Graph], Channels] = _mixed
     row_wise: RowWise | None = None
 
@@ -81,9 +91,10 @@ class Specification:
         assert len(node.inputs) >= len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
         has_more = self.takes_more or isinstance(attrs, Computation)
         assert has_more or len(node.inputs) == len(own), f"{where} has {len(node.inputs)} inputs; expected {len(own)}"
+        count = len(node.outputs)
+        assert count == 1 or not self.has_one_output, f"{where} has {count} outputs; expected 1"
         if isinstance(attrs, Computation):
-            loaded = attrs.expr.operands()
-            assert max(loaded, default=-1) < len(node.inputs), f"{where} loads input {max(loaded)}, which it lacks"
+            check_expression(node, graph, attrs.expr)
         sizes: dict[str, int] = {}
         for operand, value in zip(own, node.inputs, strict=False):
             kind, what = graph.types[value], f"{operand.name} of {where}"
@@ -91,6 +102,7 @@ class Specification:
             assert not operand.dtypes or kind.dtype in operand.dtypes, f"{what} is {kind}"
             _check_layout(what, operand.layout, kind.shape, sizes)
         _check_layout(f"the output of {where}", self.layout, graph.types[node.outputs[0]].shape, sizes)
+        self.agree(node, graph)
 
 
 def _check_layout(what: str, layout: str, shape: tuple[int, ...], sizes: dict[str, int]) -> None:

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from mtool.ir import DType, Graph, Node
+from mtool.ir.expression_check import accumulators
 from mtool.ir.node import WithEpilogue
+from mtool.kernels.specification import Operand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +25,34 @@ class WeightedSum(WithEpilogue):
     def macs_of_rows(self, rows: int, of: int) -> int | None:
         """Return the part of `macs` that some of all rows have."""
         return None if self.macs is None else self.macs * rows // of
+
+
+FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+"""The element types of what is multiplied: floats by floats, integers by integers."""
+
+SUMS = (DType.FLOAT32, DType.INT32, DType.INT64)
+"""Those of the sums, and of what is added to them."""
+
+
+def operands(layout: str, weights: str) -> tuple[Operand, Operand, Operand]:
+    """Return the operands: an input and weights of these layouts, and a bias for each output channel."""
+    return (
+        Operand("input", layout, FACTORS, is_in_arena=True),
+        Operand("weights", weights, FACTORS, is_constant=True),
+        Operand("bias", weights[0], SUMS, is_constant=True),
+    )
+
+
+def check_types(node: Node, graph: Graph) -> None:
+    """Check that a node multiplies and adds floats, or integers, and that its epilogue reads a sum of the bias's type.
+
+    Raises:
+        AssertionError: it does not; a bug of the pass that made it.
+    """
+    kinds = [graph.types[value] for value in node.inputs[:3]]
+    mixed = ", ".join(map(str, kinds))
+    assert len({kind.dtype.is_float for kind in kinds}) == 1, (
+        f"{node.op} {node.name} mixes floats and integers: {mixed}"
+    )
+    wanted, read = kinds[2].dtype, accumulators(WithEpilogue.of(node).epilogue)
+    assert read <= {wanted}, f"{node.op} {node.name} has sums of {wanted.label}; its epilogue reads another type"

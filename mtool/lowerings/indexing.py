@@ -1,4 +1,4 @@
-"""Operators that pick elements by computed places, as loops.
+"""Operators that pick elements by computed indices, as loops.
 
 Tile 13, GatherElements 13, GatherND 13, SpaceToDepth 13, DepthToSpace 13, ReverseSequence 10, TensorScatter 24;
 Binarizer (ai.onnx.ml 1).

@@ -73,7 +73,7 @@ def own_by_kind() -> Mapping[str, Operator]:
     return {own_kind(*key): own.operator for key, own in own_operators().items()}
 
 
-def places() -> list[Path]:
+def paths() -> list[Path]:
     """Return the files, and the folders of packages, that the operators are from.
 
     One that can't be found is left out: only a model that needs its operators fails.

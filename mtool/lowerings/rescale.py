@@ -78,8 +78,8 @@ def _rescale(ctx: Lowering, node: Node) -> None:
     wide = bool((shifts < (0 if twice else 1)).any())
     how = Rescale(attrs.zero_point, attrs.low, attrs.high, wide, twice)
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
-    places = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
-    ctx.loop(node, call("rescale", total, by, places, dtype=result.dtype, value=how), inputs)
+    by_bits = ctx.parameter(shifts, axis, DType.INT8, inputs, node)
+    ctx.loop(node, call("rescale", total, by, by_bits, dtype=result.dtype, value=how), inputs)
 
 
 def _rescale_long(ctx: Lowering, node: Node) -> None:

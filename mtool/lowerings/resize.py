@@ -1,4 +1,4 @@
-"""Resize 19 and Upsample 9: each axis is a table of source places and weights, made here.
+"""Resize 19 and Upsample 9: each axis is a table of source positions and weights, made here.
 
 Sources: ONNX Resize (coordinate modes, antialias, exclude_outside); the cubic kernel is Keys' (1981).
 """
@@ -88,7 +88,7 @@ def _cubic(a: float) -> Callable[[float], float]:
 def axis_table(
     size: int, result: int, scale: float, attrs: Resize, roi: tuple[float, float]
 ) -> tuple[Array, Array, Array]:
-    """Return source places and weights, [result, taps], and which outputs lie outside (tf_crop_and_resize)."""
+    """Return source positions and weights, [result, taps], and which outputs lie outside (tf_crop_and_resize)."""
     mode = attrs.coordinate_transformation_mode
     kernel, reach = (_linear, 1) if attrs.mode == "linear" else (_cubic(attrs.cubic_coeff_a), 2)
     stretch = min(scale, 1.0) if attrs.antialias else 1.0
@@ -112,11 +112,11 @@ def axis_table(
                 row[inside] = row.get(inside, 0.0) + weight / total
         rows.append(row)
     taps = max(len(row) for row in rows)
-    places, weights_table = np.zeros((result, taps), np.int32), np.zeros((result, taps))
+    positions, weights_table = np.zeros((result, taps), np.int32), np.zeros((result, taps))
     for x, row in enumerate(rows):
         for n, (tap, weight) in enumerate(sorted(row.items())):
-            places[x, n], weights_table[x, n] = tap, weight
-    return places, weights_table, outside
+            positions[x, n], weights_table[x, n] = tap, weight
+    return positions, weights_table, outside
 
 
 def _resize(ctx: Lowering, node: Node) -> None:
@@ -132,14 +132,14 @@ def _resize(ctx: Lowering, node: Node) -> None:
         if size == total and scale == 1 and roi == (0.0, 1.0):
             index.append(axis(place))
             continue
-        places, weights, outside = axis_table(size, total, scale, attrs, roi)
-        taps = places.shape[1]
+        positions, weights, outside = axis_table(size, total, scale, attrs, roi)
+        taps = positions.shape[1]
         where: tuple[Expr, ...] = (axis(place),)
         if taps > 1:
             tap = axis(rank + len(axes))
             axes.append((rank + len(axes), taps))
             where = (axis(place), tap)
-        inputs.append(ctx.constant(f"{node.name}/places", places if taps > 1 else places.reshape(-1)))
+        inputs.append(ctx.constant(f"{node.name}/positions", positions if taps > 1 else positions.reshape(-1)))
         index.append(load(len(inputs) - 1, DType.INT32, where))
         if taps > 1:
             inputs.append(ctx.constant(f"{node.name}/weights", weights.astype(_float(dtype).numpy)))

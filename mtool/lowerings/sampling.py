@@ -1,4 +1,4 @@
-"""Sampling at computed places: GridSample 22, DeformConv 22 and RoiAlign 22, as reductions over the neighbours."""
+"""Sampling at computed positions: GridSample 22, DeformConv 22 and RoiAlign 22, as reductions over the neighbours."""
 
 import math
 from dataclasses import dataclass

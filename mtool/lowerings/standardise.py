@@ -31,13 +31,13 @@ class Groups:
     own: tuple[Expr, ...]
 
     @classmethod
-    def along(cls, shape: tuple[int, ...], places: tuple[int, ...]) -> "Groups":
+    def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
         """Return the groups of all elements along some axes of a tensor."""
         rank = len(shape)
-        extra = {place: rank + n for n, place in enumerate(places)}
+        extra = {place: rank + n for n, place in enumerate(axes)}
         return cls(
             tuple(1 if place in extra else size for place, size in enumerate(shape)),
-            tuple((extra[place], shape[place]) for place in places),
+            tuple((extra[place], shape[place]) for place in axes),
             tuple(axis(extra.get(place, place)) for place in range(rank)),
             tuple(number(0) if place in extra else axis(place) for place in range(rank)),
         )

@@ -202,13 +202,13 @@ def build(models: Sequence[CModel], folder: Path, *, compiler: str = "cc", flags
 
 def _refused(output: str, models: Sequence[CModel]) -> dict[int, str]:
     """Return the compiler's words on each model that it names."""
-    places = {model.manifest.model: number for number, model in enumerate(models)}
+    numbers = {model.manifest.model: number for number, model in enumerate(models)}
     found: dict[int, str] = {}
     for name, message in re.findall(
         r"^(?:\./)?(\w+?)(?:_weights)?\.[ch]:\d+:\d+: (?:fatal )?error: (.*)$", output, re.MULTILINE
     ):
-        if name in places:
-            found.setdefault(places[name], message)
+        if name in numbers:
+            found.setdefault(numbers[name], message)
     return found
 
 

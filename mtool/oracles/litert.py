@@ -121,7 +121,7 @@ def _runs(
             if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
                 interpreter.resize_tensor_input(detail["index"], np.shape(given))
         interpreter.allocate_tensors()
-        places = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
+        numbers = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}
         kept = {_name(put): _first(put, initial) for put in inputs if _name(put) in fed}
         for sample in samples:
@@ -129,7 +129,7 @@ def _runs(
                 data = {**sample, **constants, **kept}[_name(detail)]
                 interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
             interpreter.invoke()
-            kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
+            kept = {value: interpreter.get_tensor(numbers[output]) for output, value in states}
             yield interpreter
     except (ValueError, RuntimeError, KeyError) as refused:
         raise ModelError(

@@ -108,8 +108,8 @@ def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
     for axis in (0, 1):
         taps = np.arange(conv.kernel[axis]) * conv.dilation[axis]
         first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
-        places = first[:, None] + taps
-        sides.append(np.unique((places >= 0) & (places < conv.size[axis]), axis=0))
+        positions = first[:, None] + taps
+        sides.append(np.unique((positions >= 0) & (positions < conv.size[axis]), axis=0))
     return sides[0], sides[1]
 
 

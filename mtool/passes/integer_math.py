@@ -226,11 +226,11 @@ def _atoms(part: Expr, is_atom: Callable[[Expr], bool]) -> set[Expr] | None:
     return found
 
 
-def _tabulate(part: Expr, places: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
+def _tabulate(part: Expr, numbers: dict[Expr, int], values: list[Array], shape: tuple[int, ...]) -> Array:
     """Evaluate an expression with its atoms replaced by arrays of `shape`."""
     index = identity(len(shape))
 
     def replaced(expr: Expr, args: Sequence[Expr]) -> Expr:
-        return load(places[expr], expr.dtype, index) if expr in places else replace(expr, args=tuple(args))
+        return load(numbers[expr], expr.dtype, index) if expr in numbers else replace(expr, args=tuple(args))
 
     return evaluate(part.fold(replaced), values, shape)

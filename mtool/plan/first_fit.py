@@ -1,6 +1,6 @@
 """Offsets in the arena: first fit over several orders of the storages, and a seeded local search.
 
-It ends when the lower bound (the most bytes that live at one time) is reached, or after some rounds. Each round moves
+It ends when the lower bound (the most bytes that live at one time) is reached, or after some tries. Each moves
 one storage in the order; only what that may have an effect on is placed again.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from mtool.plan.first_fit_by_size import first_fit_by_size
 from mtool.plan.memory import ALIGNMENT, Part, Storage, aligned, live_bound
 
-SEARCH_ROUNDS = 400
-SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all rounds
+SEARCH_TRIES = 400
+SEARCH_STEPS = 8_000_000  # storages and pairs of them that are looked at in all tries
 SEARCHED_PAIRS = 100_000  # pairs of storages that are live together, up to which the search is made
 
 
@@ -46,8 +46,8 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
     near = [sum(1 << other for other, _ in others) for others in apart]
     chance = random.Random(0)
-    rounds = min(SEARCH_ROUNDS, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
-    for _ in range(rounds if len(pieces) > 2 else 0):
+    tries = min(SEARCH_TRIES, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
+    for _ in range(tries if len(pieces) > 2 else 0):
         if best.bytes <= bound:
             break
         best = _moved(pieces, apart, near, best, chance.randrange(len(pieces)), chance.randrange(len(pieces)))

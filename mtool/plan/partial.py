@@ -81,8 +81,8 @@ def _small_ones_first(plan: Plan) -> list[Plan]:
     nodes = tuple(node for _, node in sorted(order, key=lambda pair: pair[0]))
     if nodes == graph.nodes:
         return []
-    places = {node.name: number for number, node in enumerate(nodes)}
-    steps = tuple(sorted(plan.steps, key=lambda step: places[step.node.name]))
+    numbers = {node.name: number for number, node in enumerate(nodes)}
+    steps = tuple(sorted(plan.steps, key=lambda step: numbers[step.node.name]))
     return [lay_out_steps(replace(graph, nodes=nodes), steps, plan.target, plan.io)]
 
 

@@ -166,19 +166,19 @@ def _all_readers(value: str, readers: Mapping[str, Sequence[Node]]) -> list[Node
 
 def _sorted(nodes: Sequence[Node], behind: Mapping[str, set[str]]) -> tuple[Node, ...]:
     """Return the nodes as near to their order as `behind` allows."""
-    places = {node.name: number for number, node in enumerate(nodes)}
+    numbers = {node.name: number for number, node in enumerate(nodes)}
     missing = [0] * len(nodes)
     for names in behind.values():
         for name in names:
-            missing[places[name]] += 1
+            missing[numbers[name]] += 1
     ready = [number for number in range(len(nodes)) if not missing[number]]
     ordered = []
     while ready:
         ordered.append(nodes[heapq.heappop(ready)])
         for name in behind[ordered[-1].name]:
-            missing[places[name]] -= 1
-            if not missing[places[name]]:
-                heapq.heappush(ready, places[name])
+            missing[numbers[name]] -= 1
+            if not missing[numbers[name]]:
+                heapq.heappush(ready, numbers[name])
     assert len(ordered) == len(nodes), "the nodes wait for each other"
     return tuple(ordered)
 

@@ -69,12 +69,12 @@ class ExactValues:
         self._nodes = list(model.graph.node)
         self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.output if name}
         self._constants = {tensor.name: tensor for tensor in model.graph.initializer}
-        self._rounds = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
+        self._quantizers = [node for node in self._nodes if node.op_type == "QuantizeLinear"]
 
     @property
     def rounded(self) -> list[str]:
         """The tensors that the model rounds to integers; the reference's show how exact its floats are."""
-        return list(dict.fromkeys(node.input[0] for node in self._rounds))
+        return list(dict.fromkeys(node.input[0] for node in self._quantizers))
 
     def bounds(self, tensor: str, known: Mapping[str, Array], held: AbstractSet[str]) -> Bounds:
         """Compute a tensor from those in `held`, the model's inputs and its constants.

@@ -118,7 +118,7 @@ def _text(value: Any) -> str:
 def _program() -> Iterator[str]:
     """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
     package = Path(__file__).parents[1]
-    for root in (package, *map(resources.path, _DATA), *own_domains.places()):
+    for root in (package, *map(resources.path, _DATA), *own_domains.paths()):
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and path.suffix not in (".pyc", ".pyo"):
                 found = path.stat()

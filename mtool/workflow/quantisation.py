@@ -92,7 +92,7 @@ def quantize(
 
     Args:
         path: the ONNX model, of floats.
-        data: what calibrates it: a .npz or .npy file, a folder of .npy files or images
+        data: calibration data: a .npz or .npy file, a folder of .npy files or images
             (`mtool.workflow.dataset.read`), or samples (dictionaries from input name to array).
         output: the file to write; default: <model>_int8.onnx in the working folder.
         board: a board or its name, for what is saved.

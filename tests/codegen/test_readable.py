@@ -2,16 +2,19 @@
 
 import re
 
+import networks
 import numpy as np
 import pytest
 from conventions import CONVENTIONS
 from golden_model import small_model
-from graphs import HOST, NO_FPU, compiled
+from graphs import HOST, NO_FPU, compiled, model
+from onnx import helper
 
 from mtool import codegen, resources
 from mtool.codegen.wrap import WIDTH, wrapped
 from mtool.filetree import FileTree
 from mtool.kernels.target import Target
+from mtool.ops.conv2d.geometry import Conv
 from mtool.project.runtime import runtime_headers
 
 DSP = Target("cortex-m4", frozenset({"fpu", "dsp"}))
@@ -126,3 +129,50 @@ def test_long_lines_break_outside_of_inner_brackets(line: str) -> None:
     assert " ".join(part.strip() for part in lines) == line.strip()
     for part in lines[:-1]:
         assert part.count("(") - part.count(")") == 1
+
+
+_BY_ONE = re.compile(r"[*/%] 1(?![\w.])|(?<![\w.])1 \*")
+_PLUS_NONE = re.compile(r"[+-] 0(?![\w.])")
+_LOOP = re.compile(r"for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))")
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "target"),
+    [
+        ("floats", 3, HOST),
+        ("floats", 15, MVE),
+        ("floats", 17, HOST),
+        ("integers", 0, DSP),
+        ("integers", 1, HOST),
+        ("integers", 1, MVE),
+    ],
+)
+def test_nothing_is_multiplied_by_one_nor_repeated_once(kind: str, seed: int, target: Target) -> None:
+    """Random networks, whose sizes are often 1."""
+    plan = compiled(getattr(networks, kind)(seed), target, "net")
+    for line in codegen.generate(plan, "net.onnx", "0" * 64)[0].text("net.c").splitlines():
+        code = re.sub(r"^ *(/?\*|#).*|/\*.*?\*/", "", line)
+        assert not _BY_ONE.search(code) and not _PLUS_NONE.search(code), line
+        for match in _LOOP.finditer(code):
+            assert int(match[3]) - int(match[2]) > int(match[4] or 1), line
+
+
+def _padded(pads: tuple[int, int, int, int]) -> str:
+    """Return the C of a convolution of 3x3 with padding at the top, left, bottom, right."""
+    filters = np.ones((4, 3, 3, 3), np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=pads)]
+    plan = compiled(model(nodes, {"x": (np.float32, (1, 3, 8, 8))}, ["y"], {"w": filters}), HOST, "net")
+    return codegen.generate(plan, "net.onnx", "0" * 64)[0].text("net.c")
+
+
+def test_padding_that_no_window_meets_is_not_looked_for() -> None:
+    assert "if (y < 0 || y >= 8)" in _padded((1, 1, 1, 1)) and "left < 0 || left > 5" in _padded((1, 1, 1, 1))
+    assert " y < 0" not in (text := _padded((0, 1, 0, 0))) and " y >= 8" not in text and "if (left < 0)" in text
+    assert "if (y >= 8)" in (text := _padded((0, 0, 1, 1))) and "if (left > 5)" in text
+
+
+def test_the_sides_of_an_image_that_windows_reach_beyond() -> None:
+    conv = Conv(1, (8, 6), 4, (4, 6), 4, (3, 3), (2, 1), (0, 1), (1, 1), 1, 0)
+    assert conv.outside(0, "y") == ["y >= 8"]
+    assert conv.outside(1, "x") == ["x < 0", "x >= 6"] and conv.outside(1, "x", 3) == ["x < 0", "x > 3"]
+    assert Conv(1, (8, 6), 4, (7, 6), 4, (1, 1), (1, 1), (-1, 0), (1, 1), 1, 0).outside(0, "y") == []

@@ -16,6 +16,9 @@ from mtool.codegen.tidy import tidied
         ("for (int32_t y = 0; y < 6; ++y, source += 0) {", "for (int32_t y = 0; y < 6; ++y) {"),
         ("for (int32_t y = 0; y < 6; ++y, source += 01) {", "for (int32_t y = 0; y < 6; ++y, source += 01) {"),
         ("x = a / 1 + b;", "x = a + b;"),
+        ("w = weights + 1 * 4;", "w = weights + 4;"),
+        ("o = (x) * 16 + c;", "o = x * 16 + c;"),
+        ("o = ((n * 2 + y)) * 2;", "o = (n * 2 + y) * 2;"),
         # what looks alike
         ("x = a + 0.5f;", "x = a + 0.5f;"),
         ("x = a * 1.0f - 0x10;", "x = a * 1.0f - 0x10;"),
@@ -27,6 +30,9 @@ from mtool.codegen.tidy import tidied
         ("x = f(0);", "x = f(0);"),
         ("if (0)", "if (0)"),
         ("x = -1 * y;", "x = -1 * y;"),
+        ("x = a + 1 * 2.5f;", "x = a + 1 * 2.5f;"),
+        ("x = a * (int8_t) + b;", "x = a * (int8_t) + b;"),
+        ("if ((a = f))", "if ((a = f))"),
     ],
 )
 def test_lines(line: str, written: str) -> None:
@@ -154,3 +160,43 @@ def test_a_statement_before_a_loop_is_no_head_of_it() -> None:
     assert tidied(body) == "    if (done)\n        return;\n    output[0] = 1;"
     body = "    while (left);\n    for (int32_t p = 0; p < 1; ++p) {\n        output[p] = 1;\n    }"
     assert tidied(body) == "    while (left);\n    output[0] = 1;"
+
+
+@pytest.mark.parametrize("moved", ["weights += 40", "++weights, input += step"])
+def test_what_a_loop_that_is_made_once_moves_goes_if_nothing_reads_it_later(moved: str) -> None:
+    body = f"    for (int32_t c = 0; c < 3; c += 4, {moved}) {{\n        output[c] = *weights + *input;\n    }}"
+    assert tidied(body) == "    output[0] = *weights + *input;"
+    read = tidied(f"{body}\n    last = *weights;")
+    step = moved.partition(",")[0]
+    assert read == f"    output[0] = *weights + *input;\n    {step};\n    last = *weights;"
+
+
+def test_what_such_a_loop_moves_stays_if_a_loop_around_it_reads_it_again() -> None:
+    inner = "        for (int32_t k = 0; k < 1; ++k, ++y) {\n            output[y] = 1;\n        }"
+    outer = "    for (int32_t q = 0; q < 5; ++q) {"
+    kept = tidied(f"    int32_t y = 3;\n{outer}\n{inner}\n    }}")
+    assert kept == f"    int32_t y = 3;\n{outer}\n        output[y] = 1;\n        ++y;\n    }}"
+    declared = tidied(f"{outer}\n        int32_t y = 3;\n{inner}\n    }}")
+    assert declared == f"{outer}\n        int32_t y = 3;\n        output[y] = 1;\n    }}"
+
+
+def test_a_loop_that_is_made_once_may_go_on_as_the_loop_around_it_does() -> None:
+    inner = [
+        "        for (int32_t x = 0; x < 1; ++x) {",
+        "            if (++filled < 3)",
+        "                continue;",
+        "            filled = 0;",
+        "        }",
+    ]
+    outer = "    for (int32_t y = 0; y < 9; ++y) {"
+    text = tidied("\n".join([outer, *inner, "    }"]))
+    assert text.count("for (") == 1 and "        if (++filled < 3)\n            continue;" in text
+    for after in ("        ++output;\n    }", "    }"):
+        whole = "\n".join([outer, *inner, after]) if "++" in after else "\n".join(["    {", *inner, after])
+        assert "x < 1" in tidied(whole)
+
+
+def test_what_such_a_loop_moves_stays_if_a_loop_at_the_same_indent_repeats_it() -> None:
+    loop = "    for (int32_t p = 0; p < 1; ++p, ++input) {\n        use(*input);\n    }"
+    body = f"    for (int32_t g = 0; g < 9; ++g)\n{loop}"
+    assert tidied(body).endswith("{\n        use(*input);\n        ++input;\n    }")

@@ -119,4 +119,4 @@ def test_a_package_that_is_not_there_stops_no_other_model(site: Path, entry: str
 
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
-    assert own_domains.places() == [site / "acme_mtool"]
+    assert own_domains.paths() == [site / "acme_mtool"]

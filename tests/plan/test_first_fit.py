@@ -51,4 +51,4 @@ def test_a_round_of_the_search_places_few_storages(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(first_fit, "_lowest", lambda *arguments: placed.append(1) or lowest(*arguments))
     monkeypatch.setattr(first_fit, "live_bound", lambda pieces: 0)  # so that all rounds are made
     first_fit.lay_out(pieces)
-    assert len(placed) - 4 * len(pieces) <= first_fit.SEARCH_ROUNDS * len(pieces) / 8
+    assert len(placed) - 4 * len(pieces) <= first_fit.SEARCH_TRIES * len(pieces) / 8

@@ -105,10 +105,10 @@ def _feature_vectorizer(write: Decomposition) -> None:
 
 def _array_feature_extractor(write: Decomposition) -> None:
     """ArrayFeatureExtractor: columns of the last axis, by number; of a vector, a row of one example."""
-    x, places = write.proto.input
+    x, indices = write.proto.input
     if len(write.kind(x).shape) == 1:
         x = write("Unsqueeze", x, write.constant([0], np.int64))
-    flat = write("Reshape", places, write.constant([-1], np.int64))
+    flat = write("Reshape", indices, write.constant([-1], np.int64))
     write.give(write("Gather", x, flat, axis=-1))
 
 

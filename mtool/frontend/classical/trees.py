@@ -72,24 +72,24 @@ class Forest:
                 self.leaves.append(found)
             else:
                 number = len(self.feature)
-                places = self._add(found)
-                open_nodes.append((found.no, [(self.no, places[-1])]))
-                open_nodes.append((found.yes, [(self.yes, place) for place in places]))
+                numbers = self._add(found)
+                open_nodes.append((found.no, [(self.no, numbers[-1])]))
+                open_nodes.append((found.yes, [(self.yes, place) for place in numbers]))
             for children, place in readers:
                 children[place] = number
 
     def _add(self, branch: Branch) -> list[int]:
         if not 0 <= branch.feature < self.features:
             raise Unsupported(f"a tree reads feature {branch.feature} of {self.features}")
-        places = list(range(len(self.feature), len(self.feature) + len(branch.splits)))
-        for place, split in zip(places, branch.splits, strict=True):
+        numbers = list(range(len(self.feature), len(self.feature) + len(branch.splits)))
+        for place, split in zip(numbers, branch.splits, strict=True):
             self.feature.append(branch.feature)
             self.mode.append(branch.mode)
             self.split.append(split)
             self.nan.append(branch.nan)
             self.yes.append(0)
             self.no.append(place + 1)  # the next of a chain; the last one's is set when it is known
-        return places
+        return numbers
 
 
 def _summed(write: Decomposition, x: str, forest: Forest, targets: int, how: str, base: list[float]) -> str:

@@ -37,13 +37,13 @@ WIDE_SUM_SHIFT = 15  # the same of int16
 MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
-def eight_bits(t: Translation, *places: int, wide: bool = False) -> None:
+def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
     """Check that these inputs and the output are 8-bit integers with one scale; `wide`: or all int16 around 0.
 
     Raises:
         Unsupported: one is not.
     """
-    tensors = [*(t.tensor(place) for place in places), t.result()]
+    tensors = [*(t.tensor(number) for number in operands), t.result()]
     if wide and all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors):
         return
     for tensor in tensors:
@@ -252,7 +252,7 @@ def _average_pool(t: Translation) -> None:
 
 
 def _inside(t: Translation, kernel: tuple[int, int], strides: tuple[int, int], pads: list[int]) -> Array:
-    """Return how many places of the window lie inside the image, [1, height, width, 1] of the output."""
+    """Return how many elements of the window lie inside the image, [1, height, width, 1] of the output."""
     counts = []
     image = t.shape(0)[1:3]
     made = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(image, pads, pads[2:], kernel, strides, strict=False)]
@@ -285,8 +285,8 @@ def _mean(t: Translation) -> None:
     axes = sorted({number % rank for number in t.numbers(1, "the axes")}) if rank else []
     count = int(np.prod([t.shape(0)[axis] for axis in axes]))
     sums = t.node("ReduceSum", [centred(t, 0), t.whole("axes", axes)], keepdims=int(bool(t.op.option("KeepDims"))))
-    by, places = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
-    exponent = -1 - int(places[0])
+    by, shift = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
+    exponent = -1 - int(shift[0])
     more = min(count.bit_length() - 1, 32, 31 + exponent)
     multiplier, shift = (
         np.asarray([(int(by[0]) << more) // count], np.int32),

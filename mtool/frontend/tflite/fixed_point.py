@@ -69,11 +69,11 @@ def exponentials(scale: float) -> Array:
     """Return exp(-scale * d) for d = 255 … 0 as int32 with 31 bits behind the point, as TFLite's softmax has them."""
     whole = 5  # bits before the point of the exponent's argument
     (multiplier,), (shift,) = multipliers(np.asarray([min(scale * 2 ** (31 - whole), 2.0**31 - 1)]))
-    places, left = 32 + int(shift), -1 - int(shift)
+    right, left = 32 + int(shift), -1 - int(shift)
     furthest = math.floor(31 * 2 ** (31 - whole) / 2**left)
     results = []
     for difference in range(-255, 1):
-        argument = (difference * int(multiplier) + (1 << (places - 1))) >> places
+        argument = (difference * int(multiplier) + (1 << (right - 1))) >> right
         results.append(_exponential(argument, whole) if -difference <= furthest else 0)
     return np.asarray(results, np.int32)
 
@@ -82,10 +82,10 @@ def _product(a: int, b: int) -> int:
     return (a * b + (1 << 30)) >> 31
 
 
-def _divided(value: int, places: int) -> int:
-    """Return value / 2^places, ties away from zero."""
-    mask = (1 << places) - 1
-    return (value >> places) + ((value & mask) > (mask >> 1) + (value < 0))
+def _divided(value: int, shift: int) -> int:
+    """Return value / 2^shift, ties away from zero."""
+    mask = (1 << shift) - 1
+    return (value >> shift) + ((value & mask) > (mask >> 1) + (value < 0))
 
 
 _FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))

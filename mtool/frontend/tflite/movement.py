@@ -117,8 +117,8 @@ def _mirror_pad(t: Translation) -> None:
             before, behind = pads[axis], pads[rank + axis]
             if before or behind:
                 t.afford(8 * (size + before + behind))
-                places = np.pad(np.arange(size), (before, behind), "reflect" if edge else "symmetric")
-                x = t.node("Gather", [x, t.whole("places", places)], axis=axis)
+                sources = np.pad(np.arange(size), (before, behind), "reflect" if edge else "symmetric")
+                x = t.node("Gather", [x, t.whole("indices", sources)], axis=axis)
         return x if any(pads) else t.node("Identity", [x])
 
     _moved(t, build)
@@ -126,20 +126,20 @@ def _mirror_pad(t: Translation) -> None:
 
 def _concatenation(t: Translation) -> None:
     axis = t.op.option("Axis")
-    places = range(len(t.op.inputs))
-    if t.same_grid(*places) and not t.op.option("FusedActivationFunction"):
-        t.put(t.node("Concat", [t.stored(place) for place in places], axis=axis))
+    operands = range(len(t.op.inputs))
+    if t.same_grid(*operands) and not t.op.option("FusedActivationFunction"):
+        t.put(t.node("Concat", [t.stored(place) for place in operands], axis=axis))
         return
-    made = t.node("Concat", [t.real(place) for place in places], axis=axis)
+    made = t.node("Concat", [t.real(place) for place in operands], axis=axis)
     t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
 def _pack(t: Translation) -> None:
     rank = len(t.shape(0)) + 1
     axis = t.whole("axis", [t.op.option("Axis") % rank])
-    places = range(len(t.op.inputs))
-    kept = t.same_grid(*places)
-    parts = [t.node("Unsqueeze", [t.stored(place) if kept else t.real(place), axis]) for place in places]
+    operands = range(len(t.op.inputs))
+    kept = t.same_grid(*operands)
+    parts = [t.node("Unsqueeze", [t.stored(place) if kept else t.real(place), axis]) for place in operands]
     made = t.node("Concat", parts, axis=t.op.option("Axis") % rank)
     if kept:
         t.put(made)
@@ -239,8 +239,8 @@ def _gather(t: Translation) -> None:
 
 
 def _gather_nd(t: Translation) -> None:
-    places = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    _moved(t, lambda x: t.node("GatherND", [x, places]))
+    indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
+    _moved(t, lambda x: t.node("GatherND", [x, indices]))
 
 
 def _tile(t: Translation) -> None:

@@ -13,10 +13,10 @@ import tflite
 def litert_can_read(path: Path) -> str | bytes:
     """Return what LiteRT is to read a model from: the path of its file, or bytes that differ from its."""
     data = bytearray(path.read_bytes())
-    places = _axes_outside(bytes(data))
-    for place in places:
+    offsets = _axes_outside(bytes(data))
+    for place in offsets:
         struct.pack_into("<i", data, place, 0)
-    return bytes(data) if places else str(path.absolute())
+    return bytes(data) if offsets else str(path.absolute())
 
 
 def _axes_outside(data: bytes) -> list[int]:

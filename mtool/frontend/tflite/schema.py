@@ -224,9 +224,9 @@ class _Reader:
         if code >= len(kinds):
             raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
-        places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
-        places += self._fitting(operator.IntermediatesLength())
-        self.budget.spend("work", TABLE + _ITEM * places, what.removeprefix("of "))
+        operands = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
+        operands += self._fitting(operator.IntermediatesLength())
+        self.budget.spend("work", TABLE + _ITEM * operands, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
         between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)

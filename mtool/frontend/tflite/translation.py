@@ -307,9 +307,9 @@ class Translation:
         """Make an NCHW image of real numbers the output."""
         self.store(self.node("Transpose", [value], perm=NHWC_OF_NCHW))
 
-    def same_grid(self, *places: int) -> bool:
+    def same_grid(self, *operands: int) -> bool:
         """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
-        tensors = [*(self.tensor(place) for place in places), *(self.result(n) for n in range(len(self.op.outputs)))]
+        tensors = [*(self.tensor(place) for place in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
         first = tensors[0]
         return all(
             tensor.dtype == first.dtype

@@ -57,10 +57,10 @@ def evaluate(
             inside = [np.clip(arg, 0, size - 1) for arg, size in zip(args, data.shape, strict=True)]
             return data[tuple(np.broadcast_arrays(*inside))]
         if node.op == "reduce":
-            places = tuple(order.index(number) for number, _ in node.value.axes)
-            full = [sizes[n] if i in places else 1 for i, n in enumerate(order)]
+            axes = tuple(order.index(number) for number, _ in node.value.axes)
+            full = [sizes[n] if i in axes else 1 for i, n in enumerate(order)]
             body = np.broadcast_to(args[0], np.broadcast_shapes(np.shape(args[0]), tuple(full)))
-            return getattr(np, node.value.kind).reduce(body, axis=places, keepdims=True).astype(node.dtype.numpy)
+            return getattr(np, node.value.kind).reduce(body, axis=axes, keepdims=True).astype(node.dtype.numpy)
         return FUNCTIONS[node.op].meaning(node, *args)
 
     with np.errstate(all="ignore"):  # infinities and NaN are numbers like others, as they are in C

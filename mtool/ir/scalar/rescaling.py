@@ -130,14 +130,14 @@ class Rescale:
 def _rescale(expr: Expr, total: A, multiplier: A, shift: A) -> A:
     how: Rescale = expr.value
     product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
-    places = np.asarray(shift, np.int64) + 32
+    total_shift = np.asarray(shift, np.int64) + 32
     if how.twice:
-        left = np.maximum(31 - places, 0)
+        left = np.maximum(31 - total_shift, 0)
         first = ((product << left) + (1 << 30)) >> 31
-        right = np.maximum(places - 31, 0)
+        right = np.maximum(total_shift - 31, 0)
         steps = np.where(right > 0, (first + (np.int64(1) << right >> 1) - (first < 0)) >> right, first)
     else:
-        steps = (product + (np.int64(1) << (places - 1))) >> places
+        steps = (product + (np.int64(1) << (total_shift - 1))) >> total_shift
     return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
 
 

@@ -26,4 +26,16 @@ def _reads(node: Node, graph: Graph) -> tuple[RowReads, ...] | None:
     return tuple(RowReads(number) for number in range(len(node.inputs)))
 
 
-SPECIFICATION = Specification(Concat, takes_more=True, row_wise=RowWise(_reads))
+def _agree(node: Node, graph: Graph) -> None:
+    """What is joined is alike but for the size along the axis, which is that of the output together."""
+    axis, made = Concat.of(node).axis, graph.types[node.outputs[0]]
+    kinds = [graph.types[value] for value in node.inputs]
+    where = f"{node.op} {node.name} of {', '.join(map(str, kinds))} along {axis} -> {made}"
+    assert 0 <= axis < len(made.shape), where
+    assert sum(kind.shape[axis] for kind in kinds if len(kind.shape) > axis) == made.shape[axis], where
+    for kind in kinds:
+        like = (*made.shape[:axis], *kind.shape[axis : axis + 1], *made.shape[axis + 1 :])
+        assert (kind.dtype, kind.shape) == (made.dtype, like), where
+
+
+SPECIFICATION = Specification(Concat, takes_more=True, agree=_agree, row_wise=RowWise(_reads))

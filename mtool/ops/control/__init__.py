@@ -26,7 +26,9 @@ def _no_macs(node: Node, graph: Graph) -> int:
     return 0
 
 
+_CONDITION = Operand("condition", dtypes=(DType.BOOL,))
+
 BRANCH = KernelOp(
-    Specification(Branches, (Operand("condition", dtypes=(DType.BOOL,)),), takes_more=True), _branch_label, _no_macs, ()
+    Specification(Branches, (_CONDITION,), takes_more=True, has_one_output=False), _branch_label, _no_macs, ()
 )
-ROUNDS = KernelOp(Specification(Rounds, takes_more=True), _rounds_label, _no_macs, ())
+ROUNDS = KernelOp(Specification(Rounds, takes_more=True, has_one_output=False), _rounds_label, _no_macs, ())

@@ -61,3 +61,13 @@ class Conv:
         return tuple(  # type: ignore[return-value]
             (self.out_size[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)
         )
+
+    def outside(self, axis: int, name: str, count: int = 1) -> list[str]:
+        """Return the C conditions under which some of `count` elements from `name` on lie outside the image.
+
+        Those that no window of this convolution meets are left out. axis: 0: rows, 1: columns.
+        """
+        before = [f"{name} < 0"] if self.pad[axis] > 0 else []
+        last = self.plane[axis] - 1 - self.pad[axis]
+        limit = f"{name} >= {self.size[axis]}" if count == 1 else f"{name} > {self.size[axis] - count}"
+        return before + ([limit] if last >= self.size[axis] else [])

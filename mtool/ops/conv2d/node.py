@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from mtool.ir import Attributes, DType, Graph, Node
+from mtool.ir import Attributes, Graph, Node
 from mtool.kernels.row_wise import RowReads, RowWise
-from mtool.kernels.specification import Channels, Operand, Specification
-from mtool.kernels.weighted_sum import WeightedSum
+from mtool.kernels.specification import Channels, Specification
+from mtool.kernels.weighted_sum import WeightedSum, check_types, operands
 
 Pair = tuple[int, int]
 
@@ -47,14 +47,28 @@ def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
     return replace(attrs, pads=pads, macs=attrs.macs_of_rows(count, graph.types[node.outputs[0]].shape[1]))
 
 
+def _agree(node: Node, graph: Graph) -> None:
+    """Filters are as large as the attributes say, and as many windows fit into the input as there are outputs."""
+    check_types(node, graph)
+    attrs, where = Conv2d.of(node), f"{node.op} {node.name}"
+    before, weights, after = (graph.types[value].shape for value in (*node.inputs[:2], node.outputs[0]))
+    assert weights[1:3] == attrs.kernel, f"{where} has kernel {attrs.kernel} and weights {list(weights)}"
+    parts = weights[3] * attrs.group == before[3] and after[3] % attrs.group == 0
+    assert parts, f"{where} has {attrs.group} groups, input {list(before)}, weights {list(weights)}"
+    assert min(*attrs.strides, *attrs.dilations) > 0, (
+        f"{where} has strides {attrs.strides}, dilations {attrs.dilations}"
+    )
+    for n in range(2):
+        reach = (attrs.kernel[n] - 1) * attrs.dilations[n] + 1
+        fit = (before[1 + n] + attrs.pads[n] + attrs.pads[2 + n] - reach) // attrs.strides[n] + 1
+        assert after[1 + n] == fit, f"{where} is {list(after)}; {fit} windows fit into {list(before)}"
+
+
 SPECIFICATION = Specification(
     Conv2d,
-    (
-        Operand("input", "NHWC", is_in_arena=True),
-        Operand("weights", "OYXI", is_constant=True),
-        Operand("bias", "O", (DType.FLOAT32, DType.INT32, DType.INT64), is_constant=True),
-    ),
+    operands("NHWC", "OYXI"),
     layout="NPQO",
+    agree=_agree,
     channels=_channels,
     row_wise=RowWise(_reads, _of_rows),
 )

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from mtool.ir import DType, Graph, Node
-from mtool.kernels.specification import Channels, Operand, Specification
-from mtool.kernels.weighted_sum import WeightedSum
+from mtool.ir import Graph, Node
+from mtool.kernels.specification import Channels, Specification
+from mtool.kernels.weighted_sum import WeightedSum, check_types, operands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,8 @@ def _channels(node: Node, graph: Graph) -> Channels:
 
 SPECIFICATION = Specification(
     Dense,
-    (
-        Operand("input", "MK", is_in_arena=True),
-        Operand("weights", "NK", is_constant=True),
-        Operand("bias", "N", (DType.FLOAT32, DType.INT32, DType.INT64), is_constant=True),
-    ),
+    operands("MK", "NK"),
     layout="MN",
+    agree=check_types,
     channels=_channels,
 )

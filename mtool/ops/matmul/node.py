@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mtool.ir import DType
+from mtool.ir import DType, Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.specification import Operand, Specification
 
@@ -23,6 +23,20 @@ class Matmul(WithEpilogue):
     points: tuple[int, int]
 
 
-SPECIFICATION = Specification(
-    Matmul, (Operand("a", dtypes=(DType.INT8, DType.UINT8)), Operand("b", dtypes=(DType.INT8, DType.UINT8)))
-)
+def _agree(node: Node, graph: Graph) -> None:
+    """Strides lead to elements that are there."""
+    attrs, shape = Matmul.of(node), graph.types[node.outputs[0]].shape
+    *outer, rows, columns = shape
+    for value, strides, sizes in (
+        (node.inputs[0], attrs.a, (*outer, rows, attrs.depth)),
+        (node.inputs[1], attrs.b, (*outer, attrs.depth, columns)),
+    ):
+        kind, where = graph.types[value], f"{node.op} {node.name} of {list(shape)}"
+        assert len(strides) == len(sizes), f"{where} has {len(strides)} strides of {value}"
+        last = sum(stride * (size - 1) for stride, size in zip(strides, sizes, strict=True))
+        assert last < kind.count, f"{where} reads element {last} of {value}, which is {kind}"
+
+
+_FACTORS = (DType.INT8, DType.UINT8)
+
+SPECIFICATION = Specification(Matmul, (Operand("a", dtypes=_FACTORS), Operand("b", dtypes=_FACTORS)), agree=_agree)

@@ -58,10 +58,24 @@ def _of_rows(node: Node, graph: Graph, count: int) -> Attributes:
     return replace(attrs, pads=pads, limits=limits)
 
 
+def _agree(node: Node, graph: Graph) -> None:
+    """Each window begins in the input or its padding."""
+    attrs, where = Pool2d.of(node), f"{node.op} {node.name}"
+    assert min(*attrs.strides, *attrs.dilations) > 0, (
+        f"{where} has strides {attrs.strides}, dilations {attrs.dilations}"
+    )
+    before, after = (graph.types[value].shape for value in (node.inputs[0], node.outputs[0]))
+    for n in range(2):
+        padded = before[1 + n] + attrs.pads[n] + attrs.pads[2 + n]
+        begins = (after[1 + n] - 1) * attrs.strides[n] < padded
+        assert begins, f"{where} is {list(after)}; fewer windows begin in {list(before)}"
+
+
 SPECIFICATION = Specification(
     Pool2d,
     (Operand("input", "NHWC", is_in_arena=True),),
     layout="NPQC",
+    agree=_agree,
     channels=_channels,
     row_wise=RowWise(_reads, _of_rows),
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mtool.ir import Attributes, DType
+from mtool.ir import Attributes, DType, Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.specification import Operand, Specification
 
@@ -27,6 +27,15 @@ def _has_table(attrs: Attributes) -> bool:
     return isinstance(attrs, SoftmaxOfRows) and attrs.has_table
 
 
+def _agree(node: Node, graph: Graph) -> None:
+    """A table is of 8-bit integers, in fixed point of int32."""
+    attrs, kind = SoftmaxOfRows.of(node), graph.types[node.inputs[0]]
+    if attrs.has_table:
+        table = graph.types[node.inputs[1]]
+        right = kind.dtype.is_integer and kind.dtype.bits == 8 and (table.dtype is DType.INT32) == attrs.fixed
+        assert right, f"{node.op} {node.name} has a table {table} of {kind}, fixed={attrs.fixed}"
+
+
 SPECIFICATION = Specification(
     SoftmaxOfRows,
     (
@@ -34,4 +43,5 @@ SPECIFICATION = Specification(
         Operand("exponentials", "T", (DType.FLOAT32, DType.INT32), is_constant=True, is_given=_has_table),
     ),
     layout="MN",
+    agree=_agree,
 )

@@ -39,4 +39,4 @@ class TemplateKernel(Attributes):
     overwrites: tuple[tuple[int, int], ...] = ()
 
 
-SPECIFICATION = Specification(TemplateKernel, takes_more=True)
+SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False)

@@ -35,8 +35,8 @@ class Im2col(Tiles):
     def _order(self, conv: Conv) -> Array:
         """Whole rows, each filled up to pairs; or all taps."""
         height, row = (1, conv.depth) if self._by_taps(conv) else (conv.kernel[0], conv.kernel[1] * conv.channels)
-        places = np.pad(np.arange(height * row).reshape(height, row), ((0, 0), (0, row % 2)), constant_values=-1)
-        return places.reshape(-1)
+        order = np.pad(np.arange(height * row).reshape(height, row), ((0, 0), (0, row % 2)), constant_values=-1)
+        return order.reshape(-1)
 
     def _gathered(self, conv: Conv) -> int:
         """Elements of a patch, or of a row of it, that are gathered before they become a column."""

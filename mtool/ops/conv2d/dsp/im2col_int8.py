@@ -44,8 +44,8 @@ class ColumnLayout:
             lasts = [y * row + row - 1 for y in range(height)]
             return cls(row // 4, True, (*body, *lasts, *[-1] * (4 - height)))
         filled = round_up(row, 4)
-        places = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
-        return cls(filled // 4, False, tuple(places))
+        taps = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
+        return cls(filled // 4, False, tuple(taps))
 
 
 class Im2col(Tiles):
@@ -69,8 +69,8 @@ class Im2col(Tiles):
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """8 for four elements, 20 a row; 12 a tap that stands alone."""
         columns = ColumnLayout.of(conv)
-        places = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
-        return conv.pixels * (8 * len(columns.order) / 4 + places)
+        gather = 12 * math.prod(conv.kernel) if columns.by_taps else 20 * conv.kernel[0]
+        return conv.pixels * (8 * len(columns.order) / 4 + gather)
 
     def _staged(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
         """Bytes for one patch of a border pixel, or for results that are not stored directly."""
