@@ -41,6 +41,8 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     if integer is not None and weights is not None and offsets is not None:
         data, w_scale = weights
         source = integer.value
+    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and offsets is not None:
+        (data, w_scale), integer, source = weights, None, x
     else:
         data, w_scale, integer, source = constant_value(ctx, w), None, None, x
     if data is None or offsets is None:
