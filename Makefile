@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend soak
+.PHONY: check test test-all lint bench bench-compile aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -49,6 +49,10 @@ golden:         ## write the generated C of tests/golden anew; read the diff
 onnx-backend:   ## onnx's own backend tests, by its own runner, one model at a time
 	scripts/setup --dev
 	.venv/bin/python scripts/onnx_backend.py $(ARGS)
+
+model-zoo:      ## every model of a folder against LiteRT or onnxruntime, ARGS=FOLDER: docs/model-zoo.md
+	scripts/setup --dev
+	.venv/bin/python scripts/model_zoo.py $(ARGS)
 
 fuzz:           ## ten minutes of libFuzzer on the device's side of the protocol
 	scripts/setup --dev

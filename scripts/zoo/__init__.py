@@ -1,0 +1,1 @@
+"""What `make model-zoo` is made of: the trial of one model, the results that are kept, the page."""

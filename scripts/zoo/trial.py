@@ -1,0 +1,143 @@
+"""Compile, build and run a model on boards, and compare each with LiteRT or onnxruntime as `mtool verify` does."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mtool import boards, workflow
+from mtool.cli import reading
+from mtool.errors import FitError, MismatchError, ModelError, MtoolError
+from mtool.option_values import Rounding
+from mtool.session.bench import run_measured
+from mtool.session.verify import Report
+from mtool.workflow import reference
+from mtool.workflow.cost import Cost, cost_at
+from mtool.workflow.inference import executor_of
+from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.samples import Sample, seeded
+from mtool.workflow.stages import Model, Options, Prepared
+from mtool.workflow.verification import judge
+from scripts.zoo.results import Found, Row
+
+SAMPLES = 3
+STEPS = 60  # where the model has states
+EMULATED_MACS = 100_000_000  # of all samples in an emulator, beyond the first
+HOST = "host"
+
+
+def options_of(words: str, rounding: Rounding) -> Options:
+    """Return the options of a model that are written as on the command line: --dim, --const, --state, --max.
+
+    Raises:
+        UsageError: one is not written as it should be.
+    """
+    parser = argparse.ArgumentParser(prog="options", add_help=False)
+    for name in ("--dim", "--const", "--state", "--max"):
+        parser.add_argument(name, action="append")
+    given = parser.parse_args(shlex.split(words))
+    return reading.options(rounding=rounding, dim=given.dim, const=given.const, state=given.state, maxima=given.max)
+
+
+def suggested(error: ModelError) -> str:
+    """Return the --dim options that an error suggests, where it has sizes for them; empty: it has none."""
+    words = error.hint.removeprefix("give ").partition(";")[0]
+    if not error.hint.startswith("give --dim "):
+        return ""
+    sizes = shlex.split(words)[1::2]
+    return words if all(size.rpartition("=")[2].isdecimal() for size in sizes) else ""
+
+
+def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, words: str = "") -> Row:
+    """Return how a model fares in one rounding.
+
+    Args:
+        path: the model.
+        rounding: of its integers.
+        names: the boards, the host first.
+        folder: an empty one, for the projects.
+        words: options of the model, as on the command line.
+    """
+    try:
+        options = options_of(words, rounding)
+        try:
+            model = workflow.compile(path, board=names[0], options=options)
+        except ModelError as refused:
+            dims = suggested(refused)
+            if not dims:
+                raise
+            words = f"{words} {dims}".strip()
+            options = options_of(words, rounding)
+            model = workflow.compile(path, board=names[0], options=options)
+    except MtoolError as refused:
+        return Row(refused=refused.what, details=tuple(refused.details[:8]), options=words)
+    tensors = model.manifest
+    samples = seeded(tensors.inputs, count=STEPS if tensors.states else SAMPLES, seed=0)
+    try:
+        expected, missing = reference.outputs(path, samples, options=options), ""
+    except MtoolError as refused:
+        expected, missing = [], refused.lines()[0]
+    found = {}
+    for name in names:
+        few = samples[: max(1, EMULATED_MACS // max(1, tensors.macs))] if boards.get(name).emulator else samples
+        try:
+            compiled = model if name == names[0] else workflow.compile(path, board=name, options=options)
+            found[name] = _on_board(compiled, few, expected[: len(few)], missing, folder / name)
+        except FitError as error:
+            found[name] = Found("does not fit", "; ".join(" ".join(line.split()) for line in error.details))
+        except MtoolError as error:
+            found[name] = Found("failed", error.lines()[0])
+    return Row(
+        options=words, macs=tensors.macs, states=len(tensors.states), operators=len(tensors.operators), boards=found
+    )
+
+
+def _on_board(model: Model, samples: Sequence[Sample], expected: Sequence[Sample], missing: str, folder: Path) -> Found:
+    kinds = (workflow.HOST_DRIVEN,) if model.board.name == HOST else workflow.ALL_KINDS
+    prepared = workflow.build_model(model, folder, kinds=kinds)
+    deployment = workflow.Deployment(folder)
+    with deployment.open(folder) as device:
+        infer = executor_of(device, folder)
+        outputs = [infer(sample) for sample in samples[:-1]]
+        last, speed = run_measured(device, samples[-1])
+    figures = _figures(cost_at(prepared, speed), prepared)
+    if missing:
+        return Found("not compared", missing, len(samples), **figures)
+
+    def layers(allowed: Any) -> Layers:
+        with deployment.open(folder) as device:
+            return compare_layers(device, model, samples, allowed)
+
+    try:
+        report = judge(model, samples, expected, [*outputs, last], layers=layers)
+    except MismatchError as error:  # of shapes
+        return Found("differs", error.lines()[0], len(samples), **figures)
+    outcome, note = verdict(report)
+    return Found(outcome, note, len(samples), **figures)
+
+
+def _figures(cost: Cost, prepared: Prepared) -> dict[str, Any]:
+    return {
+        "instructions": cost.instructions,
+        "arena_bytes": cost.arena_bytes,
+        "code_bytes": cost.flash_code_bytes,
+        "const_bytes": cost.flash_const_bytes,
+        "stack_bytes": cost.stack_bytes,
+    }
+
+
+def verdict(report: Report) -> tuple[str, str]:
+    """Return how outputs compare, in a word, and by how much they differ."""
+    differing = sum(output.differing for output in report.outputs)
+    if not differing:
+        return "equal", ""
+    wrong = [output for output in report.outputs if not output.within]
+    worst = max(wrong or report.outputs, key=lambda output: (output.max_abs is None, output.max_abs or 0.0))
+    if worst.max_lsb is not None:
+        most = f"{worst.max_lsb} LSB"
+    else:
+        most = f"{worst.max_abs:.1e}" if worst.max_abs is not None else "what is not finite"
+    elements = sum(output.elements for output in report.outputs)
+    ties = f", the effect of {report.ties} ties" if report.ties else ""
+    return ("differs" if wrong else "within"), f"{differing:,} of {elements:,} by {most} at most{ties}"
