@@ -9,6 +9,7 @@ from pathlib import Path
 from mtool import allocator, codegen, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
+from mtool.codegen.growth import FileConstants, file_constants
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
@@ -46,20 +47,29 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     # No name for what is between: a large model is not to be held once for each stage.
-    plan = _plan_for(_lowered(path, target_of(board), request), board, request)
-    files, manifest = codegen.generate(plan, path.name, file_hash(path), request.conventions, request.weights)
+    graph, filed = _lowered(path, target_of(board), request)
+    plan = _plan_for(graph, board, request)
+    del graph
+    files, manifest = codegen.generate(plan, path.name, file_hash(path), request.conventions, request.weights, filed)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest)
 
 
-def _lowered(path: Path, target: Target, request: Request) -> Graph:
-    """Read a model and bring it to kernels and loops."""
+def _lowered(path: Path, target: Target, request: Request) -> tuple[Graph, dict[str, FileConstants]]:
+    """Read a model and bring it to kernels and loops; tell what its constants took in the file."""
     allocator.return_large_blocks()
-    graph = passes.run(frontend.load(path, request), target)
+    filed: dict[str, FileConstants] = {}
+
+    def read() -> Graph:  # a graph that nothing but the passes holds
+        graph = frontend.load(path, request)
+        filed.update(file_constants(graph))
+        return graph
+
+    graph = passes.run(read(), target)
     if sum(data.nbytes for data in graph.constants.values()) >= _LARGE_BYTES:
         allocator.drop_cycles()
-    return graph
+    return graph, filed
 
 
 def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:
@@ -82,14 +92,14 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         ModelError: as `compile_model`.
     """
     graph = frontend.load(path, request)
-    model_hash = file_hash(path)
+    model_hash, filed = file_hash(path), file_constants(graph)
     asked = request.allowed_partial()
     made: dict[tuple[Target, Partial], Emitted] = {}
 
     def emitted(target: Target, partial: Partial) -> Emitted:
         if (target, partial) not in made:
             plan = make_plan(passes.run(graph, target), target, request.io, partial, request.schedules)
-            made[target, partial] = emit(plan, path.name, model_hash, request.conventions)
+            made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
         return made[target, partial]
 
     for board in boards:

@@ -163,6 +163,19 @@ class Operator(Strict):
     scratch_bytes: int = 0
 
 
+class GrownConstant(Strict):
+    """Constants of an operator that take more than a tenth more flash than they take in the model's file, and why.
+
+    `tensor` is the largest of them; `operator` one that reads it in the generated C. Bytes are of all of them.
+    """
+
+    tensor: OfModel
+    operator: str
+    file_bytes: int
+    flash_bytes: int
+    reason: str
+
+
 class Project(Strict):
     """The build and the connection of a project folder.
 
@@ -186,10 +199,10 @@ class Manifest(Strict):
 
     `arena_bound_bytes` is the lower bound of `arena_bytes` that the planner proved. `constants`
     lists the C symbols of weights, biases, scales and tables (all the flash that the model's data
-    takes); `symbols` maps roles ("run", "arena", and "reset" with `states`) to C symbols. `interface_api`,
-    `operators_api` and `executor` are
-    the conventions that it was compiled with; `functions` names what can be called over the RPC: each operator, in
-    order, and the entry point. `graph` is the file with the graph's JSON, empty if there is none.
+    takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
+    "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
+    was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
+    point. `graph` is the file with the graph's JSON, empty if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -207,6 +220,7 @@ class Manifest(Strict):
     arena_bound_bytes: int
     constant_bytes: int
     constants: tuple[str, ...]
+    grown: tuple[GrownConstant, ...] = ()
     symbols: dict[str, str]
     operators: tuple[Operator, ...]
     interface_api: InterfaceApi = "c"

@@ -169,7 +169,7 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
 #else /* the same in plain C */
 
 struct mt_dsp_taps {
-    int8_t w[3][3];
+    int16_t w[3][3];
 };
 
 MT_DSP_INLINE void mt_dsp_slide(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps, int32_t bias,
@@ -223,6 +223,23 @@ MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps(const uint32_t *words)
     for (int32_t y = 0; y < 3; ++y)
         for (int32_t x = 0; x < 3; ++x)
             taps.w[y][x] = (int8_t)(words[y] >> 8 * x & 255);
+#endif
+    return taps;
+}
+
+/* The same of weights that are stored without `offset`. */
+MT_DSP_INLINE struct mt_dsp_taps mt_dsp_load_taps_of(const uint32_t *words, int16_t offset)
+{
+    struct mt_dsp_taps taps = mt_dsp_load_taps(words);
+#ifdef MT_DSP_ASM
+    const uint32_t both = (uint16_t)offset * 0x10001u;
+    int32_t *const pairs[6] = {&taps.u0, &taps.u1, &taps.u2, &taps.v0, &taps.v1, &taps.v2};
+    for (int32_t i = 0; i < 6; ++i)
+        __asm__("sadd16 %0, %0, %1" : "+r"(*pairs[i]) : "r"(both) : "cc");
+#else
+    for (int32_t y = 0; y < 3; ++y)
+        for (int32_t x = 0; x < 3; ++x)
+            taps.w[y][x] = (int16_t)(taps.w[y][x] + offset);
 #endif
     return taps;
 }

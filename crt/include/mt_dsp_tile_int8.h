@@ -23,6 +23,41 @@ MT_DSP_INLINE int32_t *mt_dsp_fill_of(int32_t *column, int8_t value, int32_t wor
     return column;
 }
 
+#define MT_DSP_SUMMED 248 /* elements of a column whose sum is an int16 */
+
+/* A sum with both halves of a pair added. */
+MT_DSP_INLINE int32_t mt_dsp_add_pair(int32_t pair, int32_t sum)
+{
+#ifdef MT_DSP_ASM
+    __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(pair), "r"(0x10001));
+    return sum;
+#else
+    return (int32_t)mt_dsp_smlad(pair, 0x10001, (uint32_t)sum);
+#endif
+}
+
+/* The sums of each column's `count` elements behind them, MT_DSP_SUMMED at a time, filled up with 0 to whole words of four.
+ * Weights that are stored without an offset have it there. */
+MT_DSP_INLINE void mt_dsp_sums(int32_t *columns, int32_t count, int32_t pixels)
+{
+    for (int32_t j = 0; j < pixels; ++j) {
+        const int32_t *from = columns + j;
+        int32_t *to = columns + j + count / 2 * pixels;
+        int32_t left = count;
+        while (left > 0)
+            for (int32_t i = 0; i < 2; ++i, to += pixels) {
+                int32_t sums[2] = {0, 0};
+                for (int32_t half = 0; half < 2; ++half) {
+                    int32_t n = left < MT_DSP_SUMMED ? left : MT_DSP_SUMMED, sum = 0;
+                    for (left -= n; n; n -= 4, from += 2 * pixels)
+                        sum = mt_dsp_add_pair(from[pixels], mt_dsp_add_pair(from[0], sum));
+                    sums[half] = sum;
+                }
+                *to = (int32_t)(((uint32_t)sums[0] & 0xffffu) | (uint32_t)sums[1] << 16);
+            }
+    }
+}
+
 #ifndef MT_DSP_ASM
 
 MT_DSP_INLINE int32_t *mt_dsp_widen_of(int32_t *column, const int8_t *x, int32_t words, int32_t pixels)

@@ -1,8 +1,9 @@
 """Write the C of a model: the interface, the code, the constants, the RPC descriptor; and its manifest."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
@@ -13,6 +14,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
+from mtool.codegen.growth import FileConstants, grown_constants
 from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
@@ -42,6 +44,7 @@ class Emitted:
         conventions: how the model and its operators are called.
         model_file: the name of the model's file.
         model_hash: its SHA-256.
+        filed: the constants of the model's operators as they were read.
     """
 
     plan: Plan
@@ -50,11 +53,15 @@ class Emitted:
     conventions: Conventions
     model_file: str
     model_hash: str
+    filed: Mapping[str, FileConstants]
 
     @functools.cached_property
     def manifest(self) -> Manifest:
         """What `mtool.json` says of the model; no C is written for it."""
-        return _manifest(self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash)
+        manifest = _manifest(
+            self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash
+        )
+        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.filed)})
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -105,7 +112,13 @@ class Emitted:
         return (text if self.plan.target.flash_is_apart else _without_flash_qualifiers(text)).encode()
 
 
-def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions | None = None) -> Emitted:
+def emit(
+    plan: Plan,
+    model_file: str,
+    model_hash: str,
+    conventions: Conventions | None = None,
+    filed: Mapping[str, FileConstants] = MappingProxyType({}),
+) -> Emitted:
     """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
 
     Args:
@@ -113,6 +126,7 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
+        filed: the constants of the model's operators as they were read (mtool.codegen.growth).
 
     Raises:
         UsageError: the model and the conventions do not go together.
@@ -137,7 +151,7 @@ def emit(plan: Plan, model_file: str, model_hash: str, conventions: Conventions 
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, filed)
 
 
 def generate(
@@ -146,9 +160,10 @@ def generate(
     model_hash: str,
     conventions: Conventions | None = None,
     weights_as: Weights = "auto",
+    filed: Mapping[str, FileConstants] = MappingProxyType({}),
 ) -> tuple[FileTree, Manifest]:
     """Return the model's files and its manifest, as `emit` has them; the same bytes for the same arguments."""
-    emitted = emit(plan, model_file, model_hash, conventions)
+    emitted = emit(plan, model_file, model_hash, conventions, filed)
     return emitted.files(weights_as), emitted.manifest
 
 

@@ -27,6 +27,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
     if integer is not None and weights is not None and bias is not None:
         data, w_scale = weights
         source = integer.value
+    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and bias is not None:
+        (data, w_scale), integer, source = weights, None, x
     else:
         found, integer = constant_value(ctx, w), None
         assert found is not None and bias is not None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mtool.ir import DType, Node
+from mtool.ir import DType, Expr, Node
 from mtool.ir.blocks import RowSums, row_sums
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
@@ -25,9 +25,12 @@ def epilogue_of(
     `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
     that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
     no whole number of these steps is added to it as a float; `float_bias` says whether it may be rounded to them
-    where the result is an integer (mtool.passes.fold_bias).
+    where the result is an integer (mtool.passes.fold_bias). Without integers behind the input but with a scale of the
+    weights, acc is a float32 sum of inputs times integers.
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
+    if integer is None and w_scale is not None:
+        return _of_floats_and_integers(ctx, node, weights, bias, w_scale, axis_number)
     if integer is None or w_scale is None:
         data = np.zeros(filters.shape[0]) if bias is None else bias
         inputs = [weights, ctx.constant(f"{node.name}/bias", data.astype(np.float32))]
@@ -69,6 +72,24 @@ def epilogue_of(
         inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
         made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
     return WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits)), inputs
+
+
+def _of_floats_and_integers(
+    ctx: Lowering, node: Node, weights: str, bias: Array | None, w_scale: Array, axis_number: int
+) -> tuple[WeightedSum, list[str]]:
+    """Return the same of float inputs and int8 weights: acc is a float, the real value acc * w_scale + bias."""
+    inputs = [weights, ctx.constant(f"{node.name}/bias", np.zeros(w_scale.size, np.float32))]
+
+    def each(data: Array, name: str) -> Expr:
+        if np.unique(data).size == 1:
+            return const(data[0].item(), DType.FLOAT32)
+        inputs.append(ctx.constant(f"{node.name}/{name}", data.astype(np.float32)))
+        return load(len(inputs), DType.FLOAT32, (axis(axis_number),))
+
+    made = call("mul", acc(DType.FLOAT32), each(w_scale, "scale"))
+    if bias is not None and bias.any():
+        made = call("add", made, each(bias.astype(np.float32), "float_bias"))
+    return WeightedSum(expr=made), inputs
 
 
 def _reach(sums: RowSums, low: int, high: int) -> Array:

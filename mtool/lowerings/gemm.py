@@ -16,7 +16,7 @@ from mtool.lowerings.weights import constant_value, float_bias, integer_weights
 from mtool.ops.conv2d.node import Conv2d
 from mtool.ops.dense.node import Dense
 
-MANY = 3  # rows from which on integers are computed several rows at a time
+MANY = 3  # rows from which on integers are computed several rows at a time; one if their weights have a zero point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,8 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     if integer is not None and weights is not None and offsets is not None:
         data, w_scale = weights
         source = integer.value
+    elif not ctx.float_weights and weights is not None and weights[0].dtype == np.int8 and offsets is not None:
+        (data, w_scale), integer, source = weights, None, x
     else:
         data, w_scale, integer, source = constant_value(ctx, w), None, None, x
     if data is None or offsets is None:
@@ -51,7 +53,8 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     shape = ctx.types[source].shape
     flat = (math.prod(shape) // depth, depth)
     kind = ctx.types[output]
-    if integer is not None and flat[0] >= MANY:
+    many = flat[0] >= MANY or (rows.dtype == np.int16 and flat[0] and ctx.types[source].dtype.size == 1)
+    if integer is not None and many:
         _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
         return True
     source = source if shape == flat else ctx.view(node, source, flat)

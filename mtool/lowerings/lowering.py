@@ -38,10 +38,14 @@ class Dequantised:
 
 
 class Lowering(Rewriter):
-    """A graph under construction; `dequantised` maps float values to the integers behind them."""
+    """A graph under construction; `dequantised` maps float values to the integers behind them.
 
-    def __init__(self, graph: Graph) -> None:
+    `float_weights`: int8 weights that meet float activations become float32.
+    """
+
+    def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
         super().__init__(graph)
+        self.float_weights = float_weights
         self.dequantised: dict[str, Dequantised] = {}
 
     def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:

@@ -36,7 +36,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         put_time_outermost,  # states that are stream buffers
         fold_batch_norm,  # BatchNormalization into the convolution before it
         partial(use_signed_integers, target=target),  # uint8 activations to int8, where SIMD schedules want them
-        lower,  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
+        partial(lower, float_weights=target.has_mve),  # ONNX operators to kernels (NHWC) and loops; integers behind QDQ
         fold_constants,  # whatever has only constant inputs
         quantise_before_moves,  # so that they move integers
         simplify_layout,  # transpositions and views cancel, or move to where they cost least

@@ -17,6 +17,7 @@ from mtool.filetree import FileTree
 from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
+from mtool.workflow.growth import warn_of_growth
 from mtool.workflow.stages import Model, Options, default_folder, weights_of
 
 
@@ -103,6 +104,7 @@ def check(
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)
         fits.append(_fit_of_emitted(source, board, chosen, emitted, folder))
+    warn_of_growth(manifests[0])
     return Fits(manifests[0], tuple(fits))
 
 

@@ -16,6 +16,7 @@ from mtool.manifest import Manifest
 from mtool.option_values import Format, Weights
 from mtool.request import Request
 from mtool.workflow import formatting
+from mtool.workflow.growth import warn_of_growth
 
 if TYPE_CHECKING:
     from mtool.build import Built
@@ -136,6 +137,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     note = f"{formatting.count(count, 'operator')}{some} in {formatting.count(functions, 'function')}"
     arena = f"arena {described.arena_bytes:,} B (bound {described.arena_bound_bytes:,} B)"
     _done("compile", start, f"{note}, {arena}")
+    warn_of_growth(described)
     return Model(source, target, chosen, compiled.files, described)
 
 

@@ -114,7 +114,7 @@ def test_a_package_that_ends_the_process_or_gives_something_else(site: Path, sou
 def test_a_package_that_is_not_there_stops_no_other_model(site: Path, entry: str) -> None:
     install(site, "raise SystemExit(0)")
     (site / "acme_mtool-1.0.dist-info" / "entry_points.txt").write_text(f"[mtool.operators]\nacme = {entry}\n")
-    assert own_domains.places() == []
+    assert own_domains.paths() == []
 
 
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:

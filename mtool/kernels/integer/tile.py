@@ -13,6 +13,7 @@ import numpy as np
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import weight_offset
 from mtool.kernels.weighted_sum import WeightedSum
 
 SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
@@ -93,9 +94,9 @@ class Tile:
 
 
 def is_narrow(node: Node, graph: Graph) -> bool:
-    """Whether inputs and weights have 8 bits: so have most integer models, and their products fit in any int."""
+    """Whether inputs and stored weights have 8 bits: so have most integer models; their products fit in any int."""
     return graph.types[node.inputs[0]].dtype in (DType.INT8, DType.UINT8) and (
-        graph.types[node.inputs[1]].dtype is DType.INT8
+        graph.types[node.inputs[1]].dtype is DType.INT8 or weight_offset(node, graph) != 0
     )
 
 

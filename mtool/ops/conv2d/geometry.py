@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import Graph, Node
+from mtool.kernels.weight_offset import weight_offset
 from mtool.ops.conv2d.node import Conv2d
 
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    """The numbers of one convolution; sizes in elements, pads as (top, left)."""
+    """The numbers of one convolution; sizes in elements, pads as (top, left); what its stored weights are without."""
 
     batch: int
     size: tuple[int, int]
@@ -23,6 +24,7 @@ class Conv:
     dilation: tuple[int, int]
     group: int
     pad_value: int
+    offset: int = 0
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self:
@@ -32,7 +34,7 @@ class Conv:
         attrs = Conv2d.of(node)
         return cls(
             n, (h, w), c, (out_h, out_w), out_c, attrs.kernel, attrs.strides,
-            attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value,
+            attrs.pads[:2], attrs.dilations, attrs.group, attrs.pad_value, weight_offset(node, graph),
         )  # fmt: skip
 
     @property

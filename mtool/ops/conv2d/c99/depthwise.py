@@ -2,11 +2,12 @@
 
 import math
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText, acc_type
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import plane_in_place
 
@@ -44,16 +45,17 @@ class Depthwise(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv = Conv.of(node, graph)
-        epilogue = EpilogueText(node, graph)
+        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
         body = template(
             "ops/conv2d/c99/depthwise.c.j2",
             conv=conv,
             plane=conv.plane,
             x=graph.types[node.inputs[0]].dtype.c,
             acc=acc_type(node, graph).c,
-            w=graph.types[node.inputs[1]].dtype.c,
+            w=DType.of(weights.dtype).c,
+            offset=weight_offset(node, graph),
             float=acc_type(node, graph).is_float,
             unrolled=math.prod(conv.kernel) <= 16,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, graph.constants[node.inputs[1]], graph.types[node.inputs[0]].dtype.c)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)

@@ -1,10 +1,11 @@
 """Convolutions in portable C: two pixels by two channels."""
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText, acc_type
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target, plain_product
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import pointwise_in_place
 
@@ -39,14 +40,15 @@ class Im2col(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         conv = Conv.of(node, graph)
-        epilogue = EpilogueText(node, graph)
+        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
         body = template(
             "ops/conv2d/c99/im2col.c.j2",
             conv=conv,
             x=graph.types[node.inputs[0]].dtype.c,
             acc=acc_type(node, graph).c,
-            w=graph.types[node.inputs[1]].dtype.c,
+            w=DType.of(weights.dtype).c,
+            offset=weight_offset(node, graph),
             float=acc_type(node, graph).is_float,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, graph.constants[node.inputs[1]], graph.types[node.inputs[0]].dtype.c)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)

@@ -16,6 +16,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.scaling import Scaling
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS
 
@@ -94,7 +95,7 @@ class Depthwise3x3(BaseSchedule):
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
         plain = conv.kernel == (3, 3) and conv.dilation == (1, 1) and conv.stride in ((1, 1), (2, 2))
         fits = epilogue is not None and epilogue.rest is None and (epilogue.is_bounded or epilogue.is_plain)
-        int8 = graph.constants[node.inputs[1]].dtype == np.int8
+        int8 = stored_weights(node, graph).dtype == np.int8
         return target.has_dsp and shape and plain and fits and int8 and Traversal.of(conv, self.direction) is not None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
@@ -120,7 +121,7 @@ class Depthwise3x3(BaseSchedule):
         epilogue, traversal = Int8Epilogue.of(node, graph), self._traversal(node, graph)
         assert epilogue is not None
         conv = Conv.of(node, graph)
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, 3, 3)
+        taps = stored_weights(node, graph).reshape(conv.channels, 3, 3)
         packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, epilogue.scaling)
         body = template(
             "ops/conv2d/dsp/depthwise3x3_int8.c.j2",
@@ -129,6 +130,7 @@ class Depthwise3x3(BaseSchedule):
             how=epilogue.how,
             kind=epilogue.scaling.kind,
             stream=packed.shape[1],
+            offset=weight_offset(node, graph),
         )
         layout = f"a channel a row: bias, {epilogue.scaling.meaning}, a word (w0,w1,w2,0) for each row of taps"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int16_t")

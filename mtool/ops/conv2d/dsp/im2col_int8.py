@@ -107,6 +107,7 @@ class Im2col(Tiles):
             function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
             suffix=SUFFIXES[tile.name],
             depth=self._padded(conv),
+            summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
             stream=packed.stream.size // conv.group,
             epilogue=epilogue,
             staged=self._staged(conv, epilogue, columns) > 0,

@@ -63,6 +63,7 @@ class Pointwise(Tiles):
             tile=tile,
             function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
             depth=self._padded(conv),
+            summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
             results=staged_results(conv, epilogue, tile),
             epilogue=epilogue,
             backward=conv.out_channels > conv.channels,

@@ -16,13 +16,20 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.tile import Tile
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
 TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
 HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
+SUMMED = 248  # elements of a column, of int8, whose sum is an int16: MT_DSP_SUMMED of mt_dsp_tile_int8.h
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
+
+
+def sums_of(depth: int) -> int:
+    """Return the elements that a column of `depth` has for its own sums: as many as stay int16, filled up to a word."""
+    return round_up(-(-round_up(depth, 4) // SUMMED), 4)
 
 
 def dot_cost(depth: int, unroll: int, tile: Tile, *, apart: bool = False) -> int:
@@ -60,11 +67,16 @@ class Tiles(BaseSchedule):
 
     def depth(self, conv: Conv) -> int:
         """Elements of a column, before it is filled up for the unrolled loop."""
-        return len(self.order(conv))
+        depth = len(self.order(conv))
+        return round_up(depth, 4) + sums_of(depth) if conv.offset else depth
 
     def gathering(self, conv: Conv, tile: Tile) -> float:
         """Instructions that make all columns of a group."""
         raise NotImplementedError
+
+    def summing(self, conv: Conv, tile: Tile) -> float:
+        """Instructions that sum up the columns, 4 for two elements, where weights have an offset."""
+        return tile.columns(conv) * tile.pixels * 2 * self.depth(conv) if conv.offset else 0
 
     def _tile(self, conv: Conv) -> Tile:
         if self.tile:
@@ -82,7 +94,9 @@ class Tiles(BaseSchedule):
 
     def _cost(self, conv: Conv, tile: Tile, *, apart: bool = False) -> float:
         dots = dot_cost(self.depth(conv), self._unroll(conv, tile), tile, apart=apart)
-        return conv.group * (tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile))
+        return conv.group * (
+            tile.columns(conv) * tile.channel_steps(conv) * dots + self.gathering(conv, tile) + self.summing(conv, tile)
+        )
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, and what gathers the pixels."""
@@ -91,9 +105,15 @@ class Tiles(BaseSchedule):
 
     def _packed(self, node: Node, graph: Graph) -> Packed | None:
         """The weights in the columns' order; None: the schedule is not for them."""
-        epilogue, weights = Int8Epilogue.of(node, graph), graph.constants[node.inputs[1]]
+        epilogue, weights = Int8Epilogue.of(node, graph), stored_weights(node, graph)
         if epilogue is None or weights.dtype != np.int8:
             return None
         conv = Conv.of(node, graph)
-        columns = np.pad(weights.reshape(weights.shape[0], -1), ((0, 0), (0, 1)))[:, self.order(conv)]
-        return Packed.of(epilogue, columns, self._padded(conv), conv.group)
+        flat = weights.reshape(weights.shape[0], -1)
+        columns = np.pad(flat, ((0, 0), (0, 1)), constant_values=-conv.offset)[:, self.order(conv)]
+        if conv.offset:  # also of what fills a column up, which is among its sums
+            filling, depth = -columns.shape[1] % 4, columns.shape[1]
+            columns = np.pad(columns, ((0, 0), (0, filling)), constant_values=-conv.offset)
+            columns = np.pad(columns, ((0, 0), (0, sums_of(depth))), constant_values=conv.offset)
+        real = graph.constants[node.inputs[1]] if conv.offset else None
+        return Packed.of(epilogue, columns, self._padded(conv), conv.group, real)

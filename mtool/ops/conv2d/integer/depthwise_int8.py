@@ -14,6 +14,7 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import plane_in_place
 from mtool.ops.conv2d.traversal import DIRECTION_MEANING, DIRECTIONS, Traversal
@@ -45,7 +46,8 @@ class Depthwise(BaseSchedule):
         """Depthwise, one image, one output a channel, 8 bits by 8 bits; what is read afterwards lies at the element."""
         conv = Conv.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.out_channels == conv.channels
-        return target.registers > 0 and shape and is_narrow(node, graph) and _is_local(node, graph)
+        narrow = is_narrow(node, graph) and not (target.is_8_bit and weight_offset(node, graph))
+        return target.registers > 0 and shape and narrow and _is_local(node, graph)
 
     def _holds(self, conv: Conv, target: Target) -> bool:
         fits = math.prod(conv.kernel) + 1 + 2 + POINTERS <= target.registers
@@ -95,10 +97,11 @@ class Depthwise(BaseSchedule):
             traversal=traversal,
             held=self._holds(conv, target),
             target=target,
+            offset=weight_offset(node, graph),
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        taps = graph.constants[node.inputs[1]].reshape(conv.channels, *conv.kernel)
+        taps = stored_weights(node, graph).reshape(conv.channels, *conv.kernel)
         weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
         layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
         return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout)

@@ -20,6 +20,7 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import pointwise_in_place
 
@@ -71,13 +72,14 @@ class Im2col(BaseSchedule):
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
         tile = self._tile(node, graph, target)
-        weights = pack(graph.constants[node.inputs[1]].reshape(conv.out_channels, -1), tile.channels, conv.group)
+        weights = pack(stored_weights(node, graph).reshape(conv.out_channels, -1), tile.channels, conv.group)
         body = template(
             "ops/conv2d/integer/im2col_int8.c.j2",
             conv=conv,
             tile=tile,
             packed=weights.size,
             target=target,
+            offset=weight_offset(node, graph),
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )

@@ -1,10 +1,11 @@
 """Dense layers in portable C."""
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText, acc_type
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target, plain_product
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 
 
 class Gemv(BaseSchedule):
@@ -25,16 +26,17 @@ class Gemv(BaseSchedule):
         """Write the function."""
         rows, depth = graph.types[node.inputs[0]].shape
         acc = acc_type(node, graph)
-        epilogue = EpilogueText(node, graph)
+        epilogue, weights = EpilogueText(node, graph), stored_weights(node, graph)
         body = template(
             "ops/dense/c99/gemv.c.j2",
             rows=rows,
             depth=depth,
             outputs=graph.types[node.outputs[0]].shape[1],
             x=graph.types[node.inputs[0]].dtype.c,
-            w=graph.types[node.inputs[1]].dtype.c,
+            w=DType.of(weights.dtype).c,
+            offset=weight_offset(node, graph),
             acc=acc.c,
             float=acc.is_float,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, graph.constants[node.inputs[1]])
+        return epilogue.kernel(body, weights)

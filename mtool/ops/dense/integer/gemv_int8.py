@@ -20,6 +20,7 @@ from mtool.kernels.knobs import knob
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.kernels.weight_offset import stored_weights, weight_offset
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ class Gemv(BaseSchedule):
             outputs=work.outputs,
             tile=tile,
             target=target,
+            offset=weight_offset(node, graph),
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        weights = pack(graph.constants[node.inputs[1]], tile.channels)
+        weights = pack(stored_weights(node, graph), tile.channels)
         return epilogue.kernel(body, weights, layout=layout(tile.channels))

@@ -1,0 +1,83 @@
+"""Constants that take more flash than they take in the model's file, and why."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from mtool.codegen.functions import Functions
+from mtool.ir import DType, Graph
+from mtool.ir.types import Array
+from mtool.kernels.schedule import schedule_text
+from mtool.manifest import GrownConstant
+from mtool.plan import Plan, Step
+
+MOST = 1.1  # times the bytes in the file, beyond which it is told
+_EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # what stands between an operator and its constants
+
+
+@dataclass(frozen=True, slots=True)
+class FileConstants:
+    """The constants of one operator of the model: the largest one's name and type, the bytes of all together."""
+
+    tensor: str
+    dtype: DType
+    bytes: int
+
+
+def file_constants(graph: Graph) -> dict[str, FileConstants]:
+    """Return the constants of each operator of a model as it was read, by its name in the model."""
+    makers = graph.producers()
+
+    def below(value: str) -> Iterator[tuple[str, Array]]:
+        if value in graph.constants:
+            yield value, graph.constants[value]
+        elif value in makers and makers[value].op in _EXPANDING:
+            yield from (found for name in makers[value].inputs if name for found in below(name))
+
+    by_origin: dict[str, dict[str, Array]] = {}
+    for node in graph.nodes:
+        for origin in node.origins if node.op not in _EXPANDING else ():
+            own = by_origin.setdefault(origin, {})
+            own.update(item for value in node.inputs if value for item in below(value))
+    found = {}
+    for origin, own in by_origin.items():
+        if own:
+            largest = max(own, key=lambda name: own[name].nbytes)
+            dtype = DType.of(own[largest].dtype)
+            found[origin] = FileConstants(largest, dtype, sum(data.nbytes for data in own.values()))
+    return found
+
+
+def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
+    """Return which operators' constants grew by more than a tenth, those that grew by the most bytes first."""
+    grown, seen = [], set[str]()
+    for step, call in zip(plan.steps, functions.calls, strict=True):
+        own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
+        origins = [filed[name] for name in step.node.origins if name in filed]
+        symbol = call.constants.get("weights", "")
+        if not origins or not symbol or symbol in seen:
+            continue
+        seen.add(symbol)  # of operators by rows, and equal ones, once
+        bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
+        if bytes_in_flash > MOST * bytes_in_file:
+            largest = max(origins, key=lambda one: one.bytes)
+            reason = _reason(step, plan.graph, own["weights"], largest.dtype)
+            grown.append(
+                GrownConstant(
+                    tensor=largest.tensor,
+                    operator=step.node.title,
+                    file_bytes=bytes_in_file,
+                    flash_bytes=bytes_in_flash,
+                    reason=reason,
+                )
+            )
+    return tuple(sorted(grown, key=lambda one: one.file_bytes - one.flash_bytes))
+
+
+def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
+    """Return why an operator's weights take more than in the file."""
+    name, kind = schedule_text(step.schedule), graph.types[step.node.inputs[1]].dtype
+    if kind.is_float and in_file.is_integer:
+        return f"{in_file.label} weights are float32, since the activations are"
+    if stored.dtype.itemsize == kind.size > in_file.size:
+        return f"{in_file.label} weights less their zero point are {kind.label} in {name}"
+    return f"packed for {name}: filled up, with biases and scales"

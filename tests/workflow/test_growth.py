@@ -1,0 +1,82 @@
+"""The warning of constants that take more flash than in the model's file."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from graphs import model
+from onnx import helper
+
+from mtool import workflow
+from mtool.manifest import Manifest
+
+F = np.float32
+
+
+def written(folder: Path, proto: onnx.ModelProto) -> Path:
+    path = folder / "grown.onnx"
+    onnx.save(proto, path)
+    return path
+
+
+def convolution(zero: int, channels: int = 16) -> onnx.ModelProto:
+    """A 3x3 convolution of uint8 whose weights span all numbers, which 0 as their zero point leaves beyond int8."""
+    rng = np.random.default_rng(1)
+    weights = rng.integers(0, 256, (16, channels, 3, 3)).astype(np.uint8)
+    weights.flat[:2] = 0, 255
+    constants: dict[str, Any] = {
+        "s": F(0.05), "xz": np.uint8(120), "filters": weights, "wz": np.uint8(zero),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["filters", "s", "wz"], ["wf"]),
+        helper.make_node("Conv", ["xf", "wf"], ["c"], name="widened"),
+        helper.make_node("QuantizeLinear", ["c", "s", "xz"], ["y"]),
+    ]
+    return model(nodes, {"x": (np.uint8, (1, channels, 6, 6))}, ["y"], constants)
+
+
+def test_weights_that_become_int16_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path, convolution(0))
+    with caplog.at_level(logging.WARNING):
+        made = workflow.compile(path, board="host")
+    (grown,) = made.manifest.grown
+    assert grown.tensor == "filters" and 2304 < grown.file_bytes < 2350
+    assert grown.flash_bytes >= 2 * 2304 and grown.reason.startswith("uint8 weights less their zero point are int16")
+    assert "filters takes 2,3" in caplog.text and "int16" in caplog.text
+
+
+@pytest.mark.parametrize("zero", [128, 140])
+def test_weights_that_stay_bytes_are_not(zero: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = workflow.compile(written(tmp_path, convolution(zero)), board="host")
+    assert made.manifest.grown == () and not caplog.records
+
+
+def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
+    weights = np.random.default_rng(2).integers(0, 256, (64, 40)).astype(np.uint8)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["bytes", "s", "z"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    constants = {"bytes": weights, "s": np.float32(0.01), "z": np.uint8(0)}
+    proto = model(nodes, {"x": (np.float32, (1, 64))}, ["y"], constants)
+    (grown,) = workflow.compile(written(tmp_path, proto), board="host").manifest.grown
+    assert grown.tensor == "bytes" and grown.flash_bytes > 3.9 * weights.nbytes
+    assert grown.reason == "uint8 weights are float32, since the activations are"
+
+
+def test_little_growth_stands_in_the_manifest_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = workflow.compile(written(tmp_path, convolution(0, channels=2)), board="host")
+    assert made.manifest.grown and not caplog.records
+    assert Manifest.model_validate(json.loads(made.manifest.to_json())) == made.manifest
+
+
+def test_check_tells_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from mtool import boards
+
+    report = workflow.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])
+    assert report.manifest.grown and "filters takes" in caplog.text
