@@ -1,7 +1,7 @@
 """Operators as models side by side: compiled for the host, and drawn inputs for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +37,9 @@ class Case:
             list(map(mine, self.op.outputs)),
             self.op.options,
             self.op.values,
+            list(map(mine, self.op.intermediates)),
         )
-        return op, [T(mine(t.name), t.shape, t.dtype, t.scale, t.zero, t.axis, t.data) for t in self.tensors]
+        return op, [replace(t, name=mine(t.name)) for t in self.tensors]
 
 
 def one_model(cases: Sequence[Case]) -> tuple[bytes, list[T], list[str]]:
@@ -49,7 +50,8 @@ def one_model(cases: Sequence[Case]) -> tuple[bytes, list[T], list[str]]:
         ops.append(op)
         tensors += own
     outputs = [name for op in ops for name in op.outputs]
-    inputs = [t for t in tensors if t.data is None and t.name not in outputs]
+    between = [name for op in ops for name in op.intermediates]
+    inputs = [t for t in tensors if t.data is None and not t.variable and t.name not in (*outputs, *between)]
     return model(tensors, ops, [t.name for t in inputs], outputs), inputs, outputs
 
 
@@ -66,9 +68,16 @@ def drawn(tensor: T) -> Array:
 
 
 def compute(data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target) -> list[Array]:
+    return compute_sequence(data, [feeds], folder, rounding, target)[0]
+
+
+def compute_sequence(
+    data: bytes, sequence: Sequence[dict[str, Array]], folder: Path, rounding: Rounding, target: Target
+) -> list[list[Array]]:
+    """Return the outputs of each call of a sequence, between which states are kept."""
     path = folder / "model.tflite"
     path.write_bytes(data)
     plan = make_plan(passes.run(frontend.load(path, ModelOptions(rounding=rounding)), target), target)
     files, manifest = codegen.generate(plan, path.name, "0" * 64)
     with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
-        return batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs])
+        return [batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs]) for feeds in sequence]

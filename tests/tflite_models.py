@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 TYPES = {
     np.dtype(kind): getattr(tflite.TensorType, np.dtype(kind).name.upper())
-    for kind in (np.float32, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.bool_)
+    for kind in (np.float32, np.float16, np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint32, np.uint64, bool)
 }
 
 
@@ -54,7 +54,7 @@ class T:
 class Op:
     """An operator by the schema's names: `Op("ADD", ["a", "b"], ["y"], "AddOptions", {...})`.
 
-    That of a custom operator is `CUSTOM name`. Values of options may be strings and bytes.
+    That of a custom operator is `CUSTOM name`, its options are `custom`. Values of options may be strings and bytes.
     """
 
     kind: str
@@ -62,6 +62,8 @@ class Op:
     outputs: Sequence[str]
     options: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
+    intermediates: Sequence[str] = ()
+    custom: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,15 @@ def model(
         for op in graph.ops:
             fields = {"Inputs": numbers([place.get(n, -1) for n in op.inputs])}
             fields["Outputs"] = numbers([place[n] for n in op.outputs])
+            if op.intermediates:
+                fields["Intermediates"] = numbers([place[n] for n in op.intermediates])
             if op.options:
                 second = "" if hasattr(tflite.BuiltinOptions, op.options) else "2"
                 types = tflite.BuiltinOptions2 if second else tflite.BuiltinOptions
                 fields[f"BuiltinOptions{second}"] = table(op.options, op.values)
                 fields[f"BuiltinOptions{second}Type"] = getattr(types, op.options)
+            if op.custom:
+                fields["CustomOptions"] = b.CreateByteVector(op.custom)
             operators.append(table("Operator", {**fields, "OpcodeIndex": kinds.index(op.kind)}))
         parts = {
             "Tensors": vector("SubGraph", "Tensors", made),
@@ -180,12 +186,22 @@ def model(
 
 def litert(data: bytes, feeds: Mapping[str, Array], *, reference: bool = False) -> list[Array]:
     """Return the outputs by LiteRT: its reference kernels, or those that it takes by default (XNNPACK's)."""
+    return litert_sequence(data, [feeds], reference=reference)[0]
+
+
+def litert_sequence(
+    data: bytes, sequence: Sequence[Mapping[str, Array]], *, reference: bool = False
+) -> list[list[Array]]:
+    """Return the outputs of each call of a sequence, between which variables are kept."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     how = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
     interpreter = Interpreter(model_content=data, experimental_op_resolver_type=how, num_threads=1)
     interpreter.allocate_tensors()
-    for put in interpreter.get_input_details():
-        interpreter.set_tensor(put["index"], feeds[put["name"]])
-    interpreter.invoke()
-    return [interpreter.get_tensor(put["index"]) for put in interpreter.get_output_details()]
+    found = []
+    for feeds in sequence:
+        for put in interpreter.get_input_details():
+            interpreter.set_tensor(put["index"], feeds[put["name"]])
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(put["index"]) for put in interpreter.get_output_details()])
+    return found

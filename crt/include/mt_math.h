@@ -228,6 +228,12 @@ static inline int32_t mt_rescale_twice_wide(int32_t acc, int32_t multiplier, int
     return mt_rescale_wide((int32_t)((uint32_t)acc << (-1 - shift)), multiplier, -1);
 }
 
+/* The same of sums of 64 bits: acc * multiplier / 2^places, rounded once, ties up; the multiplier has 15 bits. */
+static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t places)
+{
+    return (int32_t)((acc * multiplier + ((int64_t)1 << (places - 1))) >> places);
+}
+
 /* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, or a multiplier and places. */
 enum mt_scaling {
     MT_BY_FLOAT, /* mt_requantise_wide */

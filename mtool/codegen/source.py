@@ -14,7 +14,7 @@ from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment, short_name
 from mtool.ir import DType, TensorType
 from mtool.ir.node import WithEpilogue
-from mtool.kernels.expressions import has_halves, has_small_floats
+from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
@@ -38,6 +38,8 @@ def source(
         headers.add("mt_float8.h")
     if any(has_halves(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_half.h")
+    if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
+        headers.add("mt_fixed16.h")
     lines = [
         banner,
         _arena_map(plan),

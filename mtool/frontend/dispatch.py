@@ -27,12 +27,13 @@ from mtool.frontend.inference import SHAPING, infer
 from mtool.frontend.maximum_sizes import gather_of_compress, set_maximum_sizes
 from mtool.frontend.operand_shapes import check_operand_shapes
 from mtool.frontend.operand_types import check_operand_types
+from mtool.frontend.own_outputs import own_outputs
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
 from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node, check_range, check_values
-from mtool.ir import DType, TensorType
+from mtool.ir import TensorType
 from mtool.ir.types import Array
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
 
@@ -204,10 +205,13 @@ def _constant_value(state: Importer, proto: onnx.NodeProto, origin: str) -> Arra
 
 
 def _run_own(state: Importer, proto: onnx.NodeProto, origin: str) -> None:
-    attrs = _attributes(proto)
-    dtype = DType.of(helper.tensor_dtype_to_np_dtype(attrs.pop("to")))
-    state.types[proto.output[0]] = TensorType(dtype, state.types[proto.input[0]].shape)
-    told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, attrs)
+    kinds = own_outputs(proto, state.types)
+    if not any(kind.count for kind in kinds.values()):
+        for name, kind in kinds.items():
+            state.add_constant(name, np.zeros(kind.shape, kind.dtype.numpy))
+        return
+    state.types |= kinds
+    told = attributes_of(lowerings.LOWERINGS[proto.op_type].attributes, _attributes(proto))
     state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.node import WithEpilogue, expression_of
-from mtool.ir.scalar import ADD, MUL, Text, loaded, render, stored
+from mtool.ir.scalar import ADD, FIXED16, MUL, Text, loaded, render, stored
 from mtool.ir.types import Array
 from mtool.kernels.schedule import Argument
 
@@ -13,6 +13,9 @@ LIBM = {
     "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "expm1", "log1p", "remainder", "fmod",
     "softplus", "mish",
 }  # fmt: skip
+
+SLOW = LIBM | {*FIXED16}
+"""The functions that take many instructions."""
 
 
 def needs_math(expr: Expr) -> bool:
@@ -123,6 +126,12 @@ def has_halves(node: Node, graph: Graph) -> bool:
     kinds = {graph.types[value].dtype for value in (*node.inputs, *node.outputs) if value}
     kinds |= {part.dtype for part in expr.parts()} if expr is not None else set()
     return any(kind.is_half and kind.size == 2 for kind in kinds)
+
+
+def has_fixed16(node: Node, graph: Graph) -> bool:
+    """Say whether the C of a node's expression calls the functions of mt_fixed16.h."""
+    expr = expression_of(node)
+    return expr is not None and any(part.op in FIXED16 for part in expr.parts())
 
 
 def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:

@@ -10,6 +10,7 @@ from mtool.lowerings import (
     conv_transpose,
     creation,
     detection,
+    detection_postprocess,
     einsum,
     elementwise,
     fourier,
@@ -26,12 +27,14 @@ from mtool.lowerings import (
     resize,
     sampling,
     scatter,
+    signal_features,
+    signal_transform,
     sliding_window,
     softmax,
     standardise,
 )
 from mtool.lowerings.lowering import Operator
-from mtool.lowerings.own_domains import own_by_kind
+from mtool.lowerings.own_domains import OwnOperator, own_by_kind
 
 _MODULES = (
     classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
@@ -39,8 +42,14 @@ _MODULES = (
     sliding_window, softmax, standardise,
 )  # fmt: skip
 
-LOWERINGS: dict[str, Operator] = {op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()}
-"""Canonical ONNX operators, by name."""
+OWN: dict[str, OwnOperator] = {**signal_features.OWN, **signal_transform.OWN, **detection_postprocess.OWN}
+"""Operators of mtool's own that say themselves what their outputs are, by name."""
+
+LOWERINGS: dict[str, Operator] = {
+    **{op: entry for module in _MODULES for op, entry in module.LOWERINGS.items()},
+    **{op: own.operator for op, own in OWN.items()},
+}
+"""Canonical ONNX operators and mtool's own, by name."""
 
 
 def lowering_of(op: str) -> Operator | None:

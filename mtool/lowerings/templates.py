@@ -20,6 +20,7 @@ def template_node(
     scratch_type: str = "",
     math: bool = False,
     macs: int = 0,
+    headers: tuple[str, ...] = (),
     overwrites: Mapping[str, str] | None = None,
 ) -> None:
     """Append a kernel.
@@ -35,6 +36,7 @@ def template_node(
         scratch_type: the C type of its elements.
         math: whether the C calls the mathematical library.
         macs: its multiply-accumulates.
+        headers: of the runtime, that it needs besides mt_math.h.
         overwrites: outputs that may lie where an input lies, as each element of the input is read last before the
             same element of the output is written: C name of the output to that of the input.
     """
@@ -43,7 +45,7 @@ def template_node(
     label = node.op.rpartition(".")[2].lower()  # without the domain
     attrs = TemplateKernel(
         template=template, values=values, names=(*inputs, *outputs), label=label, scratch=scratch,
-        scratch_type=scratch_type, math=math, macs=macs, overwrites=over,
+        scratch_type=scratch_type, math=math, macs=macs, headers=headers, overwrites=over,
     )  # fmt: skip
     ctx.node("template", list(inputs.values()), list(outputs.values()), attrs, like=node)
 

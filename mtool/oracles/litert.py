@@ -50,7 +50,7 @@ def outputs(
         ModelError: LiteRT refuses the model or an input.
     """
     return [
-        {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
+        {_name(detail): interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()}
         for interpreter in _runs(
             model, samples, constants or {}, states, initial or {}, title=title, exact=exact, keep=False
         )
@@ -78,9 +78,9 @@ def intermediates(
     wanted = set(tensors)
     return [
         {
-            detail["name"]: interpreter.get_tensor(detail["index"]).copy()
+            _name(detail): interpreter.get_tensor(detail["index"]).copy()
             for detail in interpreter.get_tensor_details()
-            if detail["name"] in wanted
+            if _name(detail) in wanted
         }
         for interpreter in _runs(
             model, samples, constants or {}, states, initial or {}, title=title, exact=True, keep=True
@@ -117,16 +117,16 @@ def _runs(
             num_threads=1,
         )
         for detail in interpreter.get_input_details():  # a batch that is left open
-            given = {**constants, **(samples[0] if samples else {})}.get(detail["name"])
+            given = {**constants, **(samples[0] if samples else {})}.get(_name(detail))
             if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
                 interpreter.resize_tensor_input(detail["index"], np.shape(given))
         interpreter.allocate_tensors()
-        places = {detail["name"]: detail["index"] for detail in interpreter.get_output_details()}
+        places = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}
-        kept = {put["name"]: _first(put, initial) for put in inputs if put["name"] in fed}
+        kept = {_name(put): _first(put, initial) for put in inputs if _name(put) in fed}
         for sample in samples:
             for detail in inputs:
-                data = {**sample, **constants, **kept}[detail["name"]]
+                data = {**sample, **constants, **kept}[_name(detail)]
                 interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
             interpreter.invoke()
             kept = {value: interpreter.get_tensor(places[output]) for output, value in states}
@@ -139,7 +139,12 @@ def _runs(
         ) from None
 
 
+def _name(detail: Mapping[str, Any]) -> str:
+    """Return a tensor's name, as `frontend.tflite.schema` gives one to those that have none."""
+    return detail["name"] or f"tensor_{detail['index']}"
+
+
 def _first(detail: Mapping[str, Any], initial: Mapping[str, Array]) -> Array:
     """Return what a state begins with: what is given, or what its input has for 0."""
     points = detail["quantization_parameters"]["zero_points"]
-    return np.broadcast_to(initial.get(detail["name"], points[0] if len(points) else 0), detail["shape"])
+    return np.broadcast_to(initial.get(_name(detail), points[0] if len(points) else 0), detail["shape"])

@@ -8,7 +8,7 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
 from mtool.ir.node import Computation, WithEpilogue
 from mtool.ir.scalar import FUNCTIONS
-from mtool.kernels.expressions import LIBM
+from mtool.kernels.expressions import SLOW
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
@@ -133,7 +133,7 @@ def _may_inline(maker: Node, node: Node, loads: list[Expr], graph: Editor, singl
         return False
     if any(part.op == "reduce" for part in parts):
         return single and _elementwise(loads, node, graph, maker.outputs[0]) and len(loads) == 1
-    cheap = len(functions) <= CHEAP and not any(part.op in LIBM or part.op == "div" for part in functions)
+    cheap = len(functions) <= CHEAP and not any(part.op in SLOW or part.op == "div" for part in functions)
     inside_reduce = any(part.op == "reduce" for part in Loop.of(node).expr.walk())
     if cheap and (single or _shrinks(maker, graph)):
         return True

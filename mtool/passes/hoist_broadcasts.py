@@ -16,7 +16,7 @@ from mtool.ir.expr import axis, const, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.node import Computation
 from mtool.ir.types import DType
-from mtool.kernels.expressions import LIBM
+from mtool.kernels.expressions import SLOW
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
@@ -134,7 +134,7 @@ def _facts(expr: Expr) -> dict[int, Facts]:
         elif part.op == "axis":
             axes = frozenset([part.value])
         elif part.op != "const":
-            cost += SHORT.get(part.op, FUNCTION_CALL if part.op in LIBM else OTHER)
+            cost += SHORT.get(part.op, FUNCTION_CALL if part.op in SLOW else OTHER)
         found[id(part)] = Facts(axes, cost, part.op == "acc" or any(one.is_own for one in inside))
     return found
 

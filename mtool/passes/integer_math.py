@@ -91,10 +91,12 @@ def _bounds(part: Expr) -> Expr:
 def _whole(part: Expr) -> Expr:
     """An integer that was made a float, times 1, and an integer again is itself."""
     inner = part.args[0]
-    if part.dtype is DType.INT32 and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
+    if part.dtype in (DType.INT32, DType.INT64) and inner.op == "mul" and inner.args[1] == const(1.0, DType.FLOAT32):
         cast = inner.args[0]
-        if cast.op == "cast" and cast.args[0].dtype is DType.INT32:
+        if cast.op == "cast" and cast.args[0].dtype is part.dtype:
             return cast.args[0]
+        if cast.op == "cast" and cast.args[0].dtype is DType.INT32:
+            return replace(part, args=cast.args)
     return part
 
 

@@ -89,6 +89,8 @@ def gemm(net: Net) -> None:
     weights = net.normal((count, depth) if tb else (depth, count), max(1, depth) ** -0.5)
     bias = [net.normal(rng.choice(((count,), (1, count), (rows, 1), ())))] if rng.random() < 0.7 else []
     attrs = {"alpha": rng.choice((1.0, 0.5)), "beta": rng.choice((1.0, 2.0))}
+    if not depth:
+        attrs["beta"] = 1.0  # of a product of nothing onnxruntime forgets it
     net.one("Gemm", [value.name, weights, *bias], transA=int(ta), transB=int(tb), **attrs)
 
 

@@ -132,6 +132,137 @@ def test_a_product_keeps_its_dimensions_if_it_is_told_to(keep: bool, rows: int, 
     np.testing.assert_array_equal(found, expected)
 
 
+def element_cases(dtype: Any) -> list[Case]:
+    """Operators that read float32, or pick, join, resize or bend integers."""
+    signed = dtype is np.int8
+    zero = -4 if signed else 120
+
+    def t(name: str, shape: Any, scale: float = 0.05, point: int = zero) -> T:
+        return T(name, shape, dtype, scale, point)
+
+    def case(tag: str, kind: str, inputs: list[T], out: T, options: str = "", values: Any = None) -> Case:
+        return Case(tag, Op(kind, [x.name for x in inputs], ["y"], options, values or {}), [*inputs, out])
+
+    found = [case("quantize", "QUANTIZE", [T("x", [40, 50])], t("y", [40, 50], 0.0371), "QuantizeOptions")]
+    for number, (coarse, fine, point) in enumerate(((0.05, 0.04, zero), (0.03, 0.01, zero + 9), (0.2, 0.19, zero))):
+        shape = [2, 400]
+        tensors = [t("x", shape, coarse, point)], t("y", shape, fine, point + 5)
+        found.append(case(f"swish{number}", "HARD_SWISH", *tensors, "HardSwishOptions"))
+    for kind in ("MAXIMUM", "MINIMUM"):
+        found.append(case(kind, kind, [t("a", [4, 7, 3]), t("b", [7, 1])], t("y", [4, 7, 3]), "MaximumMinimumOptions"))
+    grown = ([1, 5, 7, 3], [9, 20]), ([2, 9, 8, 2], [4, 3]), ([1, 6, 6, 2], [6, 1])
+    for number, (shape, size) in enumerate(grown):
+        for corners, centres in ((False, False), (True, False), (False, True)):
+            places = T("s", [2], np.int32, data=np.asarray(size))
+            made = t("y", [shape[0], *size, shape[3]])
+            values = {"AlignCorners": corners, "HalfPixelCenters": centres}
+            tag = f"resize{number}{corners}{centres}"
+            found.append(case(tag, "RESIZE_BILINEAR", [t("x", shape), places], made, "ResizeBilinearOptions", values))
+    if not signed:
+        parts = [t("a", [3, 40]), t("b", [3, 50], 0.061, 99), t("c", [3, 20], 0.02, 10)]
+        found.append(case("joined", "CONCATENATION", parts, t("y", [3, 110]), "ConcatenationOptions", {"Axis": 1}))
+    else:
+        operands = [T(name, [30, 40], np.int16, 0.001, 0) for name in "ab"]
+        found.append(case("mul16", "MUL", operands, T("y", [30, 40], np.int16, 0.0009, 0), "MulOptions"))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_elements_are_those_of_the_reference_kernels(dtype: Any, tmp_path: Path) -> None:
+    check(element_cases(dtype), tmp_path)
+
+
+def check(cases: list[Case], folder: Path) -> None:
+    data, inputs, outputs = one_model(cases)
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    expected = litert(data, feeds, reference=True)
+    found = compute(data, feeds, folder, "tflite", Target("host", frozenset()))
+    differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
+    assert differing == dict.fromkeys(outputs, 0)
+
+
+def wide_cases() -> list[Case]:
+    """Operators of int16 activations."""
+
+    def t(name: str, shape: Any, scale: float = 0.0005) -> T:
+        return T(name, shape, np.int16, scale, 0)
+
+    def w(shape: list[int], axis: int) -> T:
+        data = R.integers(-127, 128, shape)
+        return T("w", shape, np.int8, R.uniform(0.003, 0.02, shape[axis]), 0, axis, data.astype(np.int8))
+
+    def b(count: int) -> T:
+        return T("b", [count], np.int64, data=R.integers(-200000, 200000, count))
+
+    depth = {**CONV, "DepthMultiplier": 1}
+    image = [1, 9, 9, 40]
+    conv = [t("x", image), w([8, 3, 3, 40], 0), b(8), t("y", [1, 9, 9, 8], 0.0021)]
+    deep = [t("x", image), w([1, 3, 3, 40], 3), b(40), t("y", image, 0.0013)]
+    flat = [t("x", [30, 600]), T("w", [9, 600], np.int8, 0.01, data=R.integers(-127, 128, [9, 600])), b(9)]
+    flat.append(t("y", [30, 9], 0.0043))
+    rows = [flat[0], w([9, 600], 0), *flat[2:]]
+    pairs = [t("a", [2, 5, 70]), t("b", [2, 6, 70], 0.0007), t("y", [2, 5, 6], 0.003)]
+    narrow = [T(x.name, x.shape, np.int8, 100 * x.scale, 3) for x in pairs]
+    return [
+        Case("conv", Op("CONV_2D", list("xwb"), ["y"], "Conv2DOptions", CONV), conv),
+        Case("deep", Op("DEPTHWISE_CONV_2D", list("xwb"), ["y"], "DepthwiseConv2DOptions", depth), deep),
+        Case("flat", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), flat),
+        Case("pairs", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), pairs),
+        Case("narrow", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), narrow),
+        Case(
+            "lower", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), T("y", [900], np.int8, 0.13, 4)]
+        ),
+        Case("rows", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), rows),
+        *(
+            Case(
+                f"soft{number}",
+                Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": beta}),
+                [
+                    t("x", [60, count], scale),
+                    t("y", [60, count], 1 / 32768),
+                ],
+            )
+            for number, (count, beta, scale) in enumerate(((5, 1.0, 0.0002), (1, 1.0, 0.001), (70, 0.5, 0.00003)))
+        ),
+        *(
+            Case(f"{kind}{number}", Op(kind, ["x"], ["y"]), [t("x", [5000], scale), t("y", [5000], 1 / 32768)])
+            for kind in ("LOGISTIC", "TANH")
+            for number, scale in enumerate((2.0**-12, 2.0**-11, 0.0003, 0.00003))
+        ),
+        Case("again", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [900]), t("y", [900], 0.0007)]),
+        Case("whole", Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions"), [t("x", [90]), T("y", [90], np.int32, 0.0004)]),
+    ]
+
+
+def test_int16_is_that_of_the_reference_kernels(tmp_path: Path) -> None:
+    check(wide_cases(), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("scale", [0.5, 0.0625, 0.375])
+def test_ties_of_a_dense_layer_are_rounded_away_from_zero(scale: float, dtype: Any, tmp_path: Path) -> None:
+    point = 0 if dtype is np.int8 else 128
+    x = (np.arange(256) + np.iinfo(dtype).min).astype(dtype).reshape(256, 1)
+    tensors = [
+        T("x", x.shape, dtype, 1.0, point),
+        T("w", [1, 1], dtype, scale, point, data=np.array([[point + 1]])),
+        T("b", [1], np.int32, scale, data=np.array([0])),
+        T("y", x.shape, dtype, 1.0, point),
+    ]
+    data = model(tensors, [Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions")], ["x"], ["y"])
+    (found,) = compute(data, {"x": x}, tmp_path, "tflite", Target("host", frozenset()))
+    np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
+
+
+def test_float32_is_rounded_with_ties_away_from_zero_and_kept_inside(tmp_path: Path) -> None:
+    x = np.array([[0.49999997, 0.5, -0.5, 1.5, -2.5, 126.5, 1e9, -1e9, np.inf, -np.inf, -0.49999997, 64.5]], np.float32)
+    tensors = [T("x", x.shape), T("y", x.shape, np.int8, 1.0, -3)]
+    data = model(tensors, [Op("QUANTIZE", ["x"], ["y"], "QuantizeOptions")], ["x"], ["y"])
+    (found,) = compute(data, {"x": x}, tmp_path, "tflite", Target("host", frozenset()))
+    rounded = np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)
+    np.testing.assert_array_equal(found, np.clip(rounded - 3, -128, 127))
+
+
 def scales_that_tell(values: np.ndarray[Any, Any]) -> tuple[float, float, float]:
     """Return scales of which it matters whether the product of the first two is one of float32."""
     dice = np.random.default_rng(1)
@@ -164,3 +295,12 @@ def test_scales_of_uint8_are_multiplied_as_float32(kind: str, tmp_path: Path) ->
     feeds: dict[str, Any] = {"x": np.arange(256).astype(np.uint8).reshape(shape)}
     (found,) = compute(data, feeds, tmp_path, "tflite", Target("host", frozenset()))
     np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_softmax_of_nothing(rounding: Any, tmp_path: Path) -> None:
+    """Its sum is 0, whose leading zeros would be counted without an end; that is left to no device."""
+    tensors = [T("x", [3, 0], np.uint8, 0.05, 120), T("y", [3, 0], np.uint8, 1 / 256, 0)]
+    data = model(tensors, [Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0})], ["x"], ["y"])
+    (found,) = compute(data, {"x": np.zeros([3, 0], np.uint8)}, tmp_path, rounding, Target("host", frozenset()))
+    assert found.shape == (3, 0)

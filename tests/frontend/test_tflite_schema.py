@@ -241,3 +241,17 @@ def test_codes_of_operators_that_there_are_none_of(code: int, tmp_path: Path) ->
     table = tflite.Model.GetRootAs(data, 0).Subgraphs(0).Operators(1)._tab
     struct.pack_into("<I", data, table.Pos + table.Offset(4), code)
     assert damage(bytes(data), tmp_path) == f"operator 1 has code {code} of 2"
+
+
+@pytest.mark.parametrize("old", [0, 127])
+def test_the_larger_of_an_operators_two_numbers_counts(old: int, tmp_path: Path) -> None:
+    """LiteRT takes it so; writers of files may leave the old number, a byte, at 0, which is ADD."""
+    tensors = [T("a", [2]), T("b", [2]), T("y", [2])]
+    data = bytearray(model(tensors, [Op("MAXIMUM", ["a", "b"], ["y"], "MaximumMinimumOptions", {})], ["a", "b"], ["y"]))
+    code = tflite.Model.GetRootAs(data).OperatorCodes(0)
+    number = tflite.BuiltinOperator.MAXIMUM
+    assert (code._tab.Offset(4), code._tab.Offset(10)) > (0, 0)
+    data[code._tab.Pos + code._tab.Offset(4)] = min(old, number)
+    path = tmp_path / "m.tflite"
+    path.write_bytes(bytes(data))
+    assert [node.op for node in load(path).nodes] == ["Max"]

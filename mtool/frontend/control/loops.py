@@ -5,7 +5,7 @@ from functools import partial
 import onnx
 
 from mtool.frontend.control.bodies import alias, body_named
-from mtool.frontend.control.rounds import NothingOfTheRun, Repetition, import_rounds, is_short
+from mtool.frontend.control.rounds import NeverEnds, NothingOfTheRun, Repetition, import_rounds, is_short
 from mtool.frontend.control.written_out import loop_written_out, single
 from mtool.frontend.importer import Importer, NotThisWay
 from mtool.frontend.problems import Unsupported
@@ -25,8 +25,9 @@ def import_loop(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Ops
         raise Unsupported(f"its body has {len(body.graph.output)} outputs, for {len(values)} values that it carries on")
     limit = max(int(single(state.constants[trips], "M")), 0) if trips in state.constants else None
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
+    may_be_written_out = going and limit != 0 and (limit is not None or not trips)  # they are the same in each run
     written_out = partial(loop_written_out, state, proto, body, values, limit, origin, opsets)
-    if going and limit is not None and is_short(body, limit) and written_out():
+    if may_be_written_out and limit is not None and is_short(body, limit) and written_out():
         return
     asked = Repetition(
         body, trips, condition, values, (), proto.output[: len(values)],
@@ -39,7 +40,8 @@ def import_loop(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Ops
             in_rounds()
     except NotThisWay as failed:
         constant = isinstance(failed.reason, NothingOfTheRun)
-        if going and limit != 0 and written_out(tries=constant):
+        may_be_written_out &= not isinstance(failed.reason, NeverEnds)
+        if may_be_written_out and written_out(tries=constant):
             return
         if constant:
             in_rounds(constant=True)

@@ -12,7 +12,7 @@ from mtool.frontend.control.written_out import most_asked_for, single
 from mtool.frontend.importer import Importer
 from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported, ValueNeeded
-from mtool.frontend.scope import Body
+from mtool.frontend.scope import Body, domain_of
 from mtool.ir import DType, Node, TensorType
 from mtool.ir.control import Carried, Rounds
 
@@ -55,6 +55,13 @@ class NothingOfTheRun(Unsupported):
 
     def __init__(self) -> None:
         super().__init__("what it gives is a constant")
+
+
+class NeverEnds(Unsupported):
+    """Nothing ends the rounds, so that they can't be written out either."""
+
+    def __init__(self) -> None:
+        super().__init__("it never ends")
 
 
 def is_short(body: Body, rounds: int) -> bool:
@@ -158,7 +165,7 @@ class _Made:
         self.going = self._of_the_run(body.going, DType.BOOL)
         self.is_counted = not (self.trips or self.condition or self.going)
         if limit is None and not self.trips and not self.going:
-            raise Unsupported("it never ends")
+            raise NeverEnds
         self.outputs: list[str] = []
         self.carried: list[Carried] = []
         self.first: list[str] = []
@@ -188,7 +195,7 @@ class _Made:
             self.asked.first, self.body.inner, self.body.last, wanted, strict=False
         ):
             if types[after] != types[before]:
-                raise Unsupported(f"what it carries on changes from {types[before]} to {types[after]}")
+                raise self._changes(f"what it carries on changes from {types[before]} to {types[after]}")
             if inside == before:
                 if output:
                     name_output(before, output)
@@ -201,6 +208,13 @@ class _Made:
             if output:
                 types[output] = types[before]
                 self.outputs.append(output)
+
+    def _changes(self, what: str) -> Unsupported:
+        """Return why values that change can't be carried; rounds whose number is known could be written out."""
+        if not (self.trips or self.condition):
+            return Unsupported(what)
+        value, role = _unknown(self.asked, self.trips, self.condition, "")
+        return ValueNeeded(value, role, text=f"{what}, so its input {role!r} has to be known when it is compiled")
 
     def write_rows(self) -> None:
         """Write a row of each output that has one for each round, and their number if only the run knows it.
@@ -271,7 +285,11 @@ def _row(state: Importer, prefix: str, value: str) -> str:
 def _passed_on(asked: Repetition) -> set[int]:
     """Return the carried values that the body gives back as it gets them."""
     graph = asked.body.graph
-    copies = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity" and node.output}
+    copies = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if (domain_of(node.domain), node.op_type) == ("", "Identity") and node.input and node.output
+    }
     found = set()
     for number in range(len(asked.first)):
         value, seen = graph.output[asked.ends + number].name, set[str]()

@@ -54,6 +54,7 @@ def inlined(model: Model, title: str, budget: Budget) -> Model:
                 tuple(names[inner] for inner in part.inputs),
                 tuple(names[inner] for inner in part.outputs),
                 part.options,
+                tuple(names[inner] for inner in part.intermediates),
             )
             for part in body.operators
         ]

@@ -46,13 +46,19 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names."""
+    """An operator: tensors by number (-1: an optional input that is not given), options by the schema's names.
+
+    `intermediates` are tensors of which only the quantisation matters: that of numbers inside of the operator.
+    `custom` are the options of a custom operator, whose form is its own.
+    """
 
     kind: str
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: Mapping[str, Any]
+    intermediates: tuple[int, ...] = ()
+    custom: bytes = b""
 
     def option(self, name: str, default: Any = 0) -> Any:
         """Return an option; `default` where the file does not say."""

@@ -8,6 +8,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.rescaling import requantised
 from mtool.frontend.tflite.translation import Translation
 
 Translate = Callable[[Translation], None]
@@ -183,6 +184,9 @@ def _requantise(t: Translation) -> None:
     """QUANTIZE, DEQUANTIZE: the same numbers on another grid, or on none."""
     if t.op.kind == "DEQUANTIZE" and not t.tensor(0).is_quantised and t.tensor(0).dtype != np.float16:
         raise Unsupported(f"its input is {t.tensor(0).dtype}, which is not quantised")
+    if t.tensor(0).is_quantised and t.result().is_quantised and t.result().dtype == np.int32:
+        t.put(requantised(t))  # QuantizeLinear has no int32
+        return
     t.store(t.real(0))
 
 

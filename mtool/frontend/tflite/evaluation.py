@@ -5,14 +5,14 @@ write weights of float16 or sparse ones behind an operator that expands them. Op
 """
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import onnx
-from onnx import helper
 
 from mtool.frontend.folding import fold
 from mtool.frontend.inference import infer
+from mtool.frontend.own_outputs import own_outputs
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.translation import OPSET, Translation
 from mtool.ir import DType, TensorType
@@ -42,7 +42,7 @@ def settle(t: Translation, start: int) -> None:
     types, constants = _known_types(t, nodes), ChainMap(_dequantised(t), t.constants)
     for node in nodes:
         try:
-            kinds = _like_its_input(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
+            kinds = own_outputs(node, types) if node.domain else infer(node, "", OPSET, types, constants, {})
             if known:
                 constants.update(fold(node, "", OPSET, constants, kinds, t.budget))
         except Unsupported:
@@ -63,12 +63,6 @@ def _dequantised(t: Translation) -> dict[str, Array]:
     """Return the values of the constants that the operator at work reads behind a DEQUANTIZE."""
     found = {t.names[number]: t.value(number) for number in t.op.inputs if number in t.dequantised}
     return {name: data for name, data in found.items() if data is not None}
-
-
-def _like_its_input(node: onnx.NodeProto, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Return the type of the output of one of mtool's own operators."""
-    to = next(attr.i for attr in node.attribute if attr.name == "to")
-    return {node.output[0]: TensorType(DType.of(helper.tensor_dtype_to_np_dtype(to)), types[node.input[0]].shape)}
 
 
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:

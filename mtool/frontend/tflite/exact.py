@@ -13,10 +13,10 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
-from mtool.frontend.tflite import kernels
-from mtool.frontend.tflite.description import Tensor
+from mtool.frontend.tflite import exact_elements, exact_wide, kernels
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
+from mtool.frontend.tflite.rescaling import centred, rescale, rescale_by, rescale_long, rescale_real, unscaled
 from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
@@ -27,46 +27,18 @@ SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left be
 MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
-def eight_bits(t: Translation, *places: int) -> None:
-    """Check that these inputs and the output are 8-bit integers with one scale.
+def eight_bits(t: Translation, *places: int, wide: bool = False) -> None:
+    """Check that these inputs and the output are 8-bit integers with one scale; `wide`: or all int16 around 0.
 
     Raises:
         Unsupported: one is not.
     """
-    for tensor in (*(t.tensor(place) for place in places), t.result()):
+    tensors = [*(t.tensor(place) for place in places), t.result()]
+    if wide and all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors):
+        return
+    for tensor in tensors:
         if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
             raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
-
-
-def rescale(
-    t: Translation, value: str, scales: Array, out: Tensor | None = None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale, to the grid of `out` behind the fused activation, or to int32."""
-    return rescale_by(t, value, *multipliers(scales), out, axis=axis, twice=twice)
-
-
-def rescale_by(
-    t: Translation, value: str, by: Array, places: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
-) -> str:
-    """Append a Rescale by multipliers and shifts."""
-    names = t.constant("multiplier", by), t.constant("shift", places)
-    bounds, point = np.iinfo(np.int32), 0
-    low, high, dtype = int(bounds.min), int(bounds.max), np.dtype(np.int32)
-    if out is not None:
-        low, high = limits(out, t.op.option("FusedActivationFunction"))
-        point, dtype = int(out.zero_point[0]), out.dtype
-    to = helper.np_dtype_to_tensor_dtype(dtype)
-    return t.node(
-        "Rescale",
-        [value, *names],
-        domain=OWN,
-        axis=axis,
-        zero_point=point,
-        low=low,
-        high=max(low, high),
-        twice=int(twice),
-        to=to,
-    )
 
 
 def table(t: Translation, results: Array) -> None:
@@ -74,19 +46,6 @@ def table(t: Translation, results: Array) -> None:
     data = t.constant("table", results, t.result().dtype)
     to = helper.np_dtype_to_tensor_dtype(t.result().dtype)
     t.put(t.node("Table", [t.stored(0), data], domain=OWN, to=to))
-
-
-def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, point: int | None = None) -> str:
-    """Return the integers of a tensor, less its zero point or another, as float32; `scale` times that."""
-    points = tensor.zero_point if point is None else np.asarray([point])
-    return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
-
-
-def centred(t: Translation, place: int) -> str:
-    """Return an input's integers less its zero point, as int32."""
-    wide = t.node("Cast", [t.stored(place)], to=onnx.TensorProto.INT32)
-    point = int(t.tensor(place).zero_point[0])
-    return t.node("Sub", [wide, t.constant("zero_point", point, np.int32)]) if point else wide
 
 
 def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
@@ -103,10 +62,20 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
     if not t.has(place):
         return []
     data = t.known(place, "bias").reshape(-1)
-    if data.dtype != np.int32 or data.size != channels:
+    if data.dtype not in (np.int32, np.int64) or data.size != channels:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
-    name = t.constant("bias", data)
-    return [t.dequantise(name, data.dtype, np.ones(1, np.float32), np.zeros(1, np.int64))]
+    if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
+        raise Unsupported("its bias has more than 32 bits")
+    name = t.constant("bias", data, np.int32)
+    return [t.dequantise(name, np.dtype(np.int32), np.ones(1, np.float32), np.zeros(1, np.int64))]
+
+
+def _rescale_sums(t: Translation, sums: str) -> str:
+    """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
+    scales, narrow = _scales(t, 0, 1), t.has(2) and t.tensor(2).dtype == np.int32
+    if t.tensor(0).dtype != np.int16 or narrow:
+        return rescale(t, sums, scales, t.result(), axis=3)
+    return rescale_long(t, sums, scales, t.result(), axis=3, activation=t.op.option("FusedActivationFunction"))
 
 
 def _scales(t: Translation, x: int, w: int) -> Array:
@@ -118,7 +87,7 @@ def _scales(t: Translation, x: int, w: int) -> Array:
 
 def _conv(depthwise: bool) -> Translate:
     def translate(t: Translation) -> None:
-        eight_bits(t, 0)
+        eight_bits(t, 0, wide=True)
         size, shape = t.shape(0, 4), t.shape(1, 4)
         if depthwise:
             filters = _unscaled_weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
@@ -139,7 +108,7 @@ def _conv(depthwise: bool) -> Translate:
             group=group,
         )
         sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-        t.put(rescale(t, sums, _scales(t, 0, 1), t.result(), axis=3))
+        t.put(_rescale_sums(t, sums))
 
     return translate
 
@@ -161,8 +130,13 @@ def _transpose_conv(t: Translation) -> None:
     t.put(rescale(t, t.node("Transpose", [sums], perm=NHWC_OF_NCHW), _scales(t, 2, 1), t.result(), axis=3))
 
 
+def _may_tie(scale: float) -> bool:
+    """Whether a sum of 32 bits times a scale may lie in the middle of two whole numbers."""
+    return scale.as_integer_ratio()[1] <= 2**32
+
+
 def _fully_connected(t: Translation) -> None:
-    eight_bits(t, 0)
+    eight_bits(t, 0, wide=True)
     if t.op.option("WeightsFormat"):
         raise Unsupported("its weights are shuffled")
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
@@ -179,7 +153,11 @@ def _fully_connected(t: Translation) -> None:
         scales = np.asarray([float(x.scale[0] * w.scale[0]) / float(out.scale[0])])
     else:
         scales = _scales(t, 0, 1)
-    made = rescale(t, sums, scales, out, axis=1, twice=False)
+    products = x.scale.astype(np.float64) * w.scale.astype(np.float64) / float(out.scale[0])
+    if x.dtype == np.int16 or any(_may_tie(float(product)) for product in products):
+        made = rescale_real(t, sums, products, out, axis=1, activation=t.op.option("FusedActivationFunction"))
+    else:
+        made = rescale(t, sums, scales, out, axis=1, twice=False)
     if t.op.option("KeepNumDims") and len(shape) != 2:
         made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
     t.put(made)
@@ -206,8 +184,26 @@ def _sum(kind: str) -> Translate:
     return translate
 
 
+def _batch_matmul(t: Translation) -> None:
+    """BATCH_MATMUL: of int16 in sums of 64 bits."""
+    eight_bits(t, 0, 1, wide=True)
+    operands, wide = [], t.tensor(0).dtype == np.int16
+    for place, option in ((0, "AdjX"), (1, "AdjY")):
+        rank = len(t.shape(place))
+        if rank < 2:
+            raise Unsupported(f"its input {place} has {rank} dimensions")
+        value = t.stored(place)
+        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(place))
+        if t.op.option(option):
+            value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
+        operands.append(value)
+    sums, out = t.node("MatMul", operands), t.result()
+    scales = np.asarray([float(t.tensor(0).scale[0] * t.tensor(1).scale[0]) / float(out.scale[0])])
+    t.put(rescale_long(t, sums, scales, out) if wide else rescale(t, sums, scales, out))
+
+
 def _mul(t: Translation) -> None:
-    eight_bits(t, 0, 1)
+    eight_bits(t, 0, 1, wide=True)
     product = t.node("Mul", [centred(t, 0), centred(t, 1)])
     factor = t.tensor(0).scale * t.tensor(1).scale / t.result().scale  # of float32
     t.put(rescale(t, product, factor.astype(np.float64), t.result()))
@@ -291,6 +287,15 @@ def _by_table(results: Callable[[Translation, Array], Array]) -> Translate:
     return translate
 
 
+def _narrow_or(wide: Translate, narrow: Translate) -> Translate:
+    """An operator that has another form for int16."""
+
+    def translate(t: Translation) -> None:
+        (wide if exact_wide.is_wide(t) else narrow)(t)
+
+    return translate
+
+
 def _ratio(t: Translation) -> float:
     return float(t.tensor(0).scale[0] / t.result().scale[0])  # of float32
 
@@ -324,31 +329,31 @@ def _real(function: Callable[[Array], Array]) -> Callable[[Translation, Array], 
     return results
 
 
-def _quantize(t: Translation) -> None:
-    if t.tensor(0).dtype == np.float32:
-        raise Unsupported("it quantises float32; start from the integers")
-    _by_table(lambda t, x: _clamped(t, rescaled(x, float(t.tensor(0).scale[0]) / float(t.result().scale[0]))))(t)
-
-
 TRANSLATIONS: dict[str, Translate] = {
     "CONV_2D": _conv(False),
     "DEPTHWISE_CONV_2D": _conv(True),
     "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _batch_matmul,
     "ADD": _sum("Add"),
     "SUB": _sum("Sub"),
     "MUL": _mul,
     "AVERAGE_POOL_2D": _average_pool,
-    "SOFTMAX": _softmax,
+    "SOFTMAX": _narrow_or(exact_wide.softmax, _softmax),
     "MEAN": _mean,
-    "QUANTIZE": _quantize,
+    "QUANTIZE": exact_elements.quantize,
+    "HARD_SWISH": _by_table(exact_elements.hard_swish),
+    "MAXIMUM": exact_elements.pick("Max"),
+    "MINIMUM": exact_elements.pick("Min"),
+    "CONCATENATION": exact_elements.concatenation,
+    "RESIZE_BILINEAR": exact_elements.resize_bilinear,
     "RELU": _by_table(_linear(tflite.ActivationFunctionType.RELU)),
     "RELU6": _by_table(_linear(tflite.ActivationFunctionType.RELU6)),
     "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
     "LEAKY_RELU": _by_table(_leaky_relu),
     "ABS": _by_table(_absolute),
-    "LOGISTIC": _by_table(_real(lambda x: 1 / (1 + np.exp(-x)))),
-    "TANH": _by_table(_real(np.tanh)),
+    "LOGISTIC": _narrow_or(exact_wide.logistic, _by_table(_real(lambda x: 1 / (1 + np.exp(-x))))),
+    "TANH": _narrow_or(exact_wide.tanh, _by_table(_real(np.tanh))),
     "ELU": _by_table(_real(lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x))),
     "EXP": _by_table(_real(np.exp)),
 }

@@ -13,7 +13,20 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
 from mtool.frontend.options import DEFAULTS, ModelOptions, Pairs
 from mtool.frontend.problems import REFUSED, Unsupported, ValueNeeded, disagreement
-from mtool.frontend.tflite import control, custom, elementwise, exact, images, kernels, movement, resources
+from mtool.frontend.tflite import (
+    control,
+    custom,
+    detection,
+    elementwise,
+    exact,
+    images,
+    kernels,
+    lstm,
+    movement,
+    resources,
+    signal,
+    svdf,
+)
 from mtool.frontend.tflite.composites import TABLE, inlined
 from mtool.frontend.tflite.description import Model, Operator
 from mtool.frontend.tflite.evaluation import settle
@@ -30,8 +43,15 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **movement.TRANSLATIONS,
     **resources.TRANSLATIONS,
     **control.TRANSLATIONS,
+    **lstm.TRANSLATIONS,
+    **svdf.TRANSLATIONS,
+    **signal.TRANSLATIONS,
+    **detection.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
+
+RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
+"""Those whose integers LiteRT computes in one way only."""
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -134,7 +154,8 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
             raise Unsupported(custom.reason(operator.kind))
         if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
             raise Unsupported("it has no output")
-        if rounding == "tflite" and operator.outputs and t.tensors[operator.outputs[0]].is_quantised:
+        one_way = operator.kind in RECURRENT or not operator.outputs
+        if rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
         else:
             TRANSLATIONS[operator.kind](t)

@@ -123,7 +123,7 @@ class _Reader:
         return length
 
     def _kind(self, code: Any) -> str:
-        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        builtin = _builtin(code)
         if builtin == tflite.BuiltinOperator.CUSTOM:
             return f"CUSTOM {_text(code.CustomCode())}"
         return str(_OPERATORS.get(builtin, f"BUILTIN {builtin}"))
@@ -225,9 +225,11 @@ class _Reader:
             raise Damaged(f"operator {number} has code {code} of {len(kinds)}")
         what = f"of operator {number} ({kinds[code]})"
         places = self._fitting(operator.InputsLength()) + self._fitting(operator.OutputsLength())
+        places += self._fitting(operator.IntermediatesLength())
         self.budget.spend("work", TABLE + _ITEM * places, what.removeprefix("of "))
         inputs = self._numbers(f"an input {what}", operator.InputsAsNumpy(), len(tensors), optional=True)
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
+        between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
         options: dict[str, Any] = {}
         for names, place, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
@@ -238,9 +240,22 @@ class _Reader:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
                 options |= _fields(view)
+        custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
+        self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]
         label = tensors[made[0]].name.split(";")[0] if made else ""  # a fused tensor has the names of all that it is of
-        return Operator(kinds[code], f"{label} ({kinds[code]} {number})".lstrip(), inputs, outputs, options)
+        name = f"{label} ({kinds[code]} {number})".lstrip()
+        return Operator(kinds[code], name, inputs, outputs, options, between, custom.tobytes())
+
+
+def _builtin(code: Any) -> int:
+    """Return an operator's number: the larger of the two that a file has, as LiteRT takes it (GetBuiltinCode).
+
+    `tflite` believes the old one, of a byte, wherever the new one would fit it.
+    """
+    position = code._tab.Offset(10)
+    (number,) = struct.unpack_from("<i", code._tab.Bytes, position + code._tab.Pos) if position else (0,)
+    return max(int(number), int(code.DeprecatedBuiltinCode()))
 
 
 def _fields(view: Any) -> dict[str, Any]:

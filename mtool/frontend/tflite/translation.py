@@ -41,6 +41,19 @@ def _none(number: int) -> Network:
     raise Unsupported(f"it names subgraph {number}, where there are none")
 
 
+def _on_its_grid(tensor: Tensor) -> Tensor:
+    """Return a tensor whose zero points are numbers of its type, if it is quantised to 16 bits or fewer.
+
+    Raises:
+        Unsupported: one is not.
+    """
+    if tensor.is_quantised and tensor.dtype.name in GRIDS:
+        limits = np.iinfo(tensor.dtype)
+        if (tensor.zero_point < limits.min).any() or (tensor.zero_point > limits.max).any():
+            raise Unsupported(f"a zero point of {int(tensor.zero_point.reshape(-1)[0])} is outside of {tensor.dtype}")
+    return tensor
+
+
 class Translation:
     """The nodes and constants of one model; `op` is the operator at work.
 
@@ -95,7 +108,7 @@ class Translation:
         found = self.tensors[self.op.inputs[place]]
         if found.problem:
             raise Unsupported(f"its input {found.name!r} has {found.problem}")
-        return found
+        return _on_its_grid(found)
 
     def result(self, place: int = 0) -> Tensor:
         """Return output `place`.
@@ -108,7 +121,7 @@ class Translation:
         found = self.tensors[self.op.outputs[place]]
         if found.problem:
             raise Unsupported(f"its output {found.name!r} has {found.problem}")
-        return found
+        return _on_its_grid(found)
 
     def shape(self, place: int, rank: int | None = None) -> tuple[int, ...]:
         """Return the shape of input `place`.
@@ -220,7 +233,7 @@ class Translation:
         """Append a DequantizeLinear; one scale is for the whole tensor, several lie along `axis`."""
         along = scale.size > 1
         scales = self.constant("scale", scale if along else scale[0], np.float32)
-        points = self.constant("zero_point", self._points(dtype, zero_point, along))
+        points = self.constant("zero_point", zero_point if along else zero_point.reshape(-1)[0], dtype)
         return self.node("DequantizeLinear", [name, scales, points], axis=axis if along else 0)
 
     def quantise(self, name: str, tensor: Tensor) -> str:
@@ -236,15 +249,8 @@ class Translation:
                 f"the scale of its output {tensor.name!r}, {tensor.scale[0]:.3g}, is too small for float32"
             )
         scale = self.constant("scale", tensor.scale[0], np.float32)
-        points = self.constant("zero_point", self._points(tensor.dtype, tensor.zero_point, False))
+        points = self.constant("zero_point", tensor.zero_point.reshape(-1)[0], tensor.dtype)
         return self.node("QuantizeLinear", [name, scale, points])
-
-    @staticmethod
-    def _points(dtype: Any, zero_point: Array, along: bool) -> Array:
-        limits = np.iinfo(dtype)
-        if (zero_point < limits.min).any() or (zero_point > limits.max).any():
-            raise Unsupported(f"a zero point of {int(zero_point.reshape(-1)[0])} is outside of {np.dtype(dtype)}")
-        return (zero_point if along else zero_point.reshape(-1)[0]).astype(dtype)
 
     def activated(self, value: str, code: int) -> str:
         """Apply a fused activation.
@@ -285,9 +291,16 @@ class Translation:
         tensor = self.result(place)
         if tensor.is_quantised:
             value = self.quantise(value, tensor)
+        elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
+            self._check_no_grid_is_left(tensor)
         elif tensor.dtype == np.float16:
             value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
         self.put(value, place)
+
+    def _check_no_grid_is_left(self, tensor: Tensor) -> None:
+        first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
+        if first.is_quantised and first.data is None:
+            raise Unsupported(f"its output {tensor.name!r} is {tensor.dtype}, its input {first.name!r} is quantised")
 
     def store_image(self, value: str) -> None:
         """Make an NCHW image of real numbers the output."""

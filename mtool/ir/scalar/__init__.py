@@ -6,8 +6,9 @@ types of 16 bits.
 """
 
 from mtool.ir.scalar.evaluation import FUNCTIONS, evaluate, render
+from mtool.ir.scalar.fixed16 import FIXED16
 from mtool.ir.scalar.function import Function
-from mtool.ir.scalar.rescaling import FixedRequantise, Requantise, Rescale, RescalePair
+from mtool.ir.scalar.rescaling import FixedRequantise, Requantise, Rescale, RescaleLong, RescalePair
 from mtool.ir.scalar.text import (
     ADD,
     AND,
@@ -30,6 +31,7 @@ __all__ = [
     "AND",
     "ATOM",
     "COMPARE",
+    "FIXED16",
     "FUNCTIONS",
     "MUL",
     "OR",
@@ -40,6 +42,7 @@ __all__ = [
     "Function",
     "Requantise",
     "Rescale",
+    "RescaleLong",
     "RescalePair",
     "Text",
     "evaluate",

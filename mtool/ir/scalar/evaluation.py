@@ -8,11 +8,12 @@ import numpy as np
 from mtool.ir.expr import Expr
 from mtool.ir.scalar.arithmetic import ARITHMETIC
 from mtool.ir.scalar.conversions import CONVERSIONS
+from mtool.ir.scalar.fixed16 import FIXED16
 from mtool.ir.scalar.function import A, Function
 from mtool.ir.scalar.rescaling import RESCALING
 from mtool.ir.scalar.text import Text, literal
 
-FUNCTIONS: dict[str, Function] = {**ARITHMETIC, **CONVERSIONS, **RESCALING}
+FUNCTIONS: dict[str, Function] = {**ARITHMETIC, **CONVERSIONS, **RESCALING, **FIXED16}
 """All scalar functions, by the name that an expression has for them."""
 
 

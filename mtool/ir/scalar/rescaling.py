@@ -152,6 +152,33 @@ def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Tex
     return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleLong:
+    """int64 to an integer as TFLite's kernels of int16 do it: clamp(round(acc * multiplier / 2^places) + zero_point).
+
+    The multiplier, of 15 bits, and the places are arguments of the expression; ties are rounded up.
+    """
+
+    zero_point: int
+    low: int
+    high: int
+
+
+def _rescale_long(expr: Expr, total: A, multiplier: A, places: A) -> A:
+    how: RescaleLong = expr.value
+    shift = np.asarray(places, np.int64)
+    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    steps = (product + (np.int64(1) << (shift - 1))) >> shift
+    return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
+
+
+def _rescale_long_text(expr: Expr, total: Text, multiplier: Text, places: Text) -> Text:
+    how: RescaleLong = expr.value
+    call = f"mt_rescale_long({total.c}, {multiplier.c}, {places.c})"
+    moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
+    return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
+
+
 def _mean(expr: Expr, total: A, count: A) -> A:
     wide, divisor = np.asarray(total, np.int64), np.asarray(count, np.int64)
     return (np.sign(wide) * ((np.abs(wide) + divisor // 2) // divisor)).astype(expr.dtype.numpy)
@@ -162,6 +189,7 @@ RESCALING: dict[str, Function] = {
     "requantise": Function(_requantise, _requantise_text),
     "requantise_fixed": Function(_fixed_requantise, _fixed_requantise_text),
     "rescale": Function(_rescale, _rescale_text),
+    "rescale_long": Function(_rescale_long, _rescale_long_text),
     "mean": Function(_mean, lambda expr, a, b: Text(f"mt_mean({a.c}, {b.c})")),  # int32, ties away from zero
     "rescale_pair": Function(_rescale_pair, _rescale_pair_text),
 }

@@ -23,6 +23,7 @@ class TemplateKernel(Attributes):
     scratch_type: the C type of its elements.
     math: whether the C calls the mathematical library.
     macs: its multiply-accumulates.
+    headers: of the runtime, that it needs besides mt_math.h.
     overwrites: pairs of an input and the output that may be written over it, by their numbers.
     """
 
@@ -34,6 +35,7 @@ class TemplateKernel(Attributes):
     scratch_type: str = ""
     math: bool = False
     macs: int = 0
+    headers: tuple[str, ...] = ()
     overwrites: tuple[tuple[int, int], ...] = ()
 
 

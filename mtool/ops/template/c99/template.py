@@ -50,4 +50,4 @@ class Template(BaseSchedule):
             arguments.append(Argument(name, types[name].dtype.c, ("output", number)))
         if attrs.scratch:
             arguments.append(Argument("scratch", attrs.scratch_type, "scratch"))
-        return Kernel(tuple(arguments), body, constants, attrs.math)
+        return Kernel(tuple(arguments), body, constants, attrs.math, attrs.headers)

@@ -1,0 +1,53 @@
+"""Which input of an LSTM is what: kernels/lstm_shared.h, bidirectional_sequence_lstm.cc."""
+
+from dataclasses import dataclass
+
+from mtool.frontend.tflite.translation import Translation
+
+_NAMES = ("input", "forget", "cell", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The places of a tensor for each gate; where the input gate has no weights, it is 1 less the forget gate."""
+
+    input: int
+    forget: int
+    cell: int
+    output: int
+
+    @classmethod
+    def at(cls, first: int) -> "Gates":
+        """Four places in a row."""
+        return cls(first, first + 1, first + 2, first + 3)
+
+    def names(self, t: Translation) -> list[str]:
+        """Return the gates that have such a tensor."""
+        return [name for name in _NAMES if t.has(getattr(self, name))]
+
+    def given(self, t: Translation) -> list[int]:
+        """Return their places."""
+        return [getattr(self, name) for name in self.names(t)]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places of an LSTM's tensors; a projection's bias is behind its weights. A cell has no peephole: -1."""
+
+    weights: Gates
+    recurrent: Gates
+    peepholes: Gates
+    biases: Gates
+    projection: int
+    state: int
+    cell: int
+    norms: Gates | None = None
+
+    def is_normalised(self, t: Translation) -> bool:
+        """Whether the sums of its gates are normalised."""
+        return self.norms is not None and t.has(self.norms.output)
+
+
+ONE = Places(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 18, 19, Gates.at(20))
+FORWARD = Places(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 35, 36)
+BACKWARD = Places(Gates.at(18), Gates.at(22), Gates(26, 27, -1, 28), Gates.at(29), 33, 37, 38)

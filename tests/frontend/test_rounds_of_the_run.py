@@ -1,0 +1,73 @@
+"""What a loop may not do: ignore a number of rounds that the run gives, or take an operator for ONNX's Identity."""
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from mtool import onnx_backend
+from mtool.errors import ModelError, NeedsValues
+from mtool.onnx_backend import batch
+
+ort = pytest.importorskip("onnxruntime")
+
+X = np.linspace(-1, 1, 6, dtype=np.float32)
+BODY = "b (int64 i, bool c, float[m] a) => (bool d, float[k] r)"
+
+
+def model(text: str, others: str = "", functions: str = "") -> onnx.ModelProto:
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17{others}]> {text} {functions}')
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def grows(condition: str) -> onnx.ModelProto:
+    """A loop that appends x to what it carries: of as many rounds as the run says."""
+    return model(
+        f"""g (float[6] x, int64 n) => (float[l] y) <int64 two = {{2}}> {{
+            y = Loop (n, "", x) <body = {BODY} {{ d = {condition} r = Concat <axis = 0> (a, x) }}> }}"""
+    )
+
+
+def test_rounds_that_only_the_run_knows_are_not_written_out_because_the_body_would_end_them() -> None:
+    with pytest.raises(NeedsValues) as caught:
+        batch.to_c(grows("Less (i, two)"), "m")
+    assert caught.value.inputs == ("n",)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 9])
+def test_once_known_they_are(rounds: int) -> None:
+    proto, feeds = grows("Less (i, two)"), [X, np.array(rounds, np.int64)]
+    wanted = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = wanted.run(None, {"x": feeds[0], "n": feeds[1]})
+    found = onnx_backend.run_model(proto, feeds, constants={"n": feeds[1]})
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_what_has_to_be_known_is_named_and_no_limit_that_would_not_help() -> None:
+    with pytest.raises(NeedsValues) as caught:
+        batch.to_c(grows("Identity (c)"), "m")
+    assert "changes from float32[6] to float32[12], so its input 'M' has to be known" in caught.value.details[0]
+    assert "--const n=" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("condition", ["Identity (c)", "Not (no)", "Or (c, c)"])
+def test_a_loop_that_visibly_never_ends(condition: str) -> None:
+    proto = model(
+        f"""g (float[6] x) => (float[6] y) <bool yes = {{1}}, bool no = {{0}}> {{
+            y = Loop ("", yes, x) <body = {BODY} {{ d = {condition} r = Sin (a) }}> }}"""
+    )
+    with pytest.raises(ModelError) as caught:
+        batch.to_c(proto, "m")
+    assert "it never ends" in caught.value.details[0]
+
+
+def test_a_function_called_identity() -> None:
+    proto = model(
+        f"""g (float[6] x, int64 n) => (float[6] y) {{
+            y = Loop (n, "", x) <body = {BODY} {{ d = Identity (c) r = acme.Identity (a) }}> }}""",
+        ', "acme" : 1',
+        '<domain: "acme", opset_import: ["" : 17]> Identity (p) => (q) { q = Add (p, p) }',
+    )
+    found = onnx_backend.run_model(proto, [X, np.array(3, np.int64)])
+    np.testing.assert_array_equal(found[0], 8 * X)
