@@ -102,6 +102,7 @@ def tried(
     processes: int = 1,
     table: Sequence[names.Origin] = (),
     only: str = "",
+    known: bool = False,
 ) -> list[page.Tried]:
     """Try every model of a folder, those whose result is known apart, and return all results.
 
@@ -114,6 +115,7 @@ def tried(
         processes: how many at a time.
         table: where the files are from.
         only: part of the paths of the files to try.
+        known: try nothing.
     """
     paths = [path for path in files(folder) if only in path.relative_to(folder).as_posix()]
     origins = {path: names.origin(path, folder, table) for path in paths}
@@ -123,9 +125,9 @@ def tried(
         for each in roundings(path, rounding)
     }
     keys = {place: job.key() for place, job in jobs.items()}
-    new = {
-        keys[place]: job for place, job in jobs.items() if state.get(keys[place]) is None
-    }  # a file may be there twice
+    new: dict[str, Job] = {}  # by the key: a file may be there twice
+    if not known:
+        new = {keys[place]: job for place, job in jobs.items() if state.get(keys[place]) is None}
     for number, (job, row) in enumerate(run_all(list(new.values()), processes), 1):
         where = job.path.relative_to(folder).as_posix()
         state.add(job.key(), where, row)
@@ -134,8 +136,8 @@ def tried(
     rows: dict[Path, dict[str, results.Row]] = {}
     for (path, each), key in keys.items():
         row = state.get(key)
-        assert row is not None
-        rows.setdefault(path, {})[each] = row
+        if row is not None:
+            rows.setdefault(path, {})[each] = row
     models = [page.Tried(origins[path], path.stat().st_size, found) for path, found in rows.items()]
     return sorted(models, key=lambda model: (model.origin.repository, model.origin.path))
 
@@ -145,7 +147,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of model files, at any depth")
     parser.add_argument(
-        "--board", nargs="+", choices=boards.load_all(), default=BOARDS, help="the first decides what loads"
+        "--board",
+        nargs="+",
+        choices=boards.load_all(),
+        metavar="BOARD",
+        default=BOARDS,
+        help="the first decides what loads",
     )
     parser.add_argument("--rounding", choices=("onnx", "tflite", "both"), default="both", help="of TFLite models")
     parser.add_argument("--limit-s", type=int, default=300, help="CPU seconds of a file")
@@ -156,6 +163,7 @@ def main() -> int:
         "--names", type=Path, help="tab-separated: repository, path, bytes; options, as of mtool compile"
     )
     parser.add_argument("--state", type=Path, help=f"file of the results; default: {STATE} in the folder")
+    parser.add_argument("--known", action="store_true", help="try nothing: tell what is known")
     parser.add_argument("--older", action="store_true", help="take results of other versions of mtool's sources too")
     parser.add_argument("--table", type=Path, help="write the results as a page of Markdown")
     given = parser.parse_args()
@@ -173,6 +181,7 @@ def main() -> int:
         processes=given.jobs,
         table=names.read(given.names) if given.names else (),
         only=given.only,
+        known=given.known,
     )
     if given.table:
         given.table.write_text(page.page(models, given.board))

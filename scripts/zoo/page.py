@@ -17,7 +17,9 @@ reset where the model has states, and its outputs are compared with LiteRT's or 
 
 *Equal* is every element of every output; *within* is what `verify` allows: one step for a TFLite model, or as many as
 LiteRT's default and reference kernels differ on the same inputs, but none with `--rounding tflite`, and 1e-5 for
-floats. Sizes are in bytes."""
+floats; or more, if each operator by itself is right, but for ties or such roundings: that is said. Where weights are
+int8 and activations float, LiteRT brings the activations to 8 bits as it goes and mtool does not, which is the
+difference ([tflite.md](tflite.md#comparing)). Sizes are in bytes."""
 BOARD = """
 Figures are of one inference on `{board}`, emulated, of the standalone image: *code* is all of it without the model's
 constants. A model that is too large for it is run on the host alone: the arena is the host's, and there are no other
@@ -40,8 +42,8 @@ def page(models: Sequence[Tried], names: Sequence[str]) -> str:
     lines = [HEAD, BOARD.format(board=board) if board else "", "", "## How many", ""]
     lines += [f"- `--rounding {line.replace(':', '`:', 1)}" for line in figures(models)]
     shown = [f"result, `--rounding {rounding}`" for rounding in roundings]
-    heads = ["repository", "file", "size", "MACs", *shown, "per MAC", "arena", "code", "constants"]
-    right = ["--:" if head in ("size", "MACs", "per MAC", "arena", "code", "constants") else "---" for head in heads]
+    heads = ["repository", "file", "size", "MACs", *shown, "instructions", "per MAC", "arena", "code", "constants"]
+    right = ["---" if head in ("repository", "file", *shown) else "--:" for head in heads]
     lines += ["", "## Those that load", "", f"| {' | '.join(heads)} |", f"|{'|'.join(right)}|"]
     loading = [model for model in models if any(row.loads for row in model.rows.values())]
     lines += [f"| {' | '.join(_cells(model, roundings, board))} |" for model in loading]
@@ -69,9 +71,13 @@ def _cells(model: Tried, roundings: Sequence[str], board: str) -> list[str]:
     if on_board is not None and on_board.arena_bytes is not None:
         each = f"{on_board.instructions / row.macs:.2f}" if on_board.instructions and row.macs else ""
         sizes = [on_board.arena_bytes, on_board.code_bytes, on_board.const_bytes]
-        return [*cells, each, *(f"{size:,}" if size is not None else "" for size in sizes)]
-    arena = f"{host.arena_bytes:,}" if host is not None and host.arena_bytes is not None else ""
-    return [*cells, "host only" if on_board is not None else "", arena, "", ""]
+        return [*cells, _number(on_board.instructions), each, *map(_number, sizes)]
+    where = "host only" if on_board is not None else ""
+    return [*cells, where, "", _number(host.arena_bytes if host is not None else None), "", ""]
+
+
+def _number(figure: int | None) -> str:
+    return "" if figure is None else f"{figure:,}"
 
 
 def _result(row: Row) -> str:

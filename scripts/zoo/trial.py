@@ -77,7 +77,7 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
     try:
         expected, missing = reference.outputs(path, samples, options=options), ""
     except MtoolError as refused:
-        expected, missing = [], refused.lines()[0]
+        expected, missing = [], "; ".join(line.strip() for line in refused.lines()[:2]).replace(str(path), path.name)
     found = {}
     for name in names:
         few = samples[: max(1, EMULATED_MACS // max(1, tensors.macs))] if boards.get(name).emulator else samples
@@ -139,5 +139,5 @@ def verdict(report: Report) -> tuple[str, str]:
     else:
         most = f"{worst.max_abs:.1e}" if worst.max_abs is not None else "what is not finite"
     elements = sum(output.elements for output in report.outputs)
-    ties = f", the effect of {report.ties} ties" if report.ties else ""
-    return ("differs" if wrong else "within"), f"{differing:,} of {elements:,} by {most} at most{ties}"
+    effect = f", {worst.allowed}" if worst.allowed.startswith("the effect of ") else ""
+    return ("differs" if wrong else "within"), f"{differing:,} of {elements:,} by {most} at most{effect}"
