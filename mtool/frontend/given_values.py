@@ -11,8 +11,10 @@ _NUMBERS = "biuf"
 
 def stored_as(data: Array, dtype: np.dtype[Any]) -> Array | None:
     """Return numbers as another type; None if they are no numbers, or would be other integers there."""
-    if data.dtype.kind not in _NUMBERS:
-        return None
+    if data.dtype == dtype or dtype.kind == "O":  # such as strings
+        return data.astype(dtype)
+    if data.dtype.kind not in _NUMBERS and not (data.dtype.kind == "V" and data.dtype.names is None):
+        return None  # V: bfloat16 and the like
     if dtype.kind in "iu" and data.size:
         if data.dtype.kind == "f" and not (np.isfinite(data).all() and (data == np.trunc(data)).all()):
             return None

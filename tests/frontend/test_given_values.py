@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
@@ -11,6 +12,7 @@ import pytest
 from mtool.cli import app
 from mtool.errors import UsageError
 from mtool.frontend import ModelOptions
+from mtool.frontend.given_values import stored_as
 from mtool.frontend.onnx_file import load
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
@@ -63,6 +65,14 @@ def test_a_state_that_begins_as_what_it_can_not_be(path: Path, value: Any) -> No
     options = ModelOptions(constants={"k": np.array([2])}, states=[("next", "s")], state_values={"s": value})
     with pytest.raises(UsageError, match="does not go into that input"):
         load(path, options)
+
+
+def test_strings_and_small_floats_go_into_their_own_types() -> None:
+    words, halves = np.array(["a", "b"]), np.array([0.5, 2], ml_dtypes.bfloat16)
+    assert stored_as(words, np.dtype(object)) is not None
+    for dtype in (halves.dtype, np.dtype(np.float32)):
+        found = stored_as(halves, dtype)
+        assert found is not None and found.astype(float).tolist() == [0.5, 2]
 
 
 def test_a_file_that_is_missing_or_cut_short_is_named_with_the_reason(
