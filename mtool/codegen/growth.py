@@ -7,6 +7,7 @@ from mtool.codegen.functions import Functions
 from mtool.ir import DType, Graph
 from mtool.ir.types import Array
 from mtool.kernels.schedule import schedule_text
+from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import GrownConstant
 from mtool.plan import Plan, Step
 
@@ -48,12 +49,12 @@ def file_constants(graph: Graph) -> dict[str, FileConstants]:
 
 
 def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileConstants]) -> tuple[GrownConstant, ...]:
-    """Return which operators' constants grew by more than a tenth, those that grew by the most bytes first."""
+    """Return which sums of products' constants grew by more than a tenth, those that grew by the most bytes first."""
     grown, seen = [], set[str]()
     for step, call in zip(plan.steps, functions.calls, strict=True):
         own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
         origins = [filed[name] for name in step.node.origins if name in filed]
-        symbol = call.constants.get("weights", "")
+        symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
         if not origins or not symbol or symbol in seen:
             continue
         seen.add(symbol)  # of operators by rows, and equal ones, once
