@@ -28,7 +28,7 @@ class WeightedSum(WithEpilogue):
 
 
 FACTORS = (DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
-"""The element types of what is multiplied: floats by floats, integers by integers."""
+"""The element types of what is multiplied: floats by floats or int8 weights, integers by integers."""
 
 SUMS = (DType.FLOAT32, DType.INT32, DType.INT64)
 """Those of the sums, and of what is added to them."""
@@ -46,12 +46,16 @@ def operands(layout: str, weights: str) -> tuple[Operand, Operand, Operand]:
 def check_types(node: Node, graph: Graph) -> None:
     """Check that a node multiplies and adds floats, or integers, and that its epilogue reads a sum of the bias's type.
 
+    Floats may be multiplied by int8 weights.
+
     Raises:
         AssertionError: it does not; a bug of the pass that made it.
     """
     kinds = [graph.types[value] for value in node.inputs[:3]]
     mixed = ", ".join(map(str, kinds))
-    assert len({kind.dtype.is_float for kind in kinds}) == 1, (
+    activation, weight, added = (kind.dtype for kind in kinds)
+    kept = activation.is_float and weight == DType.INT8  # each is made a float as it is read
+    assert activation.is_float == added.is_float and (activation.is_float == weight.is_float or kept), (
         f"{node.op} {node.name} mixes floats and integers: {mixed}"
     )
     wanted, read = kinds[2].dtype, accumulators(WithEpilogue.of(node).epilogue)
