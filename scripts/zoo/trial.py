@@ -87,7 +87,7 @@ def tried(path: Path, rounding: Rounding, names: Sequence[str], folder: Path, wo
         except FitError as error:
             found[name] = Found("does not fit", "; ".join(" ".join(line.split()) for line in error.details))
         except MtoolError as error:
-            found[name] = Found("failed", error.lines()[0])
+            found[name] = Found("failed", "; ".join([error.lines()[0], *error.details[-1:]]))
     return Row(
         options=words, macs=tensors.macs, states=len(tensors.states), operators=len(tensors.operators), boards=found
     )
