@@ -4,17 +4,14 @@ A package names a mapping from (domain, name) to `OwnOperator` in its entry poin
 """
 
 import functools
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from pathlib import Path
 
+from mtool import added_operators
 from mtool.errors import UsageError
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings.lowering import Operator
 
-GROUP = "mtool.operators"
 Outputs = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
 
 
@@ -38,7 +35,7 @@ def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
         UsageError: a package's operators can't be loaded.
     """
     found: dict[tuple[str, str], OwnOperator] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in added_operators.entries():
         try:
             found |= entry.load()
         except Exception as failed:  # of code that is not mtool's
@@ -58,10 +55,3 @@ def own_kind(domain: str, name: str) -> str:
 def own_by_kind() -> Mapping[str, Operator]:
     """Return the lowerings of the operators, by what their nodes are called."""
     return {own_kind(*key): own.operator for key, own in own_operators().items()}
-
-
-def places() -> list[Path]:
-    """Return the files, and the folders of packages, that the operators are from."""
-    specs = [importlib.util.find_spec(entry.module) for entry in entry_points(group=GROUP)]
-    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None]
-    return sorted({origin.parent if origin.name == "__init__.py" else origin for origin in origins})

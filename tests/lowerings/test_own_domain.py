@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from mtool import codegen
+from mtool import added_operators, codegen
 from mtool.errors import ModelError, UsageError
 from mtool.lowerings import own_domains
 
@@ -96,4 +96,4 @@ def test_a_package_that_does_not_load_is_named(site: Path) -> None:
 
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
-    assert own_domains.places() == [site / "acme_mtool"]
+    assert added_operators.sources() == [site / "acme_mtool"]
