@@ -45,7 +45,7 @@ def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: s
 
     Plans of one name are the same plan: several cases may have one reference.
     """
-    sources = []
+    sources: dict[str, list[str]] = {"models.c": [], "references.c": []}
     checks = ["#include <stdint.h>", "#include <string.h>", "#include <math.h>", "void say(const char *text);"]
     calls = []
     written: dict[str, Manifest] = {}
@@ -57,7 +57,8 @@ def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: s
                 files, written[model] = codegen.generate(plan, "test.onnx", "0" * 64)
                 for name in files:
                     (folder / name).write_bytes(files[name])
-                sources += [f"{model}.c", f"{model}_weights.c"]
+                unit = "models.c" if plan is case.plan else "references.c"
+                sources[unit] += [f"{model}.c", f"{model}_weights.c"]
                 checks.append(f'#include "{model}.h"')
             for tensor in written[model].inputs:
                 given = f"x{number}_{tensor.c_name}"
@@ -80,8 +81,9 @@ def failures(cases: Sequence[Case], folder: Path, board: str | None, optimise: s
     if board is None:
         checks += ["#include <stdio.h>", "void say(const char *text) { fputs(text, stdout); }"]
     checks += ["int main(void)", "{", *calls, '    say("end\\n");', "    return 0;", "}"]
-    # One translation unit: the runtime's inline functions are compiled once.
-    (folder / "models.c").write_text("".join(f'#include "{name}"\n' for name in sources))
+    # Few translation units: the runtime's inline functions are compiled once in each.
+    for unit, names in sources.items():
+        (folder / unit).write_text("".join(f'#include "{name}"\n' for name in names))
     (folder / "checks.c").write_text("\n".join(checks) + "\n")
     done = _run_host(folder) if board is None else _run_board(folder, board, optimise)
     assert "end" in done.split(), done
@@ -101,7 +103,8 @@ def _describe(case: Case) -> str:
 def _run_host(folder: Path) -> str:
     include = resources.path("crt") / "include"
     flags = [*STRICT, "-Wno-unused-function", f"-I{include}"]
-    program = sanitized.build([folder / "models.c", folder / "checks.c"], folder / "checks", flags)
+    units = [folder / name for name in ("models.c", "references.c", "checks.c")]
+    program = sanitized.build(units, folder / "checks", flags)
     return subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -112,11 +115,13 @@ def _run_board(folder: Path, board_name: str, optimise: str) -> str:
     constants = "F" if weights == code else "C"
     script = LINKER.format(code=code, weights=weights, arena=arena, constants=constants)
     (folder / "checks.ld").write_text(script)
-    flags = [*board.cflags, *STRICT, optimise, f"-I{resources.path('crt') / 'include'}", "-ffunction-sections"]
+    flags = [*board.cflags, *STRICT, f"-I{resources.path('crt') / 'include'}", "-ffunction-sections"]
     link = ["-nostartfiles", "-T", "checks.ld", "-Wl,--gc-sections", str(HERE / "one_firmware.c")]
-    subprocess.run(
-        [board.toolchain, *flags, "models.c", "checks.c", *link, "-o", "checks.elf", "-lm"], cwd=folder, check=True
-    )
+    for argv in (
+        [board.toolchain, *flags, "-O0", "-c", "references.c"],  # which is not what is tried
+        [board.toolchain, *flags, optimise, "models.c", "checks.c", "references.o", *link, "-o", "checks.elf", "-lm"],
+    ):
+        subprocess.run(argv, cwd=folder, check=True)
     arguments = [argument.replace("{elf}", "checks.elf") for argument in board.emulator.arguments]
     argv = [board.emulator.program, *arguments, "-semihosting-config", "enable=on,target=native", "-display", "none"]
     done = subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)

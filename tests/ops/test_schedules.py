@@ -377,7 +377,7 @@ def cases_of(
     schedules = schedules_of(prefix, asked, turned=turned)
     wanted = {label for of_kernel in schedules.values() for label, _ in of_kernel}
     assert wanted
-    for attempt in range(max(1600, 80 * count)):
+    for attempt in range(max(1600, 160 * count)):
         if all(found[label] >= count for label in wanted):
             break
         kind = ("pointwise", "patch", "depthwise", "dense", "pool", "matmul")[attempt % 6]
