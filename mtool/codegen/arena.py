@@ -9,6 +9,8 @@ from mtool.ops.loop.node import Loop
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
+IN_PLACE = "/* in place */"
+
 
 @dataclass(frozen=True, slots=True)
 class Interface:
@@ -77,8 +79,7 @@ class Arena:
         if not spots:
             return []
         lines = [
-            f"#define {self.macro(spot)} "
-            + (f"{self._macro(spot.over)} /* in place */" if spot.over else str(spot.offset))
+            f"#define {self.macro(spot)} " + (f"{self._macro(spot.over)} {IN_PLACE}" if spot.over else str(spot.offset))
             for spot in sorted(spots, key=lambda spot: spot.offset)
         ]
         return ["/* What lies where in the arena, in bytes from its start. */", *lines, ""]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import Arena, Interface, Spot
+from mtool.codegen.arena import IN_PLACE, Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.function import Call, arguments_of, further
@@ -111,7 +111,7 @@ class _Pointers:
             name = f"{name}_as_{c_type}"
         if (name, c_type) not in self.declarations:
             is_known = (spot.over, c_type) in self.declarations
-            place = f"{spot.over}; /* in place */" if is_known else f"{self.arena.pointer(c_type, spot)};"
+            place = f"{spot.over}; {IN_PLACE}" if is_known else f"{self.arena.pointer(c_type, spot)};"
             self.declarations[name, c_type] = f"{c_type} *const {name} = {place}"
         return name
 

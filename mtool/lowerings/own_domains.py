@@ -4,18 +4,15 @@ A package names a mapping from (domain, name) to `OwnOperator` in its entry poin
 """
 
 import functools
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
+from mtool import added_operators
 from mtool.errors import UsageError
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings.lowering import Operator
 
-GROUP = "mtool.operators"
 Outputs = Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]
 
 
@@ -39,7 +36,7 @@ def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
         UsageError: a package's operators can't be loaded.
     """
     found: dict[tuple[str, str], OwnOperator] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in added_operators.entries():
         try:
             found |= _checked(entry.load())
         except (Exception, SystemExit) as failed:  # of code that is not mtool's
@@ -71,20 +68,3 @@ def own_kind(domain: str, name: str) -> str:
 def own_by_kind() -> Mapping[str, Operator]:
     """Return the lowerings of the operators, by what their nodes are called."""
     return {own_kind(*key): own.operator for key, own in own_operators().items()}
-
-
-def paths() -> list[Path]:
-    """Return the files, and the folders of packages, that the operators are from.
-
-    One that can't be found is left out: only a model that needs its operators fails.
-    """
-    origins = [origin for entry in entry_points(group=GROUP) if (origin := _origin(entry)) is not None]
-    return sorted({origin.parent if origin.name == "__init__.py" else origin for origin in origins})
-
-
-def _origin(entry: EntryPoint) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(entry.module)
-    except (Exception, SystemExit):  # of a package around it, whose code runs, or of an entry that names no module
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin is not None else None

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from mtool import boards, files, filetree, manifest, resources
+from mtool import added_operators, boards, files, filetree, manifest, resources
 from mtool.boards import Board
 from mtool.build.build import BUILD_FOLDER
 from mtool.errors import MtoolError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
-from mtool.lowerings import own_domains
 from mtool.version import __version__
 from mtool.workflow.stages import Model, Options, default_folder
 
@@ -118,7 +117,7 @@ def _text(value: Any) -> str:
 def _program() -> Iterator[str]:
     """Yield what tells mtool's own files and those of operators that are added, by their sizes and times."""
     package = Path(__file__).parents[1]
-    for root in (package, *map(resources.path, _DATA), *own_domains.paths()):
+    for root in (package, *map(resources.path, _DATA), *added_operators.sources()):
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and path.suffix not in (".pyc", ".pyo"):
                 found = path.stat()

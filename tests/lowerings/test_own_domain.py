@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from mtool import codegen
+from mtool import added_operators, codegen
 from mtool.errors import ModelError, UsageError
 from mtool.lowerings import own_domains
 
@@ -114,9 +114,9 @@ def test_a_package_that_ends_the_process_or_gives_something_else(site: Path, sou
 def test_a_package_that_is_not_there_stops_no_other_model(site: Path, entry: str) -> None:
     install(site, "raise SystemExit(0)")
     (site / "acme_mtool-1.0.dist-info" / "entry_points.txt").write_text(f"[mtool.operators]\nacme = {entry}\n")
-    assert own_domains.paths() == []
+    assert added_operators.sources() == []
 
 
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
-    assert own_domains.paths() == [site / "acme_mtool"]
+    assert added_operators.sources() == [site / "acme_mtool"]
