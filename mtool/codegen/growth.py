@@ -1,10 +1,10 @@
 """Constants that take more flash than they take in the model's file, and why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mtool.codegen.functions import Functions
-from mtool.ir import DType, Graph
+from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
@@ -13,6 +13,7 @@ from mtool.plan import Plan, Step
 
 MOST = 1.1  # times the bytes in the file, beyond which it is told
 _EXPANDING = ("DequantizeLinear", "Transpose", "Reshape")  # what stands between an operator and its constants
+_FURTHEST = 8  # of them, and the operator, in a row: quantisers write three
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +28,27 @@ class FileConstants:
 def file_constants(graph: Graph) -> dict[str, FileConstants]:
     """Return the constants of each operator of a model as it was read, by its name in the model."""
     makers = graph.producers()
-
-    def below(value: str) -> Iterator[tuple[str, Array]]:
-        if value in graph.constants:
-            yield value, graph.constants[value]
-        elif value in makers and makers[value].op in _EXPANDING:
-            yield from (found for name in makers[value].inputs if name for found in below(name))
-
     by_origin: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         for origin in node.origins if node.op not in _EXPANDING else ():
-            own = by_origin.setdefault(origin, {})
-            own.update(item for value in node.inputs if value for item in below(value))
+            by_origin.setdefault(origin, {}).update(_constants_behind(node, graph, makers))
     found = {}
     for origin, own in by_origin.items():
         if own:
             largest = max(own, key=lambda name: own[name].nbytes)
             dtype = DType.of(own[largest].dtype)
             found[origin] = FileConstants(largest, dtype, sum(data.nbytes for data in own.values()))
+    return found
+
+
+def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> dict[str, Array]:
+    """Return the constants that a node reads, by name: its own, and those behind what only expands or moves them."""
+    found: dict[str, Array] = {}
+    values = node.inputs
+    for _ in range(_FURTHEST):
+        found.update((value, graph.constants[value]) for value in values if value in graph.constants)
+        between = [makers[value] for value in values if value not in graph.constants and value in makers]
+        values = tuple(dict.fromkeys(v for maker in between if maker.op in _EXPANDING for v in maker.inputs))
     return found
 
 

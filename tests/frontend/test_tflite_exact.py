@@ -323,3 +323,13 @@ def test_softmax_of_nothing(rounding: Any, tmp_path: Path) -> None:
     data = model(tensors, [Op("SOFTMAX", ["x"], ["y"], "SoftmaxOptions", {"Beta": 1.0})], ["x"], ["y"])
     (found,) = compute(data, {"x": np.zeros([3, 0], np.uint8)}, tmp_path, rounding, Target("host", frozenset()))
     assert found.shape == (3, 0)
+
+
+@pytest.mark.parametrize("rounding", ["onnx", "tflite"])
+def test_softmax_without_options(rounding: Any, tmp_path: Path) -> None:
+    """Its beta is 0 in LiteRT, so that all results are 1/4; its kernel of integers dies of that, that of floats does not."""
+    tensors = [T("x", [3, 4], np.int8, 0.05, 3), T("y", [3, 4], np.int8, 1 / 256, -128)]
+    data = model(tensors, [Op("SOFTMAX", ["x"], ["y"])], ["x"], ["y"])
+    feeds = {"x": np.arange(-60, 60, 10, dtype=np.int8).reshape(3, 4)}
+    (found,) = compute(data, feeds, tmp_path, rounding, Target("host", frozenset()))
+    assert (found == -64).all()

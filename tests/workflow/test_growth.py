@@ -80,3 +80,12 @@ def test_check_tells_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
 
     report = workflow.check(written(tmp_path, convolution(0)), [boards.get("mps2_an386")])
     assert report.manifest.grown and "filters takes" in caplog.text
+
+
+def test_a_long_row_of_moves_is_not_followed_to_its_end(tmp_path: Path) -> None:
+    """No recursion over the graph: 3,000 transpositions in front of a product compile."""
+    moves = [helper.make_node("Transpose", [f"t{n}" if n else "x"], [f"t{n + 1}"], perm=[1, 0]) for n in range(3000)]
+    nodes = [*moves, helper.make_node("MatMul", ["t3000", "w"], ["y"])]
+    proto = model(nodes, {"x": (np.float32, (4, 4))}, ["y"], {"w": np.ones((4, 4), F)})
+    (grown,) = workflow.compile(written(tmp_path, proto), board="host").manifest.grown
+    assert (grown.tensor, grown.file_bytes) == ("w", 64)

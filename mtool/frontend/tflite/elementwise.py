@@ -102,11 +102,21 @@ def _select(t: Translation) -> None:
         t.store(t.node("Where", [name, t.real(1), t.real(2)]))
 
 
-def _softmax(t: Translation) -> None:
-    """SOFTMAX: of (x - max x) * beta, which stays finite where x * beta does not; without options beta is 0."""
-    beta, x = float(t.op.option("Beta", 0.0)), t.real(0)
+def beta_of(t: Translation) -> float:
+    """Return what SOFTMAX multiplies its input by: 0 without options, as in LiteRT.
+
+    Raises:
+        Unsupported: it is below 0, or no number.
+    """
+    beta = float(t.op.option("Beta", 0.0))
     if not 0 <= beta < np.inf:
         raise Unsupported(f"its beta is {beta}")
+    return beta
+
+
+def _softmax(t: Translation) -> None:
+    """SOFTMAX: of (x - max x) * beta, which stays finite where x * beta does not."""
+    beta, x = beta_of(t), t.real(0)
     if beta != 1.0:
         most = t.node("ReduceMax", [x, t.whole("axes", [-1])], keepdims=1)
         x = t.node("Mul", [t.node("Sub", [x, most]), t.constant("beta", beta, np.float32)])

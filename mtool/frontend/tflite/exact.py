@@ -15,6 +15,7 @@ from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import exact_elements, exact_wide, kernels
+from mtool.frontend.tflite.elementwise import beta_of
 from mtool.frontend.tflite.fixed_point import exponentials, limits, multipliers, rescaled
 from mtool.frontend.tflite.images import window
 from mtool.frontend.tflite.rescaling import (
@@ -273,7 +274,7 @@ def _softmax(t: Translation) -> None:
     near = abs(float(out.scale[0]) - unit) <= (1e-3 * unit if out.dtype == np.int16 else 0)
     if not near or int(out.zero_point[0]) != int(np.iinfo(out.dtype).min) or not x.shape:
         raise Unsupported(f"its output does not stand on a grid of 1/{round(1 / unit)} from 0 on")
-    powers = t.constant("exponentials", exponentials(float(t.op.option("Beta", 1.0)) * float(x.scale[0])))
+    powers = t.constant("exponentials", exponentials(beta_of(t) * float(x.scale[0])))
     to = helper.np_dtype_to_tensor_dtype(out.dtype)
     t.put(t.node("FixedSoftmax", [t.stored(0), powers], domain=OWN, to=to))
 

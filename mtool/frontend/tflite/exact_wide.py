@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from mtool.frontend.problems import Unsupported
+from mtool.frontend.tflite.elementwise import beta_of
 from mtool.frontend.tflite.fixed_point import multipliers
 from mtool.frontend.tflite.rescaling import clamped, rescale_to, widened
 from mtool.frontend.tflite.sigmoid_table import SIGMOIDS
@@ -74,7 +75,7 @@ def softmax(t: Translation) -> None:
     """SOFTMAX along the last axis: exponentials by a table, and the reciprocal of their sum by another."""
     x, last = widened(t, t.stored(0)), t.whole("axes", [-1])
     difference = t.node("Sub", [x, t.node("ReduceMax", [x, last], keepdims=1)])
-    scale = float(t.tensor(0).scale[0] * np.float32(t.op.option("Beta", 0.0))) / (10.0 / 65535.0)
+    scale = float(t.tensor(0).scale[0] * np.float32(beta_of(t))) / (10.0 / 65535.0)
     scaled = rescale_to(t, difference, *multipliers(np.asarray([scale])), INT32)
     powers = _looked_up(t, clamped(t, t.node("Add", [scaled, _number(t, HIGH)]), LOW, HIGH), _exponentials())
     total = t.node("ReduceSum", [powers, last], keepdims=1)
