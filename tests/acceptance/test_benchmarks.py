@@ -1,12 +1,11 @@
 """The committed table of docs/benchmarks.json still holds: nothing got worse by more than 1%."""
 
-import importlib.util
 import json
 from pathlib import Path
-from typing import Any
 
 import models
 import pytest
+from script import load
 
 from mtool import boards
 
@@ -20,17 +19,9 @@ SUBSET = [
 ]
 
 
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("bench_script", ROOT / "scripts" / "bench.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(("model", "board"), SUBSET)
 def test_no_figure_is_worse_than_the_committed_one(model: str, board: str) -> None:
-    bench = script()
+    bench = load("bench")
     paths = {path.stem: path for path in bench.model_paths(models.FOLDER)}
     if model not in paths:
         pytest.skip("the shared models are not beside the checkout")
@@ -44,5 +35,5 @@ def test_no_figure_is_worse_than_the_committed_one(model: str, board: str) -> No
 
 
 def test_the_page_shows_the_committed_figures() -> None:
-    bench = script()
+    bench = load("bench")
     assert bench.markdown(json.loads(bench.RESULT.read_text())) == bench.RESULT.with_suffix(".md").read_text()

@@ -1,10 +1,10 @@
 """docs/commands.md is what `make commands` writes: every option of every command stands there."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from script import load
 
 from mtool.cli import app
 
@@ -14,11 +14,7 @@ PAGE = (ROOT / "docs" / "commands.md").read_text()
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("commands", ROOT / "scripts" / "commands.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("commands")
 
 
 def test_the_page_is_as_the_commands_are(script: ModuleType) -> None:

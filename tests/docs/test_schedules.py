@@ -1,10 +1,10 @@
 """docs/schedules.md is what `make schedules` writes."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from script import load
 
 from mtool import ops
 
@@ -13,11 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("schedules", ROOT / "scripts" / "schedules.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("schedules")
 
 
 def test_the_page_is_as_the_schedules_are(script: ModuleType) -> None:

@@ -327,7 +327,7 @@ def test_softmax_of_nothing(rounding: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])
 def test_softmax_without_options(rounding: Any, tmp_path: Path) -> None:
-    """Its beta is 0 in LiteRT, so that all results are 1/4; its kernel of integers dies of that, that of floats does not."""
+    """Its beta is 0 in LiteRT, so that all results are 1/4, where its kernel of integers dies."""
     tensors = [T("x", [3, 4], np.int8, 0.05, 3), T("y", [3, 4], np.int8, 1 / 256, -128)]
     data = model(tensors, [Op("SOFTMAX", ["x"], ["y"])], ["x"], ["y"])
     feeds = {"x": np.arange(-60, 60, 10, dtype=np.int8).reshape(3, 4)}

@@ -1,10 +1,8 @@
 """What a calling convention costs: the table has every row, and the typed image pays for none of the others."""
 
-import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +10,7 @@ import models
 import onnx
 import pytest
 from elftools.elf.elffile import ELFFile
+from script import load
 
 from mtool import boards, workflow
 from mtool.codegen import Conventions, conventions
@@ -29,12 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("aot_table", ROOT / "scripts" / "aot_table.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["aot_table"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load("aot_table")
 
 
 @pytest.fixture(scope="module")

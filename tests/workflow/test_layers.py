@@ -9,14 +9,13 @@ from typing import Any
 import models
 import numpy as np
 import pytest
+from altered import Altered
 
 import mtool
 from mtool import ops, session
 from mtool.cli import app
 from mtool.errors import MismatchError
-from mtool.ir import Graph, Node
-from mtool.kernels.schedule import Kernel, Schedule
-from mtool.kernels.target import Target
+from mtool.kernels.schedule import Schedule
 from mtool.manifest import Operand, Operator
 from mtool.session.layers import intermediates
 
@@ -30,27 +29,9 @@ needs_arm = pytest.mark.skipif(
 BOARDS = ["host", pytest.param("mps2_an386", marks=needs_arm), pytest.param("mps2_an385", marks=needs_arm)]
 
 
-class Broken:
-    """A schedule for tests alone: as another, but for one element that comes out wrong."""
-
-    name = "broken"
-
-    def __init__(self, sound: Schedule, operator: str) -> None:
-        self.sound = sound
-        self.operator = operator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.sound, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        return node.name == self.operator and self.sound.supports(node, graph, target)
-
-    def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        return -1.0
-
-    def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
-        kernel = self.sound.emit(node, graph, target)
-        return replace(kernel, body=kernel.body + "\n    output[7] = (int8_t)(output[7] ^ 0x44);")
+def broken(sound: Schedule, operator: str) -> Altered:
+    """Return a schedule that computes an operator as another does, but for one element that comes out wrong."""
+    return Altered("broken", sound, operator, lambda body: body + "\n    output[7] = (int8_t)(output[7] ^ 0x44);")
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -66,7 +47,7 @@ def test_every_operator_is_compared(board: str, tmp_path: Path) -> None:
 def test_a_broken_kernel_is_found_and_named(board: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     convolution = ops.KERNELS["conv2d"]
     sound = next(schedule for schedule in convolution.schedules if schedule.name == "c99_patch")
-    schedules = (*convolution.schedules, Broken(sound, "conv_2"))
+    schedules = (*convolution.schedules, broken(sound, "conv_2"))
     monkeypatch.setitem(ops.KERNELS, "conv2d", replace(convolution, schedules=schedules))
     found = mtool.verify_layers(DIGITS, board=board, deployment=mtool.Deployment(tmp_path / "project"))
     (wrong,) = found.diverging  # those after it are given what it should have written

@@ -1,0 +1,18 @@
+"""A script of the folder scripts/ as a module."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = Path(__file__).parents[1] / "scripts"
+
+
+def load(name: str) -> ModuleType:
+    """Run a script's definitions and return them."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where its dataclasses look for their types
+    spec.loader.exec_module(module)
+    return module
