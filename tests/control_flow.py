@@ -245,6 +245,43 @@ CASES: dict[str, Case] = {
                     r = ReduceSum <keepdims = 0> (u) }> (x) }""",
         ({"x": np.linspace(-1, 1, 240, dtype=F).reshape(6, 40)},),
     ),
+    "the same in all rounds": Case(
+        f"""g (float[6] x, int64 n) => (float[6] y, float[20, 6] rows, float[6] z)
+            <{WEIGHTS}, {BACK}> {{
+            w = Exp (x)
+            y, z, rows = Loop (n, "", x, w) <body = b ({ROUND}, float[6] a, float[6] b)
+                => (bool d, float[6] r, float[6] s, float[6] row) {{
+                d = Identity (c) u = MatMul (w, W) v = Tanh (u) t = MatMul (v, V) f = Sigmoid (w) g = Mul (f, a)
+                r = Add (g, t) s = Sin (t) row = Cos (w) }}> }}""",
+        trips(0, 1, 20),
+        {"rows": 20},
+    ),
+    "the same in all rounds of a loop in a branch in a loop": Case(
+        f"""g (float[6] x, int64 n, bool yes) => (float[6] y, float[6] z) <int64 three = {{3}}, float k = {{0.5}}> {{
+            w = Exp (x)
+            y = Loop (n, "", x) <body = b ({ROUND}, float[6] a) => (bool d, float[6] r) {{
+                d = Identity (c) e = Cos (a)
+                p = If (yes) <
+                    then_branch = t () => (float[6] t2) {{
+                        h = Sin (w) h2 = Tanh (h) t1 = Mul (h2, a) t2 = Mul (t1, k) }},
+                    else_branch = e () => (float[6] e2) {{
+                        e2 = Loop (n, "", a) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {{
+                            d2 = Identity (c2) s = Sin (w) s2 = Exp (e) s3 = Mul (s, a2) s4 = Sub (s3, s2)
+                            r2 = Mul (s4, k) }}> }}>
+                q = Mul (p, k) r = Sin (q) }}>
+            z = Loop (three, "", x) <body = b3 ({ROUND}, float[6] a) => (bool d, float[6] r) {{
+                d = Identity (c)
+                v = Loop (n, "", w) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {{
+                    d2 = Identity (c2) r2 = Sin (a2) }}>
+                r = Sub (a, v) }}> }}""",
+        tuple(feeds | {"yes": np.array(yes)} for feeds in trips(0, 1, 9) for yes in (True, False)),
+    ),
+    "a division by zero that no round makes": Case(
+        f"""g (float[6] x, int64 n, int64[6] k) => (int64[6] y) {{
+            y = Loop (n, "", k) <body = b ({ROUND}, int64[6] a) => (bool d, int64[6] r) {{
+                d = Identity (c) q = Div (k, k) p = Mul (q, q) r = Add (a, p) }}> }}""",
+        tuple({**feeds, "k": np.arange(6, dtype=LONG) + n} for n, feeds in enumerate(trips(0, 3))),
+    ),
     "counted in 64 bits, from a constant": Case(
         f"""g (float[6] x, int64 n) => (int64 last, double[3] z)
             <int64 big = {{1099511627776}}, double[3] w = {{1, 2, 3}}, int64 k = {{3}}> {{

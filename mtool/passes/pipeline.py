@@ -20,6 +20,7 @@ from mtool.passes.fuse import fuse
 from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import simplify_layout
+from mtool.passes.loop_invariants import hoist_loop_invariants
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.quantise_early import quantise_before_moves
@@ -47,6 +48,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
+        partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
         hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that data decide
