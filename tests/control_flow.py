@@ -62,6 +62,39 @@ _LSTM = ", ".join(
     for name, step in (("LW", 5), ("LR", 7))
 )
 
+
+def _on_grid(name: str, output: str, scale: str = "s") -> str:
+    """Quantise a value and dequantise it again."""
+    return f"{output}_q = QuantizeLinear ({name}, {scale}, z) {output} = DequantizeLinear ({output}_q, {scale}, z)"
+
+
+def _integers(kind: str, zero: int) -> Case:
+    """An If, a Loop and a Loop with rows in QDQ form; what is dequantised outside of them is quantised inside."""
+    row, q = "float[1, 6]", _on_grid
+    return Case(
+        f"""g ({row} x, bool yes, int64 n) => ({row} y, float[12, 1, 6] rows)
+            <float s = {{0.0213}}, {kind} z = {{{zero}}}, float t = {{0.0317}}, int8 zw = {{0}}, {WEIGHTS}, {BACK},
+             int64 twelve = {{12}}, {row} none = {{0, 0, 0, 0, 0, 0}}> {{
+            wq = QuantizeLinear (W, s, zw) w = DequantizeLinear (wq, s, zw)
+            vq = QuantizeLinear (V, s, zw) v = DequantizeLinear (vq, s, zw)
+            {q("x", "h", "t")}
+            f0 = If (yes) <
+                then_branch = tb () => ({row} p) {{ a = MatMul (h, w) {q("a", "b")} c = MatMul (b, v) {q("c", "p")} }},
+                else_branch = eb () => ({row} e) {{ d = Add (h, h) {q("d", "e")} }}>
+            {q("f0", "f")}
+            l = Loop (n, "", f) <body = lb ({ROUND}, {row} a) => (bool d, {row} r) {{
+                d = Identity (c) {q("a", "b")} m = MatMul (b, w) {q("m", "o")} p = MatMul (o, v) u = Add (p, f)
+                {q("u", "r")} }}>
+            {q("l", "k")}
+            y, last, rows = Loop (twelve, "", k, none) <body = sb ({ROUND}, {row} a, {row} b)
+                => (bool d, {row} r, {row} u, {row} o) {{
+                d = Identity (c) m = MatMul (a, w) {q("m", "mq")} p = MatMul (mq, v) {q("p", "r")} g = Add (b, r)
+                {q("g", "u")} i1 = Relu (u) {q("i1", "o")} }}> }}""",
+        tuple({"x": x * X.reshape(1, 6), "yes": np.array(yes), "n": np.array(n, LONG)}
+              for x, yes, n in ((F(1), True, 0), (F(0.7), False, 3), (F(1.3), True, 9))),
+    )  # fmt: skip
+
+
 CASES: dict[str, Case] = {
     "an if": Case(
         f"""g (float[6] x, bool yes) => (float[6] y) <{WEIGHTS}, {BACK}> {{
@@ -116,6 +149,8 @@ CASES: dict[str, Case] = {
             y = DequantizeLinear (yq, s, z) }}""",
         tuple({**feeds, "x": X.reshape(1, 6)} for feeds in yes_and_no()),
     ),
+    "integers across all borders": _integers("int8", 3),
+    "unsigned integers across all borders": _integers("uint8", 130),
     "four deep": Case(_nested(4), tuple({"x": np.where(np.arange(6) == n, -X - 2, X + 2).astype(F)} for n in range(5))),
     "how many in each branch": Case(
         """g (float[6] x, bool yes) => (int64[2, n] y) {

@@ -1,9 +1,9 @@
 """Loop-invariant work: what is the same in each round of a loop is computed once, before the first one.
 
 A node of a body that reads nothing that changes from round to round moves out of it, and so does a part of an
-expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not be
-taken; that is safe, as no operator fails whatever it reads, and is weighed: what moves has to save more than it takes,
-in the rounds that are expected. It takes arena while the loop runs.
+expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not
+be taken; that is safe, as no operator fails whatever it reads, and is weighed: what moves has to save more than it
+takes, in the rounds that are expected. It takes arena while the loop runs.
 """
 
 from collections.abc import Collection, Mapping

@@ -24,6 +24,7 @@ from mtool.passes.loop_invariants import hoist_loop_invariants
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.quantise_early import quantise_before_moves
+from mtool.passes.quantised_borders import let_integers_cross
 from mtool.passes.signed_integers import use_signed_integers
 from mtool.passes.state_layout import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
@@ -64,7 +65,11 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
-    graph = prune(map_bodies(prune(graph), partial(run, target=target)))
+    return _run(let_integers_cross(prune(graph), target), target)
+
+
+def _run(graph: Graph, target: Target) -> Graph:
+    graph = prune(map_bodies(graph, partial(_run, target=target)))
     for one in sequence(target):
         graph = one(graph)
         verify_own(graph)
