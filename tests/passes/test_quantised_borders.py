@@ -111,8 +111,8 @@ GIVES = f"m = Sin (a) {on_grid('m', 'r')}"
         (loop("h", on_grid("m", "r", "t").join(["m = Sin (a) ", ""])), ["float32"] * 2),
     ],
     ids=[
-        "quantised throughout", "given on the grid", "from zeros", "read on the grid", "at least a round", "rounded after",
-        "floats if there is no round", "a float at first", "floats at the end", "another scale",
+        "quantised throughout", "given on the grid", "from zeros", "read on the grid", "at least a round",
+        "rounded after", "floats if there is no round", "a float at first", "floats at the end", "another scale",
     ],
 )  # fmt: skip
 def test_what_is_carried_on(graph: Graph, wanted: list[str]) -> None:
