@@ -201,11 +201,41 @@ def wide_cases() -> list[Case]:
     flat = [t("x", [30, 600]), T("w", [9, 600], np.int8, 0.01, data=R.integers(-127, 128, [9, 600])), b(9)]
     flat.append(t("y", [30, 9], 0.0043))
     rows = [flat[0], w([9, 600], 0), *flat[2:]]
+    spread = [
+        (name, [2, 4, 5, 40], padding, strides, [5, 3, 2, 40], [2, *made, 5])
+        for name, padding, strides, made in (
+            ("same", 0, (2, 3), (8, 15)),
+            ("valid", 1, (2, 3), (9, 14)),
+            ("longer", 1, (2, 3), (10, 16)),
+            ("gaps", 0, (4, 1), (13, 5)),
+            ("beyond", 0, (2, 3), (7, 13)),
+        )
+    ]
     pairs = [t("a", [2, 5, 70]), t("b", [2, 6, 70], 0.0007), t("y", [2, 5, 6], 0.003)]
     narrow = [T(x.name, x.shape, np.int8, 100 * x.scale, 3) for x in pairs]
     return [
         Case("conv", Op("CONV_2D", list("xwb"), ["y"], "Conv2DOptions", CONV), conv),
         Case("deep", Op("DEPTHWISE_CONV_2D", list("xwb"), ["y"], "DepthwiseConv2DOptions", depth), deep),
+        *(
+            Case(
+                f"spread_{name}",
+                Op(
+                    "TRANSPOSE_CONV",
+                    list("swxb"),
+                    ["y"],
+                    "TransposeConvOptions",
+                    {"Padding": padding, "StrideH": strides[0], "StrideW": strides[1]},
+                ),
+                [
+                    T("s", [4], np.int32, data=np.asarray(made)),
+                    w(kernel, 0),
+                    t("x", size),
+                    b(5),
+                    t("y", made, 0.0021),
+                ],
+            )
+            for name, size, padding, strides, kernel, made in spread
+        ),
         Case("flat", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), flat),
         Case("pairs", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), pairs),
         Case("narrow", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), narrow),

@@ -27,15 +27,15 @@ from mtool.frontend.tflite.rescaling import (
     rescale_to,
     unscaled,
 )
-from mtool.frontend.tflite.translation import NHWC_OF_NCHW, Translation
+from mtool.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
+from mtool.lowerings.conv_transpose import Phases
 
 Translate = Callable[[Translation], None]
 
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 SUM_SHIFT = 20  # bits by which the operands of a sum are shifted to the left before they are scaled
 WIDE_SUM_SHIFT = 15  # the same of int16
-MOST_EXACT = 2**24  # up to which float32 has every whole number
 
 
 def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
@@ -69,7 +69,8 @@ def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Ar
     return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
 
 
-def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
+def _unscaled_bias(t: Translation, place: int, channels: int, phases: int = 1) -> list[str]:
+    """Return the bias, for each phase of a transposed convolution once more; nothing: there is none."""
     if not t.has(place):
         return []
     data = t.known(place, "bias").reshape(-1)
@@ -78,14 +79,14 @@ def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
     if np.abs(data.astype(np.int64)).max(initial=0) >= 2**31:
         raise Unsupported("its bias has more than 32 bits")
-    name = t.constant("bias", data, np.int32)
+    name = t.constant("bias", np.tile(data, phases), np.int32)
     return [t.dequantise(name, np.dtype(np.int32), np.ones(1, np.float32), np.zeros(1, np.int64))]
 
 
-def _rescale_sums(t: Translation, sums: str) -> str:
+def _rescale_sums(t: Translation, sums: str, scales: Array, bias: int = 2) -> str:
     """Scale the sums of a convolution; those of int16 have 64 bits, unless their bias has 32."""
-    scales, narrow = _scales(t, 0, 1), t.has(2) and t.tensor(2).dtype == np.int32
-    if t.tensor(0).dtype != np.int16 or narrow:
+    narrow = t.has(bias) and t.tensor(bias).dtype == np.int32
+    if t.result().dtype != np.int16 or narrow:
         return rescale(t, sums, scales, t.result(), axis=3)
     return rescale_long(t, sums, scales, t.result(), axis=3, activation=t.op.option("FusedActivationFunction"))
 
@@ -109,7 +110,7 @@ def _conv(depthwise: bool) -> Translate:
             channels, group = shape[0], size[3] // max(shape[3], 1)
         strides, dilated = kernels.pair(t, "Stride"), kernels.dilations(t)
         reach = tuple((k - 1) * d + 1 for k, d in zip(shape[1:3], dilated, strict=True))
-        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0))], perm=[0, 3, 1, 2])
+        image = t.node("Transpose", [unscaled(t, t.stored(0), t.tensor(0))], perm=NCHW_OF_NHWC)
         sums = t.node(
             "Conv",
             [image, filters, *_unscaled_bias(t, 2, channels)],
@@ -120,26 +121,63 @@ def _conv(depthwise: bool) -> Translate:
             group=group,
         )
         sums = t.node("Transpose", [sums], perm=NHWC_OF_NCHW)
-        t.put(_rescale_sums(t, sums))
+        t.put(_rescale_sums(t, sums, _scales(t, 0, 1)))
 
     return translate
 
 
 def _transpose_conv(t: Translation) -> None:
-    """TRANSPOSE_CONV: its sums are float32 loops, so they have to be small enough to be exact."""
-    eight_bits(t, 2)
-    attrs: dict[str, Any] = kernels.spread(t)
-    filters = _unscaled_weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 1)
-    offsets = _unscaled_bias(t, 3, t.shape(1)[0])
-    data = t.known(1, "weights").astype(np.int64) - int(t.tensor(1).zero_point[0])
-    most = 255 * int(np.abs(data).sum(axis=(1, 2, 3)).max(initial=0))
-    if offsets:
-        most += int(np.abs(t.known(3, "bias").astype(np.int64)).max(initial=0))
-    if most >= MOST_EXACT:
-        raise Unsupported("its sums may be too large to be exact with --rounding tflite")
-    image = t.node("Transpose", [unscaled(t, t.stored(2), t.tensor(2))], perm=[0, 3, 1, 2])
-    sums = t.node("ConvTranspose", [image, filters, *offsets], **attrs)
-    t.put(rescale(t, t.node("Transpose", [sums], perm=NHWC_OF_NCHW), _scales(t, 2, 1), t.result(), axis=3))
+    """TRANSPOSE_CONV: a convolution with the phases of the stride as channels, which are interleaved once scaled."""
+    eight_bits(t, 2, wide=True)
+    attrs, size, outputs = kernels.spread(t), t.shape(2, 4), t.shape(1, 4)[0]
+    kernel, (before_h, before_w) = t.shape(1, 4)[1:3], attrs["pads"][:2]
+    made = t.numbers(0, "the output's shape")[1:3]
+    phases = Phases(
+        (kernel[0], kernel[1]), (attrs["strides"][0], attrs["strides"][1]), (before_h, before_w),
+        (size[1], size[2]), (made[0], made[1]),
+    )  # fmt: skip
+    filters = _unscaled_weights(t, 1, lambda data: _in_phases(t, phases, data), 0)
+    count = math.prod(phases.stride)
+    top, left, bottom, right = phases.pads
+    image = unscaled(t, t.stored(2), t.tensor(2))
+    if min(bottom, right) < 0:  # the last inputs meet no output
+        ends = size[1] + min(bottom, 0), size[2] + min(right, 0)
+        names = t.whole("starts", (0, 0)), t.whole("ends", ends), t.whole("axes", (1, 2))
+        image = t.node("Slice", [image, *names])
+    sums = t.node(
+        "Conv",
+        [t.node("Transpose", [image], perm=NCHW_OF_NHWC), filters, *_unscaled_bias(t, 3, outputs, count)],
+        kernel_shape=phases.taps,
+        pads=[top, left, max(bottom, 0), max(right, 0)],
+    )
+    sums, scales = t.node("Transpose", [sums], perm=NHWC_OF_NCHW), _scales(t, 2, 1)
+    scales = np.tile(scales, count) if scales.size > 1 else scales
+    _interleave(t, phases, _rescale_sums(t, sums, scales, bias=3))
+
+
+def _in_phases(t: Translation, phases: Phases, weights: Array) -> Array:
+    """Return weights [O, KH, KW, C] as those of the phases, OIHW; a tap that is not there is their zero point."""
+    points = np.unique(t.tensor(1).zero_point)
+    if points.size != 1:
+        raise Unsupported(f"its weights have {points.size} zero points")
+    t.afford(2 * math.prod((*phases.taps, *phases.stride)) * weights.shape[0] * weights.shape[3])
+    centred = weights.astype(np.int16) - points[0]
+    made: Array = phases.filters(centred.transpose(3, 0, 1, 2)).transpose(0, 3, 1, 2) + points[0]
+    return made.astype(weights.dtype)
+
+
+def _interleave(t: Translation, phases: Phases, made: str) -> None:
+    """Make the output of [N, QH, QW, SH * SW * O], without what lies in its padding."""
+    batch, height, width, channels = t.numbers(0, "the output's shape")
+    apart = t.node("Reshape", [made, t.whole("apart", (batch, *phases.quotients, *phases.stride, channels))])
+    turned = t.node("Transpose", [apart], perm=[0, 1, 3, 2, 4, 5])
+    whole = [count * stride for count, stride in zip(phases.quotients, phases.stride, strict=True)]
+    image = t.node("Reshape", [turned, t.whole("whole", (batch, *whole, channels))])
+    if (height, width) != tuple(whole):
+        ends = phases.pad[0] + height, phases.pad[1] + width
+        names = t.whole("starts", phases.pad), t.whole("ends", ends), t.whole("axes", (1, 2))
+        image = t.node("Slice", [image, *names])
+    t.put(image)
 
 
 def _may_tie(scale: float) -> bool:
