@@ -19,6 +19,7 @@ from mtool.frontend.tflite import (
     detection,
     elementwise,
     exact,
+    hybrid,
     images,
     kernels,
     lstm,
@@ -161,6 +162,8 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
         one_way = operator.kind in RECURRENT or not operator.outputs
         if rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        elif rounding == "tflite" and hybrid.is_hybrid(t):
+            hybrid.TRANSLATIONS[operator.kind](t)
         else:
             TRANSLATIONS[operator.kind](t)
         settle(t, start)
