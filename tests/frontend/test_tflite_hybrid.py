@@ -18,7 +18,7 @@ TARGETS = [
     Target("cortex-m55", frozenset({"fpu", "dsp", "mve"})),
 ]
 WINDOW = {"StrideH": 2, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1, "Padding": 0}
-IMAGE = [2, 9, 7, 6]
+IMAGE = [1, 9, 7, 6]
 
 
 def case(kind: str, x: list[int], w: list[int], y: list[int], axis: int, scales: int, **values: Any) -> Case:
@@ -36,7 +36,7 @@ def case(kind: str, x: list[int], w: list[int], y: list[int], axis: int, scales:
 
 def cases() -> list[Case]:
     """Return one operator of each form: scales, ranges around zero or not, rows, groups, strides, activations."""
-    conv, image = {**WINDOW, "FusedActivationFunction": 1}, [2, 5, 7]
+    conv, image = {**WINDOW, "FusedActivationFunction": 1}, [1, 5, 7]
     dense, flat = "FULLY_CONNECTED", {"AsymmetricQuantizeInputs": True}
     return [
         case(dense, [3, 50], [11, 50], [3, 11], 0, 1),
@@ -46,6 +46,7 @@ def cases() -> list[Case]:
         case(dense, [1, 2, 3, 8], [4, 8], [1, 2, 3, 4], 0, 1, KeepNumDims=True),
         case("CONV_2D", IMAGE, [8, 3, 3, 6], [*image, 8], 0, 1, **conv),
         case("CONV_2D", IMAGE, [8, 3, 3, 6], [*image, 8], 0, 8, **conv),
+        case("CONV_2D", [2, 9, 7, 6], [7, 3, 3, 6], [2, 5, 7, 7], 0, 7, **conv),
         case("CONV_2D", IMAGE, [6, 3, 3, 3], [*image, 6], 0, 6, **conv),
         case("CONV_2D", [1, 9, 7, 6], [5, 1, 1, 6], [1, 9, 7, 5], 0, 5, **{**WINDOW, "StrideH": 1}),
         case("DEPTHWISE_CONV_2D", IMAGE, [1, 3, 3, 6], [*image, 6], 3, 6, **conv, DepthMultiplier=1),

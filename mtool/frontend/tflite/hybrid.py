@@ -13,6 +13,7 @@ from mtool.frontend.tflite import kernels
 from mtool.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
+
 def is_hybrid(t: Translation) -> bool:
     """Whether LiteRT quantises the activations of the operator at work, which has int8 weights without zero point."""
     if t.op.kind not in TRANSLATIONS or not (t.has(0) and t.has(1)):

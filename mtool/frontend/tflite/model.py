@@ -78,7 +78,11 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
     graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
     _check_shapes(network, graph, path.name)
-    return replace(graph, quant=_grids(network, graph))
+    graph = replace(graph, quant=_grids(network, graph))
+    if options.rounding == "onnx":
+        return graph
+    own = {name: source for name, source in graph.sources.items() if name in network.tensors}
+    return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
 
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
