@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import allocator, frontend, passes
+from mtool import allocator, frontend, passes, run_time_sizes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import FileConstants, file_constants
@@ -63,6 +63,11 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
 def _lowered(path: Path, target: Target, request: Request, filed: dict[str, FileConstants]) -> Graph:
     """Read a model and bring it to kernels and loops; what its constants took in the file goes into `filed`."""
     allocator.return_large_blocks()
+    open_sizes = frontend.run_time_sizes(path, request)
+    if open_sizes:
+        whole, graph = run_time_sizes.lowered(path, target, request, open_sizes)
+        filed.update(file_constants(whole))
+        return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
         graph = frontend.load(path, request)
@@ -82,7 +87,8 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
 
 def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
-    target, partial = target_of(board), request.allowed_partial()
+    target = target_of(board)
+    partial: Partial = "never" if graph.sizes else request.allowed_partial()
     plan = make_plan(graph, target, request.io, partial, request.schedules)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
@@ -99,14 +105,20 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         UsageError: as `compile_model`.
         ModelError: as `compile_model`.
     """
-    graph = frontend.load(path, request)
-    model_hash, filed = file_hash(path), file_constants(graph)
-    asked = request.allowed_partial()
+    open_sizes = frontend.run_time_sizes(path, request)
+    graph = None if open_sizes else frontend.load(path, request)
+    model_hash, filed = file_hash(path), {} if graph is None else file_constants(graph)
+    asked: Partial = "never" if open_sizes else request.allowed_partial()
     made: dict[tuple[Target, Partial], Emitted] = {}
 
     def emitted(target: Target, partial: Partial) -> Emitted:
         if (target, partial) not in made:
-            plan = make_plan(passes.run(graph, target), target, request.io, partial, request.schedules)
+            if graph is None:
+                whole, lowered = run_time_sizes.lowered(path, target, request, open_sizes)
+                filed.update(file_constants(whole))
+            else:
+                lowered = passes.run(graph, target)
+            plan = make_plan(lowered, target, request.io, partial, request.schedules)
             made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
         return made[target, partial]
 
