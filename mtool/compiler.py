@@ -16,8 +16,9 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.option_values import Partial
-from mtool.plan import Plan, make_plan
+from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
+from mtool.tuned.choosing import choices
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,10 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     start = time.monotonic()
     # No name for what is between: a large model is not to be held once for each stage.
     graph, filed = _lowered(path, target_of(board), request)
-    plan = _plan_for(graph, board, request)
+    model_hash = file_hash(path)
+    plan = _plan_for(graph, board, request, model_hash)
     del graph
-    files, manifest = codegen.generate(plan, path.name, file_hash(path), request.conventions, request.weights, filed)
+    files, manifest = codegen.generate(plan, path.name, model_hash, request.conventions, request.weights, filed)
     seconds = time.monotonic() - start
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return Compiled(files, manifest)
@@ -72,13 +74,29 @@ def _lowered(path: Path, target: Target, request: Request) -> tuple[Graph, dict[
     return graph, filed
 
 
-def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:
+def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
     target, partial = target_of(board), request.allowed_partial()
-    plan = make_plan(graph, target, request.io, partial, request.schedules)
+    schedules = _schedules(graph, target, request, model_hash)
+    plan = make_plan(graph, target, request.io, partial, schedules)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
-    return make_plan(graph, target, request.io, "always", request.schedules)
+    return make_plan(graph, target, request.io, "always", schedules)
+
+
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    return {**choices(request.known, graph, target, model_hash), **request.schedules}
+
+
+def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> Plan:
+    """Return the plan of a model for a board; no C is written.
+
+    Raises:
+        MtoolError: as `compile_model`.
+    """
+    graph, _ = _lowered(path, target_of(board), request)
+    return _plan_for(graph, board, request, file_hash(path))
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS) -> Iterator[tuple[Board, Emitted]]:
@@ -98,7 +116,9 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
 
     def emitted(target: Target, partial: Partial) -> Emitted:
         if (target, partial) not in made:
-            plan = make_plan(passes.run(graph, target), target, request.io, partial, request.schedules)
+            lowered = passes.run(graph, target)
+            schedules = _schedules(lowered, target, request, model_hash)
+            plan = make_plan(lowered, target, request.io, partial, schedules)
             made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
         return made[target, partial]
 
