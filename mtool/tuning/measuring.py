@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.errors import CommunicationError, DeviceError, NoAnswerError
-from mtool.tune.meter import Meter
-from mtool.tune.trial import IDLE, Names
 from mtool.tuned.record import Status, reason_of
+from mtool.tuning.meter import Meter
+from mtool.tuning.trial import IDLE, Names
 
 REPEATS = 3
 _LEAST_NS = 2e6  # that a reading takes, where the timer counts time

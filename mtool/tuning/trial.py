@@ -15,7 +15,7 @@ from mtool.ops.loop.node import Loop
 from mtool.plan import Plan, Step
 from mtool.plan.memory import Storage, aligned
 from mtool.plan.step import choose_schedule
-from mtool.tune.candidates import Candidate, Space
+from mtool.tuning.candidates import Candidate, Space
 
 NAME = "trial"
 IDLE = "idle"

@@ -10,8 +10,8 @@ from mtool.errors import CommunicationError, MtoolError
 from mtool.ir import TensorType
 from mtool.rpc import protocol
 from mtool.session import Device
-from mtool.tune.trial import Names
 from mtool.tuned.record import Unit
+from mtool.tuning.trial import Names
 
 _LEAST_LIMIT_S = 3.0
 _SLOWEST_HZ = 16e6

@@ -10,8 +10,8 @@ from mtool import codegen, flash, session
 from mtool.boards import Board
 from mtool.compiler import target_of
 from mtool.session import Device
-from mtool.tune.candidates import Candidate, Space
-from mtool.tune.trial import NAME, Share, Trial, arena_bytes, trial_of
+from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.stages import Model, Options, Prepared, build_model
