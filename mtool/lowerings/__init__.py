@@ -21,6 +21,7 @@ from mtool.lowerings import (
     ordering,
     pooling,
     quantise,
+    quantised_rows,
     recurrent,
     reduce,
     rescale,
@@ -48,6 +49,7 @@ OWN: dict[str, OwnOperator] = {
     **signal_transform.OWN,
     **detection_postprocess.OWN,
     **window_places.OWN,
+    **quantised_rows.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

@@ -20,9 +20,11 @@ from mtool.passes.fuse import fuse
 from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import simplify_layout
+from mtool.passes.loop_invariants import hoist_loop_invariants
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.quantise_early import quantise_before_moves
+from mtool.passes.quantised_borders import let_integers_cross
 from mtool.passes.signed_integers import use_signed_integers
 from mtool.passes.state_layout import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
@@ -47,6 +49,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
+        partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
         hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that data decide
@@ -62,7 +65,7 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
-    graph = _run(prune(graph), target, sequence(target))
+    graph = _run(let_integers_cross(prune(graph), target), target, sequence(target))
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
     return graph
