@@ -106,8 +106,8 @@ def _names(
     """
     inside = {value for node in nodes for value in node.output}
     names = state.inner(prefix, inside)
-    names |= {inner: proto.input[place] if place < len(proto.input) else "" for place, inner in enumerate(inputs)}
-    made = {inner: proto.output[place] for place, inner in enumerate(outputs) if place < len(proto.output)}
+    names |= {inner: proto.input[index] if index < len(proto.input) else "" for index, inner in enumerate(inputs)}
+    made = {inner: proto.output[index] for index, inner in enumerate(outputs) if index < len(proto.output)}
     return names | {inner: outer for inner, outer in made.items() if outer and inner in inside}
 
 

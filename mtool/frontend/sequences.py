@@ -76,8 +76,8 @@ def _split(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) 
 def _insert(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
     given = len(proto.input) > 2 and proto.input[2]
-    place = _position(state, proto.input[2], len(values), len(values)) if given else len(values)
-    _give(state, proto, [*values[:place], proto.input[1], *values[place:]])
+    position = _position(state, proto.input[2], len(values), len(values)) if given else len(values)
+    _give(state, proto, [*values[:position], proto.input[1], *values[position:]])
 
 
 def _erase(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:

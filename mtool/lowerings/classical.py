@@ -90,7 +90,7 @@ def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
 
 
 def _label_encoder(ctx: Lowering, node: Node) -> None:
-    """LabelEncoder: the place of the key that is equal, or the one behind the last, in the table of values."""
+    """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
     x, keys, values = node.inputs
     kind, count = ctx.types[x], ctx.types[keys].count
     rank = len(kind.shape)
@@ -99,8 +99,8 @@ def _label_encoder(ctx: Lowering, node: Node) -> None:
     if kind.dtype.is_float:
         both = call("and", *(call("isnan", side, dtype=DType.BOOL) for side in (element, key)))
         equal = call("or", equal, both)
-    place = choose(equal, axis(rank), number(count))
-    found = Expr("reduce", DType.INT32, (place,), Reduction("minimum", ((rank, count),)))
+    index = choose(equal, axis(rank), number(count))
+    found = Expr("reduce", DType.INT32, (index,), Reduction("minimum", ((rank, count),)))
     at = ctx.value(f"{node.outputs[0]}.place", DType.INT32, kind.shape)
     ctx.loop(node, found, [x, keys], at)
     chosen = load(1, ctx.types[values].dtype, (load(0, DType.INT32, identity(rank)),))

@@ -64,7 +64,7 @@ class Lowering(Rewriter):
     def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:
         """Append a transposition."""
         kind = self.types[value]
-        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[place] for place in perm])
+        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
         self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
         return output
 

@@ -84,7 +84,7 @@ def _moved(rewriter: Rewriter, node: Node) -> tuple[Node, Node] | None:
     extra = sorted(number for number in axes if number >= rank)
     kept = [size if number in axes else 1 for number, size in enumerate(shape)]
     value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*kept, *(sizes[number] for number in extra)])
-    body = part.with_axes({number: axis(rank + place) for place, number in enumerate(extra)})
+    body = part.with_axes({number: axis(rank + behind) for behind, number in enumerate(extra)})
     operands = sorted(body.operands())
     made = Node(
         "loop", rewriter.unique(node.name), tuple(node.inputs[number] for number in operands), (value,),

@@ -202,7 +202,7 @@ def _quantised(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Map
         error = error + _ROUNDINGS * _UNIT * np.maximum(np.abs(x.low), np.abs(x.high)) / scale
         ends = np.rint(x.value / scale), np.ceil(x.low / scale - 0.5 - error), np.floor(x.high / scale + 0.5 + error)
     limits = np.iinfo(dtype)
-    value, low, high = (np.clip(place + zero, limits.min, limits.max).astype(dtype) for place in ends)
+    value, low, high = (np.clip(end + zero, limits.min, limits.max).astype(dtype) for end in ends)
     mine = known.get(node.output[0])
     if mine is not None and mine.shape == value.shape:
         value = mine

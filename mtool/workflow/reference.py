@@ -186,8 +186,8 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
         if put.name in wanted:
             kind = put.type.tensor_type
             sizes = [
-                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{place}"]
-                for place, dim in enumerate(kind.shape.dim)
+                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
+                for number, dim in enumerate(kind.shape.dim)
             ]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))

@@ -87,13 +87,13 @@ def _lstm(write: Decomposition) -> None:
     del proto.input[:]
     proto.input.extend([write("DequantizeLinear", codes, scale, point), "", "", *write.proto.input[3:8]])
     weights = {}
-    for name, place, first in (("w", 1, 8), ("r", 2, 10)):
-        data = state.value_of(write.input(place), name.upper())
+    for name, index, first in (("w", 1, 8), ("r", 2, 10)):
+        data = state.value_of(write.input(index), name.upper())
         scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
         if not (zeros == zeros.reshape(-1)[0]).all():
             raise Unsupported("its weights have more than one zero point")
         directions, _, rows = data.shape
-        proto.input[place] = write.constant(data.transpose(0, 2, 1), data.dtype)
+        proto.input[index] = write.constant(data.transpose(0, 2, 1), data.dtype)
         per_row = scales.reshape(directions, -1) if scales.size > 1 else scales.reshape(1, 1)
         full = np.broadcast_to(per_row, (directions, rows)) if scales.size > 1 else per_row
         weights[name] = full.reshape(-1).astype(np.float32), int(zeros.reshape(-1)[0])

@@ -118,8 +118,8 @@ def scan_written_out(
         prefix = state.unique(origin)
         parts = []
         for value, axis, back in zip(scanned, axes, turned, strict=True):
-            place = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
-            parts.append(node_of(state, opsets, "Gather", [value, place], prefix, axis=axis))
+            index = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
+            parts.append(node_of(state, opsets, "Gather", [value, index], prefix, axis=axis))
         outputs = inline(state, body, [*carried, *parts], prefix)
         carried = outputs[: len(states)]
         for values, value in zip(rows, outputs[len(states) :], strict=True):

@@ -37,12 +37,12 @@ def _body(
     for what, declared, tensors in (("inputs", graph.input, given), ("outputs", graph.output, wanted)):
         if len(declared) != len(tensors):
             raise Unsupported(f"its subgraph {number} has {len(declared)} {what} instead of {len(tensors)}")
-        for place, (value, tensor) in enumerate(zip(declared, tensors, strict=True)):
+        for index, (value, tensor) in enumerate(zip(declared, tensors, strict=True)):
             kind = value.type.tensor_type
             dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [dim.dim_value for dim in kind.shape.dim]
             if dtype != tensor.dtype or (what == "inputs" and shape != [*tensor.shape]):
                 found = f"{dtype}{shape} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"number {place} of its {what} is {found}")
+                raise Unsupported(f"number {index} of its {what} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
     return graph
@@ -68,9 +68,9 @@ def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInf
 
 
 def _if(t: Translation) -> None:
-    given = [t.tensor(place) for place in range(1, len(t.op.inputs))]
-    wanted = [t.result(place) for place in range(len(t.op.outputs))]
-    values = [t.stored(place) for place in range(1, len(t.op.inputs))]
+    given = [t.tensor(index) for index in range(1, len(t.op.inputs))]
+    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    values = [t.stored(index) for index in range(1, len(t.op.inputs))]
     bodies = []
     for name, option in (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex")):
         graph = _body(t, option, f"{t.op.name}/{name}/", given, wanted)
@@ -81,17 +81,17 @@ def _if(t: Translation) -> None:
 
 def _while(t: Translation) -> None:
     """WHILE: the condition is computed before the first round, and at the end of each for the next."""
-    given = [t.tensor(place) for place in range(len(t.op.inputs))]
-    for place, tensor in enumerate(given):
-        result = t.result(place)
+    given = [t.tensor(index) for index in range(len(t.op.inputs))]
+    for index, tensor in enumerate(given):
+        result = t.result(index)
         if (result.dtype, result.shape) != (tensor.dtype, tensor.shape):
-            raise Unsupported(f"its output {place} has another type or shape than its input {place}")
+            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
     condition = [_CONDITION]
     first, again = (
         _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", given, condition) for name in ("first", "cond")
     )
     body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", given, given)
-    t.nodes += [*_copies(t, [t.stored(place) for place in range(len(given))], first.input), *first.node]
+    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(given))], first.input), *first.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
     leading = [
@@ -102,7 +102,7 @@ def _while(t: Translation) -> None:
     graph = helper.make_graph(
         nodes, "body", [*leading, *body.input], [*again.output, *body.output], [*body.initializer, *again.initializer]
     )
-    values = [t.stored(place) for place in range(len(given))]
+    values = [t.stored(index) for index in range(len(given))]
     _put(t, helper.make_node("Loop", ["", first.output[0].name, *values], [], name=t.op.name, body=graph))
 
 
@@ -111,8 +111,8 @@ def _put(t: Translation, node: onnx.NodeProto) -> None:
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
     t.nodes.append(node)
-    for place, output in enumerate(outputs):
-        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[place]]], name=t.op.name))
+    for index, output in enumerate(outputs):
+        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
 
 
 TRANSLATIONS = {"IF": _if, "WHILE": _while}

@@ -80,4 +80,4 @@ def _settled(t: Translation, number: int, shape: tuple[int, ...]) -> tuple[int, 
     tensor = t.tensors[number]
     if len(shape) != len(tensor.shape):
         return tensor.shape
-    return tuple(shape[place] if place in tensor.open else size for place, size in enumerate(tensor.shape))
+    return tuple(shape[dim] if dim in tensor.open else size for dim, size in enumerate(tensor.shape))

@@ -59,8 +59,8 @@ def table(t: Translation, results: Array) -> None:
     t.put(t.node("Table", [t.stored(0), data], domain=OWN, to=to))
 
 
-def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
-    data, tensor = arranged(t.known(place, "weights")), t.tensor(place)
+def _unscaled_weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int) -> str:
+    data, tensor = arranged(t.known(index, "weights")), t.tensor(index)
     if data.dtype not in EIGHT_BITS or not tensor.is_quantised:
         raise Unsupported(f"its weights are {data.dtype}")
     name, points = t.constant("weights", data), tensor.zero_point
@@ -69,10 +69,10 @@ def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Ar
     return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
 
 
-def _unscaled_bias(t: Translation, place: int, channels: int) -> list[str]:
-    if not t.has(place):
+def _unscaled_bias(t: Translation, index: int, channels: int) -> list[str]:
+    if not t.has(index):
         return []
-    data = t.known(place, "bias").reshape(-1)
+    data = t.known(index, "bias").reshape(-1)
     wide = data.dtype == np.int64 and t.result().dtype == np.int16
     if not (data.dtype == np.int32 or wide) or data.size != channels:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
@@ -186,11 +186,11 @@ def _sum(kind: str) -> Translate:
             if t.op.option("PotScaleInt16", True) and all(math.frexp(scale)[0] == 0.5 for scale in grids):
                 raise Unsupported("its scales are powers of 2, which LiteRT shifts by")
             left = WIDE_SUM_SHIFT
-        scales = [float(t.tensor(place).scale[0]) for place in (0, 1)]
+        scales = [float(t.tensor(index).scale[0]) for index in (0, 1)]
         unit = 2 * max(scales)
         terms = []
-        for place, scale in enumerate(scales):
-            value, share = centred(t, place), scale / unit
+        for index, scale in enumerate(scales):
+            value, share = centred(t, index), scale / unit
             if share == 0.5:  # of a multiple of 2^20 that is no rounding
                 terms.append(t.node("Mul", [value, t.constant("left", 1 << (left - 1), np.int32)]))
                 continue
@@ -206,12 +206,12 @@ def _batch_matmul(t: Translation) -> None:
     """BATCH_MATMUL: of int16 in sums of 64 bits."""
     eight_bits(t, 0, 1, wide=True)
     operands, wide = [], t.tensor(0).dtype == np.int16
-    for place, option in ((0, "AdjX"), (1, "AdjY")):
-        rank = len(t.shape(place))
+    for index, option in ((0, "AdjX"), (1, "AdjY")):
+        rank = len(t.shape(index))
         if rank < 2:
-            raise Unsupported(f"its input {place} has {rank} dimensions")
-        value = t.stored(place)
-        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(place))
+            raise Unsupported(f"its input {index} has {rank} dimensions")
+        value = t.stored(index)
+        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(index))
         if t.op.option(option):
             value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
         operands.append(value)
@@ -334,8 +334,8 @@ def _wide_relu(t: Translation) -> None:
     """RELU, RELU6, RELU_N1_TO_1 of int16."""
     out = t.result()
     low, high = limits(out, getattr(tflite.ActivationFunctionType, t.op.kind))
-    by, places = multipliers(np.asarray([_ratio(t)]))
-    t.put(rescale_to(t, centred(t, 0), by, places, out.dtype, out.zero, (low, high)))
+    by, shifts = multipliers(np.asarray([_ratio(t)]))
+    t.put(rescale_to(t, centred(t, 0), by, shifts, out.dtype, out.zero, (low, high)))
 
 
 def _wide_leaky_relu(t: Translation) -> None:

@@ -104,7 +104,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 class Columns:
     """What a column of a tile consists of.
 
-    order: the place among a channel's weights of each element, -1 for filling.
+    order: the index of each element among a channel's weights, -1 for filling.
     depth: what it is filled up to, a multiple of 4.
     offset: of the weights; behind its elements it has `sums` elements for its own sum (mtool.kernels.weight_offset).
     """

@@ -116,7 +116,7 @@ def _turned(pair: Pair) -> Pair:
 class Depthwise(BaseSchedule):
     """Depthwise: a channel is widened with its padding into a plane of int16, then pairs of taps meet four outputs.
 
-    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 

@@ -21,7 +21,7 @@ class ColumnLayout:
     """The layout of a convolution's patches in the columns.
 
     `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
-    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in
+    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order`: the index into
     the kernel of each byte of the column, -1 for filling.
     """
 

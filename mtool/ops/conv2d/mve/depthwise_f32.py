@@ -59,9 +59,9 @@ def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
         passing: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for output in range(outputs):
             for tap in range(taps):
-                place = output * conv.stride[1] + (first + tap) * conv.dilation[1]
-                passing[place].append((output, tap))
-        made.append(Segment(first, taps, {place: tuple(passing[place]) for place in sorted(passing)}))
+                column = output * conv.stride[1] + (first + tap) * conv.dilation[1]
+                passing[column].append((output, tap))
+        made.append(Segment(first, taps, {column: tuple(passing[column]) for column in sorted(passing)}))
     return tuple(made)
 
 
