@@ -1,7 +1,7 @@
 """Values whose size depends on data, up to a stated maximum.
 
 Such a value has its maximum as its shape in C, and along one dimension only the first so many elements are there: its
-count, which the operator that makes it gives as an output of its own. What works element by element, or along other
+count, which the operator that makes it gives as another output. What works element by element, or along other
 dimensions, carries that on to what it makes. What mixes elements of that dimension would mix in what is not there,
 and is refused.
 """

@@ -60,8 +60,8 @@ class Decomposition:
 
     def word(self, key: str, default: str = "NONE") -> str:
         """Return an attribute that is a word."""
-        given = self.attrs.get(key, default)
-        return given.decode() if isinstance(given, bytes) else str(given)
+        word = self.attrs.get(key, default)
+        return word.decode() if isinstance(word, bytes) else str(word)
 
     def give(self, value: str, index: int = 0) -> None:
         """Make a value the operator's output of that number, if that is read."""
@@ -69,12 +69,12 @@ class Decomposition:
             node = helper.make_node("Identity", [value], [self.proto.output[index]], name=self.origin)
             self.state.run(node, OPSET)
 
-    def refuse(self, **given: Any) -> None:
+    def refuse(self, **named: Any) -> None:
         """Refuse inputs and attributes that are given but not supported, by what they are called.
 
         Raises:
             Unsupported: one is given.
         """
-        for name, value in given.items():
+        for name, value in named.items():
             if value:
                 raise Unsupported(f"its {name} is not supported")

@@ -77,9 +77,9 @@ def _body(
     node: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType]
 ) -> onnx.FunctionProto | None:
     schema = onnx.defs.get_schema(node.op_type, version, domain)
-    given = {attr.name for attr in node.attribute}
+    named = {attr.name for attr in node.attribute}
     node.attribute.extend(
-        attr.default_value for name, attr in schema.attributes.items() if name not in given and attr.default_value.name
+        attr.default_value for name, attr in schema.attributes.items() if name not in named and attr.default_value.name
     )
     if schema.context_dependent_function_opset_versions:
         kinds = [

@@ -1,6 +1,6 @@
 """Constant indices and lengths held against the dimensions that they are of.
 
-Those that come with the data are kept inside when the model runs; one that the model itself has is a fault of the
+Indices that come with the data are clamped when the model runs; one that the model itself has is a fault of the
 model, an error to ONNX and to onnxruntime.
 """
 

@@ -25,9 +25,9 @@ class PoolingWithArgmax(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledValues(Values):
-    """given: the input's shape [batch, height, width, channels]; the others as the attributes."""
+    """shape: the input's shape [batch, height, width, channels]; the others as the attributes."""
 
-    given: tuple[int, ...]
+    shape: tuple[int, ...]
     made: tuple[int, ...]
     window: tuple[int, ...]
     strides: tuple[int, ...]
@@ -36,7 +36,7 @@ class PooledValues(Values):
 
 def _values(ctx: Lowering, node: Node) -> PooledValues:
     attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
-    return PooledValues(given=shape, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
+    return PooledValues(shape=shape, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
 
 
 def _argmax(ctx: Lowering, node: Node) -> None:

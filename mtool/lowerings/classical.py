@@ -30,7 +30,7 @@ class TreeEnsemble(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEnsembleValues(Values):
-    """given: the C names of the arrays; comparisons: number and C of those that occur.
+    """operands: the C names of the arrays; comparisons: number and C of those that occur.
 
     per_leaf: the weights of each leaf; 0: that differs, or there are none.
     """
@@ -38,7 +38,7 @@ class TreeEnsembleValues(Values):
     rows: int
     features: int
     targets: int
-    given: tuple[str, ...]
+    operands: tuple[str, ...]
     aggregate: str
     trees: int
     comparisons: tuple[tuple[int, str], ...]
@@ -62,7 +62,7 @@ def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
     attrs = TreeEnsemble.of(node)
     values = TreeEnsembleValues(
-        rows=rows, features=features, targets=targets, given=names, aggregate=attrs.aggregate,
+        rows=rows, features=features, targets=targets, operands=names, aggregate=attrs.aggregate,
         trees=ctx.types[inputs["roots"]].count, comparisons=tuple((n, COMPARISONS[n]) for n in attrs.modes),
         per_leaf=_per_leaf(ctx, inputs, leaves),
     )  # fmt: skip

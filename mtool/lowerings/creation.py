@@ -73,9 +73,9 @@ def _trilu(ctx: Lowering, node: Node) -> None:
     inputs = [name for name in node.inputs if name]
     k: Expr | int = 0
     if len(inputs) > 1:
-        (given,) = ctx.operands(inputs[1:], ())
-        given = load(1, given.dtype, ()) if given.op == "load" else given
-        k = call("cast", given, dtype=DType.INT32) if given.op == "load" else int(given.value)
+        (fill,) = ctx.operands(inputs[1:], ())
+        fill = load(1, fill.dtype, ()) if fill.op == "load" else fill
+        k = call("cast", fill, dtype=DType.INT32) if fill.op == "load" else int(fill.value)
     ahead = minus(axis(rank - 1), axis(rank - 2))
     kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
     element = load(0, kind.dtype, tuple(axis(n) for n in range(rank)))

@@ -40,7 +40,7 @@ class Dequantised:
 class Lowering(Rewriter):
     """A graph under construction; `dequantised` maps float values to the integers behind them.
 
-    `float_weights`: int8 weights that meet float activations become float32.
+    `float_weights`: int8 weights of float activations become float32.
     """
 
     def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:

@@ -94,10 +94,10 @@ class NonZeroValues(Values):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressValues(AlongAxisValues):
-    """kept: the most that there may be; given: how many conditions there are."""
+    """kept: the most that there may be; conditions: how many there are."""
 
     kept: int
-    given: int
+    conditions: int
 
 
 def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
@@ -150,8 +150,8 @@ def _unique(ctx: Lowering, node: Node) -> None:
     named, count = counted(node)
     outputs = {"output": made}
     for number, (name, length) in enumerate((("indices", found), ("inverse", size), ("counts", found)), 1):
-        given = [*named, "", "", ""][number]
-        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
+        asked = [*named, "", "", ""][number]
+        outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
     values = UniqueValues(outer=outer, count=size, inner=inner, found=found, sorted=Unique.of(node).sorted)
     inputs = {"input": source}
@@ -172,9 +172,9 @@ def _compress(ctx: Lowering, node: Node) -> None:
     kind, dim = ctx.types[node.inputs[0]], Compress.of(node).axis
     outer, size, inner = _split(kind.shape, dim)
     kept = ctx.types[node.outputs[0]].shape[dim or 0]
-    given = min(ctx.types[node.inputs[1]].count, size)
+    conditions = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, given=given)
+    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, conditions=conditions)
     (output,), count = counted(node)
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 

@@ -25,7 +25,7 @@ class GridSample(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeformConv(Convolution):
-    """offset_group: the parts of channels that have offsets of their own."""
+    """offset_group: the groups of channels, each with its offsets."""
 
     offset_group: int = 1
 
@@ -100,12 +100,12 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
     for i in range(spatial):
         size = kind.shape[2 + i]
         where = (axis(0), *(axis(2 + d) for d in range(spatial)), number(spatial - 1 - i))
-        given = call("cast", load(1, grid.dtype, where), dtype=dtype)
-        shifted = _add(given, _number(1, given))
+        coordinate = call("cast", load(1, grid.dtype, where), dtype=dtype)
+        shifted = _add(coordinate, _number(1, coordinate))
         if attrs.align_corners:
             x, low, high = _times(shifted, (size - 1) / 2), 0.0, size - 1.0
         else:
-            x, low, high = _times(_add(_times(shifted, size), _number(-1, given)), 0.5), -0.5, size - 0.5
+            x, low, high = _times(_add(_times(shifted, size), _number(-1, coordinate)), 0.5), -0.5, size - 0.5
         x = call("rint", x) if mode == "nearest" else x
         if padding == "border":
             x = call("minimum", call("maximum", x, _number(0, x)), _number(size - 1, x))
@@ -176,7 +176,7 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
 
 
 def _roi_align(ctx: Lowering, node: Node) -> None:
-    """RoiAlign: each bin is the mean, or the maximum, of samples on a grid of its own."""
+    """RoiAlign: each bin is the mean, or the maximum, of samples on a grid in it."""
     kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], RoiAlign.of(node)
     dtype = kind.dtype
     height, width = kind.shape[2:]

@@ -117,9 +117,9 @@ def _runs(
             num_threads=1,
         )
         for detail in interpreter.get_input_details():  # a batch that is left open
-            given = {**constants, **(samples[0] if samples else {})}.get(_name(detail))
-            if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
-                interpreter.resize_tensor_input(detail["index"], np.shape(given))
+            value = {**constants, **(samples[0] if samples else {})}.get(_name(detail))
+            if value is not None and -1 in detail["shape_signature"] and np.shape(value) != tuple(detail["shape"]):
+                interpreter.resize_tensor_input(detail["index"], np.shape(value))
         interpreter.allocate_tensors()
         numbers = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}

@@ -2,7 +2,7 @@
 
 Fusion writes what a loop reads into the loop, and a model may broadcast before it computes: either way an expensive
 function may be computed again for each element along an axis on which its operands do not depend. Such a part of an
-expression becomes a loop of its own over the axes on which it does depend, where that saves enough for the arena
+expression becomes another loop over the axes on which it does depend, where that saves enough for the arena
 that its result takes.
 """
 
@@ -35,7 +35,7 @@ SHORT = {
 OTHER = 1  # of another operation,
 STORED = 8  # of storing an element and going on to the next one,
 LOADED = 3  # and of loading it
-LEAST_SAVED = 200  # instructions: a loop of its own takes flash and a call,
+LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
 LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
 
 GUARDS = ("where", "and", "or")  # of which only the first operand is always computed

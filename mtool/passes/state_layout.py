@@ -93,10 +93,10 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
         return graph
     rewriter = Rewriter(graph)
     turned = rewriter.types[value] = replace(graph.types[value], shape=tuple(whole[p] for p in NHWC_OF_NCHW))
-    given = rewriter.value(f"{value}.model", turned.dtype, shape)
-    _channels_first(rewriter, value, given, first)
+    channels_first = rewriter.value(f"{value}.model", turned.dtype, shape)
+    _channels_first(rewriter, value, channels_first, first)
     for node in graph.nodes:
-        node = replace(node, inputs=tuple(given if one == value else one for one in node.inputs))
+        node = replace(node, inputs=tuple(channels_first if one == value else one for one in node.inputs))
         if node.name not in (joined.name, cut.name):
             rewriter.keep(node)
             continue

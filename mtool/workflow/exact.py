@@ -166,13 +166,13 @@ class ExactValues:
         """Run one node by onnx's reference."""
         from onnx.reference import ReferenceEvaluator
 
-        given = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
-        puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in given]
+        feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
+        puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in feeds]
         results = [name for name in node.output if name]
         outs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results]
         model = helper.make_model(helper.make_graph([node], "node", puts, outs), opset_imports=self._opsets)
         try:
-            made = dict(zip(results, ReferenceEvaluator(model).run(results, given), strict=True))
+            made = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
         except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference has not, or not so
             raise Unknown(f"{node.op_type}: {refused}") from None
         return [np.asarray(made.get(name, 0.0)) for name in node.output]

@@ -67,10 +67,10 @@ def loop_written_out(
             return False
         state.budget.check("rounds", number, f"Loop {origin}")
         prefix = state.unique(origin)
-        given = [state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64))]
-        given.append(state.constant(f"{prefix}/going", np.asarray(True)))
+        first = [state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64))]
+        first.append(state.constant(f"{prefix}/going", np.asarray(True)))
         before = len(state.problems)
-        outputs = inline(state, body, [*given, *carried], prefix)
+        outputs = inline(state, body, [*first, *carried], prefix)
         if len(state.problems) > before:
             state.leave_out(proto.output)
             return True

@@ -68,8 +68,8 @@ def _dequantised(t: Translation) -> dict[str, Array]:
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:
     """Return the types of what the nodes of the operator at work read."""
     names = {name for node in nodes for name in node.input if name}
-    given = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
-    types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in given.items()}
+    read = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
+    types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in read.items()}
     for name in names & set(t.constants):
         types[name] = TensorType(DType.of(t.constants[name].dtype), t.constants[name].shape)
     return types

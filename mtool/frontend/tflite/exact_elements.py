@@ -47,7 +47,7 @@ def pick(kind: str) -> Callable[[Translation], None]:
 
 
 def concatenation(t: Translation) -> None:
-    """CONCATENATION: of uint8 each input by a table of its own; others are copied."""
+    """CONCATENATION: of uint8 each input by its table; others are copied."""
     operands = range(len(t.op.inputs))
     if t.same_grid(*operands):
         movement.TRANSLATIONS["CONCATENATION"](t)

@@ -93,7 +93,7 @@ def _pads(t: Translation) -> list[int]:
 
 
 def _pad(t: Translation) -> None:
-    """PAD with what 0 is stored as, PADV2 with a value of its own."""
+    """PAD with what 0 is stored as, PADV2 with a stated value."""
     pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
     if not t.same_grid(0):
         raise Unsupported("its input and output stand on different grids")

@@ -95,12 +95,12 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     def info(name: str, tensor: Tensor, *shape: int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), shape or tensor.shape)
 
-    given = [info(name, state.tensor) for name, state in zip(inside, states, strict=True)]
-    given.append(info(row, t.tensor(0), images, count))
+    inputs = [info(name, state.tensor) for name, state in zip(inside, states, strict=True)]
+    inputs.append(info(row, t.tensor(0), images, count))
     tensors = [*(state.tensor for state in states), states[0].tensor]
     made = [info(name, tensor) for name, tensor in zip(last, tensors, strict=True)]
     held = [numpy_helper.from_array(t.constants[name], name) for name in read]
-    return helper.make_graph(nodes, "step", given, made, held)
+    return helper.make_graph(nodes, "step", inputs, made, held)
 
 
 def _shaped(t: Translation, value: str, shape: Sequence[int]) -> str:

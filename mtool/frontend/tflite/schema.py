@@ -231,11 +231,11 @@ class _Reader:
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
         between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
         options: dict[str, Any] = {}
-        for names, code, table in (
+        for names, options_kind, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
             (_OPTIONS2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
         ):
-            kind = getattr(tflite, names.get(code, ""), None) if code else None
+            kind = getattr(tflite, names.get(options_kind, ""), None) if options_kind else None
             if kind is not None and table is not None:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)

@@ -39,7 +39,7 @@ class Conv:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether each input channel has outputs of its own."""
+        """Whether each output channel depends on one input channel."""
         return self.group == self.channels and self.group > 1
 
     @property
@@ -67,7 +67,7 @@ class Conv:
     def outside(self, axis: int, name: str, count: int = 1) -> list[str]:
         """Return the C conditions under which some of `count` elements from `name` on lie outside the image.
 
-        Those that no window of this convolution meets are left out. axis: 0: rows, 1: columns.
+        Rows that no window of this convolution reads are left out. axis: 0: rows, 1: columns.
         """
         before = [f"{name} < 0"] if self.pad[axis] > 0 else []
         last = self.plane[axis] - 1 - self.pad[axis]

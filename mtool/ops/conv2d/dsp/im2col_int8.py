@@ -49,7 +49,7 @@ class ColumnLayout:
 
 
 class Im2col(Tiles):
-    """k x k: the patches of a tile's pixels are gathered into columns of int16, which meet all channels, two at a time.
+    """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
     """

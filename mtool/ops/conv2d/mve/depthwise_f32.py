@@ -47,7 +47,7 @@ class Segment:
     @property
     def instructions(self) -> int:
         """Loads of weights and inputs, products."""
-        return self.taps + len(self.passing) + sum(len(met) for met in self.passing.values())
+        return self.taps + len(self.passing) + sum(len(products) for products in self.passing.values())
 
 
 def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:

@@ -42,7 +42,7 @@ def pack(taps: Array, bias: Array, scale: Array) -> Array:
 
 
 class Depthwise(BaseSchedule):
-    """Depthwise: pixel by pixel, where each tap meets the image is found once for all channels, eight at a time.
+    """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
     """
