@@ -77,9 +77,9 @@ def _cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
     """Let every tensor that is known be an input, and what computes it an output; return the node of each."""
     makers = {}
     for node in graph.node:
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.output):
             if name in known:
-                node.output[place] = _computed(name)
+                node.output[index] = _computed(name)
                 makers[name] = _operator(node)
     present = {value.name for value in graph.input}
     graph.input.extend(

@@ -14,7 +14,7 @@ _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0
 
 
 def _body(
-    t: Translation, option: str, prefix: str, given: Sequence[Tensor], wanted: Sequence[Tensor]
+    t: Translation, option: str, prefix: str, operands: Sequence[Tensor], wanted: Sequence[Tensor]
 ) -> onnx.GraphProto:
     """Return a subgraph as an ONNX graph whose names all begin with `prefix`.
 
@@ -22,7 +22,7 @@ def _body(
         t: the model around it.
         option: what names it in the operator at work.
         prefix: of its names.
-        given: what goes in.
+        operands: what goes in.
         wanted: what comes out.
 
     Raises:
@@ -34,15 +34,15 @@ def _body(
         raise Unsupported(f"its subgraph {number} keeps variables")
     graph = onnx.GraphProto()
     graph.CopyFrom(network.proto.graph)
-    for what, declared, tensors in (("inputs", graph.input, given), ("outputs", graph.output, wanted)):
+    for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
         if len(declared) != len(tensors):
             raise Unsupported(f"its subgraph {number} has {len(declared)} {what} instead of {len(tensors)}")
-        for place, (value, tensor) in enumerate(zip(declared, tensors, strict=True)):
+        for index, (value, tensor) in enumerate(zip(declared, tensors, strict=True)):
             kind = value.type.tensor_type
             dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [dim.dim_value for dim in kind.shape.dim]
             if dtype != tensor.dtype or (what == "inputs" and shape != [*tensor.shape]):
                 found = f"{dtype}{shape} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"number {place} of its {what} is {found}")
+                raise Unsupported(f"number {index} of its {what} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
     return graph
@@ -68,12 +68,12 @@ def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInf
 
 
 def _if(t: Translation) -> None:
-    given = [t.tensor(place) for place in range(1, len(t.op.inputs))]
-    wanted = [t.result(place) for place in range(len(t.op.outputs))]
-    values = [t.stored(place) for place in range(1, len(t.op.inputs))]
+    operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
+    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    values = [t.stored(index) for index in range(1, len(t.op.inputs))]
     bodies = []
     for name, option in (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex")):
-        graph = _body(t, option, f"{t.op.name}/{name}/", given, wanted)
+        graph = _body(t, option, f"{t.op.name}/{name}/", operands, wanted)
         nodes = [*_copies(t, values, graph.input), *graph.node]
         bodies.append(helper.make_graph(nodes, name, [], [*graph.output], [*graph.initializer]))
     _put(t, helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=bodies[0], else_branch=bodies[1]))
@@ -81,17 +81,17 @@ def _if(t: Translation) -> None:
 
 def _while(t: Translation) -> None:
     """WHILE: the condition is computed before the first round, and at the end of each for the next."""
-    given = [t.tensor(place) for place in range(len(t.op.inputs))]
-    for place, tensor in enumerate(given):
-        result = t.result(place)
+    operands = [t.tensor(index) for index in range(len(t.op.inputs))]
+    for index, tensor in enumerate(operands):
+        result = t.result(index)
         if (result.dtype, result.shape) != (tensor.dtype, tensor.shape):
-            raise Unsupported(f"its output {place} has another type or shape than its input {place}")
+            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
     condition = [_CONDITION]
     first, again = (
-        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", given, condition) for name in ("first", "cond")
+        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
     )
-    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", given, given)
-    t.nodes += [*_copies(t, [t.stored(place) for place in range(len(given))], first.input), *first.node]
+    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
+    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.input), *first.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
     leading = [
@@ -102,7 +102,7 @@ def _while(t: Translation) -> None:
     graph = helper.make_graph(
         nodes, "body", [*leading, *body.input], [*again.output, *body.output], [*body.initializer, *again.initializer]
     )
-    values = [t.stored(place) for place in range(len(given))]
+    values = [t.stored(index) for index in range(len(operands))]
     _put(t, helper.make_node("Loop", ["", first.output[0].name, *values], [], name=t.op.name, body=graph))
 
 
@@ -111,8 +111,8 @@ def _put(t: Translation, node: onnx.NodeProto) -> None:
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
     t.nodes.append(node)
-    for place, output in enumerate(outputs):
-        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[place]]], name=t.op.name))
+    for index, output in enumerate(outputs):
+        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
 
 
 TRANSLATIONS = {"IF": _if, "WHILE": _while}
