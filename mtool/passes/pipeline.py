@@ -8,7 +8,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.lowerings.verification import verify_own
 from mtool.passes.clamp_indices import clamp_indices
-from mtool.passes.control_flow import map_bodies, prune
+from mtool.passes.control_flow import map_bodies, prune, prune_own
 from mtool.passes.copy_constant_inputs import copy_constant_inputs
 from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.dead_channels import remove_dead_channels
@@ -65,14 +65,17 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
-    return _run(let_integers_cross(prune(graph), target), target)
-
-
-def _run(graph: Graph, target: Target) -> Graph:
-    graph = prune(map_bodies(graph, partial(_run, target=target)))
-    for one in sequence(target):
-        graph = one(graph)
-        verify_own(graph)
+    graph = _run(let_integers_cross(prune(graph), target), target, sequence(target))
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
+    return graph
+
+
+def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
+    """Run the passes over the graphs inside a graph, then `own` over itself: no graph is walked at each level again."""
+    *unnamed, _ = sequence(target)  # the graph around a body names what is in it
+    graph = prune_own(map_bodies(graph, partial(_run, target=target, own=unnamed)))
+    for one in own:
+        graph = one(graph)
+        verify_own(graph)
     return graph
