@@ -17,8 +17,9 @@ from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.option_values import Partial
-from mtool.plan import Plan, make_plan
+from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
+from mtool.tuned.choosing import choices
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +49,11 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     filed: dict[str, FileConstants] = {}
+    model_hash = file_hash(path)
     # No name for the graph and the plan: a large model is not to be held once for each stage.
     emitted = emit(
-        _plan_for(_lowered(path, target_of(board), request, filed), board, request),
-        path.name, file_hash(path), request.conventions, filed,
+        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash),
+        path.name, model_hash, request.conventions, filed,
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     compiled = Compiled(emitted.files(request.weights), emitted.manifest)
@@ -85,14 +87,29 @@ def _drop_cycles(constants: Mapping[str, Array]) -> None:
         allocator.drop_cycles()
 
 
-def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:
+def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
     target = target_of(board)
+    schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else request.allowed_partial()
-    plan = make_plan(graph, target, request.io, partial, request.schedules)
+    plan = make_plan(graph, target, request.io, partial, schedules)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
-    return make_plan(graph, target, request.io, "always", request.schedules)
+    return make_plan(graph, target, request.io, "always", schedules)
+
+
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    return {**choices(request.known, graph, target, model_hash), **request.schedules}
+
+
+def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> Plan:
+    """Return the plan of a model for a board; no C is written.
+
+    Raises:
+        MtoolError: as `compile_model`.
+    """
+    return _plan_for(_lowered(path, target_of(board), request, {}), board, request, file_hash(path))
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS) -> Iterator[tuple[Board, Emitted]]:
@@ -118,7 +135,8 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
                 filed.update(file_constants(whole))
             else:
                 lowered = passes.run(graph, target)
-            plan = make_plan(lowered, target, request.io, partial, request.schedules)
+            schedules = _schedules(lowered, target, request, model_hash)
+            plan = make_plan(lowered, target, request.io, partial, schedules)
             made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
         return made[target, partial]
 

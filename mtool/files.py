@@ -1,4 +1,4 @@
-"""Write one file: whole or not at all, with the rights that the umask gives. Nothing else in mtool writes one."""
+"""Write one file, whole or not at all, or a line more, with the rights that the umask gives. Nothing else does."""
 
 import contextlib
 import errno
@@ -35,6 +35,28 @@ def write(path: Path, data: bytes, *, follow: bool = False) -> None:
         target = path.resolve() if follow else path
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, data)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file, which is on the disk when this returns; a line there that was cut is ended before it.
+
+    Args:
+        path: the file, which is made if it is missing, and its folder too.
+        line: without its end.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    with _refusing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _RIGHTS)
+        with open(handle, "r+b", buffering=0) as file:  # noqa: PTH123
+            is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
+            size = file.seek(0, os.SEEK_END) if is_plain else 0
+            is_cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            file.write((b"\n" if is_cut else b"") + line + b"\n")
+            if is_plain:
+                os.fsync(handle)
 
 
 def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:

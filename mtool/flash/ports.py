@@ -7,7 +7,6 @@ flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, th
 import os
 import re
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 
 from serial.tools import list_ports
 
+from mtool import configuration
 from mtool.boards import Board
-from mtool.errors import BoardError, UsageError
+from mtool.errors import BoardError
 from mtool.flash.failures import no_device_hint
-
-CONFIG = "mtool.toml"
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -128,11 +126,11 @@ def wanted(
     Raises:
         UsageError: mtool.toml can't be read, or has an unknown key.
     """
-    config = _config(folder or Path.cwd())
+    config = configuration.load(folder)
     for origin, given in (
         ("the command line", (port, probe)),
         ("the environment", (environment.get("MTOOL_PORT", ""), environment.get("MTOOL_PROBE", ""))),
-        (CONFIG, (config.get("port", ""), config.get("probe", ""))),
+        (configuration.FILE_NAME, (config.port, config.probe)),
     ):
         if any(given):
             return Wanted(given[0], given[1], origin)
@@ -264,17 +262,3 @@ def _name(info: Any) -> str:
 def _natural(text: str) -> list[tuple[bool, int, str]]:
     """Return a key that sorts ttyACM10 behind ttyACM9."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text) if part]
-
-
-def _config(folder: Path) -> dict[str, str]:
-    path = next((up / CONFIG for up in (folder, *folder.parents) if (up / CONFIG).is_file()), None)
-    if path is None:
-        return {}
-    try:
-        read = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
-        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
-    wrong = [key for key, value in read.items() if key not in ("port", "probe") or not isinstance(value, str)]
-    if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=['expected: port = "..", probe = ".."'])
-    return read

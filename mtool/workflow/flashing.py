@@ -107,6 +107,19 @@ def flash_model(
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
 
 
+def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
+    """Flash a built project and return a session with the firmware.
+
+    Raises:
+        BoardError: several boards match, or what was asked for is not attached.
+        FlashError: no board is attached, or the tool failed.
+        CommunicationError: the firmware does not answer, or it is another one.
+    """
+    device = _find(prepared.board, deployment)
+    _flash(prepared, runner, device)
+    return session.open(prepared.folder, port=_port_of(prepared.board, device, runner), timeout_s=_START_S)
+
+
 def flash_plan(
     path: str | Path,
     *,
