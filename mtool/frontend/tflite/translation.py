@@ -284,8 +284,9 @@ class Translation:
     def put(self, value: str, index: int = 0) -> None:
         """Make `value` output number `index`, as it is."""
         name = self.names[self.op.outputs[index]]
-        if self.nodes and list(self.nodes[-1].output) == [value] and value not in self._stored:
-            self.nodes[-1].output[0] = name
+        made = list(self.nodes[-1].output) if self.nodes else []
+        if value in made and value not in self._stored:
+            self.nodes[-1].output[made.index(value)] = name
             self._names.discard(value)
             self._numbers.clear()
         else:
