@@ -205,7 +205,7 @@ class _Maker:
         return graph
 
     def is_known(self, joined: Joined, symbols: tuple[str, ...], point: Point, top: Point) -> bool:
-        """Whether the graph is known at some sizes: of a table of constants no more may be than the largest sizes need."""
+        """Whether the graph is known at some sizes: tables of constants may end where the largest sizes need no more."""
         if all(size <= most for size, most in zip(point, top, strict=True)):
             return True
         try:
