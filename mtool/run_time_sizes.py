@@ -205,7 +205,7 @@ class _Maker:
         return graph
 
     def is_known(self, joined: Joined, symbols: tuple[str, ...], point: Point, top: Point) -> bool:
-        """Whether the graph is known at some sizes: tables of constants may end where the largest sizes need no more."""
+        """Whether the graph is known at some sizes: tables may end where the largest need no more."""
         if all(size <= most for size, most in zip(point, top, strict=True)):
             return True
         try:
