@@ -57,7 +57,8 @@ class Graph:
     of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
     name, and at which byte (mtool.plan.line_buffers); `sizes` are the run-time sizes, whose largest values the graph
     has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
-    inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `memo` caches answers to what is asked at every node.
+    inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `memo`
+    caches answers to what is asked at every node.
     """
 
     name: str
