@@ -7,7 +7,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +29,8 @@ Wanted = tuple[Space, Candidate]
 _FINALISTS = 8  # of a task, that are measured again
 _FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
 _NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
+_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
+_BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
 
@@ -121,7 +123,7 @@ class Search:
             self._left = self._without_misfits(self._left)
             room = self.room
             if self.goal.trials:
-                room = Room(room.flash_bytes, room.arena_bytes, min(room.most, self._trials_left()))
+                room = replace(room, most=min(room.most, self._trials_left()))
             shares, count = shares_of(self._left, room)
             batch, self._left = self._left[:count], self._left[count:]
             if shares:
@@ -228,7 +230,7 @@ class Search:
             if names.share.space is not self._heaviest:
                 continue
             place = names.share.candidates.index(names.share.space.default)
-            outcome = session.measuring.measure(names, place)
+            outcome = session.measuring.measure(names, place, repeats=_BASELINE_REPEATS)
             self._append(names.share.space, names.share.space.default, outcome, baseline=True)
             if outcome.status == "ok":
                 self._baseline.append(outcome.median)
@@ -264,7 +266,7 @@ class Search:
         places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
         times: dict[int, list[float]] = {place: [] for place in places}
         failed: dict[int, Outcome] = {}
-        number = dict.fromkeys(places, 1)
+        number, strikes = dict.fromkeys(places, 1), dict.fromkeys(places, 0)
         left = places
         for turns in _FINAL_REPEATS:
             for _ in range(turns):
@@ -275,9 +277,12 @@ class Search:
                     if outcome.status == "ok":
                         times[place] += outcome.times
                         number[place] = outcome.number
-                    else:
+                        continue
+                    strikes[place] += 1
+                    if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
                         failed[place] = outcome
-            ranked = sorted((one for one in left if one not in failed), key=lambda one: statistics.median(times[one]))
+            ranked = [one for one in left if one not in failed and times[one]]
+            ranked.sort(key=lambda one: statistics.median(times[one]))
             self._tell_final(names, ranked, times, number)
             left = ranked[: max(2, (len(ranked) + 1) // 2)]
             if len(ranked) < 2:

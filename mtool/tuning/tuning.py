@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from mtool import boards, files, locks
 from mtool.boards import Board
 from mtool.compiler import plan_model, target_of
 from mtool.errors import UsageError
 from mtool.flash import ports
+from mtool.option_values import Objective
 from mtool.session import cycles
 from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
@@ -31,9 +32,6 @@ from mtool.workflow.stages import Options
 from mtool.workflow.tuned import target_and_setup
 
 log = logging.getLogger(__name__)
-
-Objective = Literal["auto", "time", "cycles", "instructions"]
-"""What is to be small: time by the board's timer, instructions that an emulator counts, cycles estimated of those."""
 
 LOG = Path("tuning.jsonl")
 MOST = 240
