@@ -13,12 +13,12 @@ from mtool.errors import UsageError
 from mtool.option_values import Objective
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from mtool.tuned.record import Unit
     from mtool.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
     from mtool.tuning.progress import Progress, Row
-
-_HEADS = ("task", "tried", "failed", "default", "best", "", "saved")
 
 
 def tune(
@@ -89,7 +89,7 @@ def tune(
 
 def _print(out: Output, tuned: "Tuned") -> None:
     progress, unit = tuned.progress, tuned.setup.unit
-    out.text(table(_HEADS, [_cells(row, unit) for row in progress.rows.values()], right=(1, 2, 3, 5, 6)))
+    out.text(_table(progress))
     if tuned.whole is None:
         out.text("no operator of the model has a choice")
         return
@@ -103,6 +103,12 @@ def _print(out: Output, tuned: "Tuned") -> None:
     out.text(f"saved     {tuned.log}   {counts}, {progress.firmwares} firmwares")
 
 
+def _table(progress: "Progress") -> "Table":
+    unit = "" if progress.unit == "ns" else f", {progress.unit}"
+    heads = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
+    return table(heads, [_cells(row, progress.unit) for row in progress.rows.values()], right=(1, 2, 3, 5, 6))
+
+
 def _cells(row: "Row", unit: "Unit") -> list[str]:
     default, best = row.default, row.best
     saved = "" if not (default and best and default.median) else f"{1 - best.median / default.median:.1%}"
@@ -110,17 +116,21 @@ def _cells(row: "Row", unit: "Unit") -> list[str]:
         row.label,
         f"{len(row.measured)}/{len(row.space.candidates)}",
         str(row.failed or ""),
-        "" if default is None else written(default.median, unit),
+        "" if default is None else _number(default.median, unit),
         "" if best is None else best.candidate,
-        "" if best is None else written(best.median, unit),
+        "" if best is None else _number(best.median, unit),
         saved,
     ]
 
 
 def written(value: float, unit: "Unit") -> str:
     """Return a median as people read it: milliseconds or microseconds, or a number of instructions or cycles."""
+    return _number(value, unit) + ("" if unit == "ns" else f" {unit}")
+
+
+def _number(value: float, unit: "Unit") -> str:
     if unit != "ns":
-        return f"{value:,.0f} {unit}"
+        return f"{value:,.0f}"
     return f"{value / 1e6:,.3f} ms" if value >= 1e6 else f"{value / 1e3:,.2f} µs"
 
 
@@ -151,8 +161,7 @@ class _Display:
         if self._live is not None:
             from rich.console import Group
 
-            rows = [_cells(row, progress.unit) for row in progress.rows.values()]
-            self._live.update(Group(table(_HEADS, rows, right=(1, 2, 3, 5, 6)), _line(progress)))
+            self._live.update(Group(_table(progress), _line(progress)))
         elif progress.phase and progress.phase != self._phase:
             self._out.note(f"  {_line(progress)}")
         self._phase = progress.phase

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.stages import Model, Options, Prepared, build_model
 
-_RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator
-_RUNTIME_DATA = 24 * 1024
+_RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
+_RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
+_BUFFERS = 2  # of the RPC server
 _CODE_PER_CHARACTER = 0.6  # bytes of machine code that a character of C becomes at most
 _LEAST_CODE = 700  # of a candidate
 _HOST_BYTES = 64 << 20  # of flash and of RAM, where the board says nothing
@@ -98,13 +99,15 @@ class Room:
     most: int
 
     @classmethod
-    def of(cls, board: Board, most: int) -> "Room":
-        """Return the room of a board, less what the runtime takes."""
+    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "Room":
+        """Return the room of a board, less what the runtime takes with the options of its template."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
         if code is None or weights is None or arena is None:
             return cls(_HOST_BYTES, None, _HOST_BYTES, most)
-        ram = arena.size - (_RUNTIME_DATA if "stack" in arena.holds else 0)
-        return cls(code.size - _RUNTIME_CODE, None if weights == code else weights.size, ram, most)
+        sizes = {name: int(value) for name, value in options.items() if name.endswith("_bytes")}
+        data = _RUNTIME_DATA + _BUFFERS * sizes.get("rpc_buffer_bytes", 0) + sizes.get("stack_bytes", 0)
+        ram = arena.size - (data if "stack" in arena.holds else 0)
+        return cls(code.size - min(_RUNTIME_CODE, code.size // 2), None if weights == code else weights.size, ram, most)
 
     def takes(self, code_bytes: int, constant_bytes: int) -> bool:
         """Return whether so much fits."""
@@ -113,10 +116,9 @@ class Room:
         return code_bytes <= self.code_bytes and constant_bytes <= self.constant_bytes
 
     def holds(self, space: Space, candidate: Candidate) -> bool:
-        """Return whether a candidate fits alone, beside its reference."""
-        constants = {**candidate.constants, **space.reference.constants}
-        code = _code_bytes(candidate) + _code_bytes(space.reference)
-        return self.takes(code, sum(constants.values())) and arena_bytes(space, candidate) <= self.arena_bytes
+        """Return whether a candidate may fit alone, beside its reference, whose code's size the build tells."""
+        constants = sum({**candidate.constants, **space.reference.constants}.values())
+        return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
 def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tuple[Share, ...], int]:

@@ -29,13 +29,14 @@ from mtool.tuning.whole import Whole, best_whole
 from mtool.version import __version__
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.stages import Options
-from mtool.workflow.tuned import target_and_setup
+from mtool.workflow.tuned import options_of, target_and_setup
 
 log = logging.getLogger(__name__)
 
 LOG = Path("tuning.jsonl")
 MOST = 240
 """Candidates of one firmware at most: more make its build slow, and a fault in it dear."""
+_FEW = 24  # of one firmware, where time is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ def tune(
     place = Place(target_board, _of_project(chosen), folder, deployment)
     with _held(place):
         bench = BoardBench(place, unit, repeats)
-        room = Room.of(target_board, MOST)
+        most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
+        room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
         Search(progress, bench, room, target, setup, output, known, Goal(trials, minutes * 60)).run()
         whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
     if whole is not None:
