@@ -17,7 +17,7 @@ from serial.tools import list_ports
 from mtool import configuration
 from mtool.boards import Board
 from mtool.errors import BoardError
-from mtool.flash.failures import NO_DEVICE
+from mtool.flash.failures import no_device_hint
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -159,7 +159,7 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
             raise BoardError(
                 f"no probe {want.probe} is attached",
                 details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=NO_DEVICE if not found else "choose one of these with --probe (a prefix is enough)",
+                hint=no_device_hint() if not found else "choose one of these with --probe (a prefix is enough)",
             )
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
@@ -180,7 +180,7 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         raise BoardError(
             f"no {board.name} is attached",
             details=[f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids", *_listed(found)],
-            hint=NO_DEVICE if not found else "is it one of these? choose it with --port",
+            hint=no_device_hint() if not found else "is it one of these? choose it with --port",
         )
     return device
 
@@ -216,7 +216,7 @@ def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
             raise BoardError(
                 f"there is no port {want.port}",
                 details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=NO_DEVICE if not found else "choose one of these with --port",
+                hint=no_device_hint() if not found else "choose one of these with --port",
             )
         return Attached(want.port, "", want.probe, "")
     if want.probe and not device.probe.upper().startswith(want.probe.upper()):

@@ -54,7 +54,7 @@ def _dense(ctx: Lowering, node: Node, x: str, w: str, transposed: bool, bias: st
     flat = (math.prod(shape) // depth, depth)
     kind = ctx.types[output]
     many = flat[0] >= MANY or (rows.dtype == np.int16 and flat[0] and ctx.types[source].dtype.size == 1)
-    if integer is not None and many:
+    if integer is not None and many and integer.value not in ctx.limits:
         _rows_as_pixels(ctx, node, source, inputs, output, (*flat, channels), sums)
         return True
     source = source if shape == flat else ctx.view(node, source, flat)

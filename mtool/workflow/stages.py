@@ -127,8 +127,11 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     known = known_of(target, chosen)
     compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen), known=known))
     described = compiled.manifest
-    inputs = ", ".join(map(formatting.tensor, described.inputs))
+    inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
+    for limits in (tensor.range for tensor in described.sizes):
+        if limits is not None:
+            outputs += f"   {short_name(limits.dimension)} = {limits.least} to {limits.most} at run time"
     if described.states:
         kept = sum(state.bytes for state in described.states)
         outputs += f"   keeps {formatting.count(len(described.states), 'state')}, {kept:,} B"

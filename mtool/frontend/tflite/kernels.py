@@ -109,36 +109,55 @@ def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
     return t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)
 
 
-def _conv(t: Translation) -> None:
-    """CONV_2D: weights [out, height, width, in / groups]."""
+Geometry = dict[str, Any]
+"""The attributes of a Conv."""
+
+
+def of_conv(t: Translation) -> tuple[tuple[int, ...], Geometry]:
+    """Return the shape of the weights of CONV_2D, [out, height, width, in / groups], and the attributes of its Conv.
+
+    Raises:
+        Unsupported: the weights are not for its input.
+    """
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if not shape[3] or size[3] % shape[3]:
         raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
-    name = weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0)
-    _finish(t, name, shape[1:3], shape[0], size[3] // shape[3])
+    return shape, _geometry(t, shape[1:3], size[3] // shape[3])
 
 
-def _depthwise(t: Translation) -> None:
-    """DEPTHWISE_CONV_2D: weights [1, height, width, in * multiplier]."""
+def of_depthwise(t: Translation) -> tuple[tuple[int, ...], Geometry]:
+    """Return those of DEPTHWISE_CONV_2D, whose weights are [1, height, width, in * multiplier].
+
+    Raises:
+        Unsupported: the weights are not for its input.
+    """
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if not size[3] or shape[3] % size[3] or shape[0] != 1:
         raise Unsupported(f"its weights are {list(shape)}, its input has {size[3]} channels")
-    name = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
-    _finish(t, name, shape[1:3], shape[3], size[3])
+    return shape, _geometry(t, shape[1:3], size[3])
 
 
-def _finish(t: Translation, filters: str, kernel: tuple[int, ...], channels: int, group: int) -> None:
+def _geometry(t: Translation, kernel: tuple[int, ...], group: int) -> Geometry:
     strides, dilated = pair(t, "Stride"), dilations(t)
     window = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilated, strict=True))
-    made = t.node(
-        "Conv",
-        [t.image(0), filters, *filter(None, [bias(t, 2, channels, 0, 1)])],
-        kernel_shape=list(kernel),
-        strides=list(strides),
-        dilations=list(dilated),
-        pads=padding(t.op.option("Padding"), t.shape(0)[1:3], window, strides),
-        group=group,
-    )
+    pads = padding(t.op.option("Padding"), t.shape(0)[1:3], window, strides)
+    return {
+        "kernel_shape": [*kernel], "strides": [*strides], "dilations": [*dilated], "pads": pads, "group": group,
+    }  # fmt: skip
+
+
+def _conv(t: Translation) -> None:
+    shape, geometry = of_conv(t)
+    _finish(t, weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0), shape[0], geometry)
+
+
+def _depthwise(t: Translation) -> None:
+    shape, geometry = of_depthwise(t)
+    _finish(t, weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0), shape[3], geometry)
+
+
+def _finish(t: Translation, filters: str, channels: int, geometry: Geometry) -> None:
+    made = t.node("Conv", [t.image(0), filters, *filter(None, [bias(t, 2, channels, 0, 1)])], **geometry)
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
@@ -177,8 +196,12 @@ def _transpose_conv(t: Translation) -> None:
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
-def _fully_connected(t: Translation) -> None:
-    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+def flat_rows(t: Translation) -> tuple[str, int]:
+    """Return the input of FULLY_CONNECTED as rows of real numbers, and how many outputs each has.
+
+    Raises:
+        Unsupported: the weights are not for it.
+    """
     if t.op.option("WeightsFormat"):
         raise Unsupported("its weights are shuffled")
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
@@ -187,12 +210,23 @@ def _fully_connected(t: Translation) -> None:
     x = t.real(0)
     if len(shape) != 2 or shape[1] != depth:
         x = t.node("Reshape", [x, t.whole("flat", (math.prod(shape) // depth, depth))])
+    return x, channels
+
+
+def unflat(t: Translation, made: str, channels: int) -> str:
+    """Return rows of results in the shape of FULLY_CONNECTED's output."""
+    shape = t.shape(0)
+    if t.op.option("KeepNumDims") and len(shape) != 2:
+        return t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+    return made
+
+
+def _fully_connected(t: Translation) -> None:
+    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+    x, channels = flat_rows(t)
     w = t.real(1) if t.weights(1).data is None else weights(t, 1, lambda data: data, 0)
     made = t.node("Gemm", [x, w, *filter(None, [bias(t, 2, channels, 0, 1)])], transB=1)
-    made = t.activated(made, t.op.option("FusedActivationFunction"))
-    if t.op.option("KeepNumDims") and len(shape) != 2:
-        made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
-    t.store(made)
+    t.store(unflat(t, t.activated(made, t.op.option("FusedActivationFunction")), channels))
 
 
 def _batch_matmul(t: Translation) -> None:
