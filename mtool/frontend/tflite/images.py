@@ -51,7 +51,7 @@ def _resize(mode: str) -> Callable[[Translation], None]:
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = t.whole("sizes", (batch, channels, *size))
-        if mode == "nearest" and t.same_grid(0):
+        if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
             image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
             t.put(t.node("Transpose", [t.node("Resize", [image, "", "", sizes], **attrs)], perm=NHWC_OF_NCHW))
         else:

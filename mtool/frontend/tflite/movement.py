@@ -15,8 +15,8 @@ Translate = Callable[[Translation], None]
 
 
 def _moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
-    """Make the output `build` of input `index`, stored or real."""
-    if t.same_grid(index):
+    """Make the output `build` of input `index`: as it is stored, on whatever grids they stand, as LiteRT does."""
+    if t.tensor(index).dtype == t.result().dtype:
         t.put(build(t.stored(index)))
     else:
         t.store(build(t.real(index)))
