@@ -2,7 +2,7 @@
 
 Fusion writes what a loop reads into the loop, and a model may broadcast before it computes: either way an expensive
 function may be computed again for each element along an axis on which its operands do not depend. Such a part of an
-expression becomes a loop of its own over the axes on which it does depend, where that saves enough for the arena
+expression becomes another loop over the axes on which it does depend, where that saves enough for the arena
 that its result takes.
 """
 
@@ -19,7 +19,7 @@ from mtool.kernels.expression_cost import Facts, part_that_pays, sizes_of
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
-LEAST_SAVED = 200  # instructions: a loop of its own takes flash and a call,
+LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
 LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
 
 
@@ -58,7 +58,7 @@ def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collectio
     extra = sorted(number for number in axes if number >= rank)
     kept = [size if number in axes else 1 for number, size in enumerate(shape)]
     value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*kept, *(sizes[number] for number in extra)])
-    body = part.with_axes({number: axis(rank + place) for place, number in enumerate(extra)})
+    body = part.with_axes({number: axis(rank + behind) for behind, number in enumerate(extra)})
     operands = sorted(body.operands())
     made = Node(
         "loop", rewriter.unique(node.name), tuple(node.inputs[number] for number in operands), (value,),

@@ -23,14 +23,14 @@ class _Body:
     variables: Mapping[Key, Kept]
 
 
-def _body(t: Translation, option: str, prefix: str, given: Sequence[Tensor], wanted: Sequence[Tensor]) -> _Body:
+def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], wanted: Sequence[Tensor]) -> _Body:
     """Return a subgraph as an ONNX graph whose names all begin with `prefix`.
 
     Args:
         t: the model around it.
         option: what names it in the operator at work.
         prefix: of its names.
-        given: what goes in.
+        operands: what goes in.
         wanted: what comes out.
 
     Raises:
@@ -41,15 +41,15 @@ def _body(t: Translation, option: str, prefix: str, given: Sequence[Tensor], wan
     graph = onnx.GraphProto()
     graph.CopyFrom(network.proto.graph)
     shared = len(network.crossing)
-    for what, declared, tensors in (("inputs", graph.input, given), ("outputs", graph.output, wanted)):
+    for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
         if len(declared) - shared != len(tensors):
             raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what} instead of {len(tensors)}")
-        for place, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
+        for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
             kind = value.type.tensor_type
             dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [dim.dim_value for dim in kind.shape.dim]
             if dtype != tensor.dtype or (what == "inputs" and shape != [*tensor.shape]):
                 found = f"{dtype}{shape} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"number {place} of its {what} is {found}")
+                raise Unsupported(f"number {index} of its {what} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
     kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
@@ -96,11 +96,11 @@ def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInf
 
 
 def _if(t: Translation) -> None:
-    given = [t.tensor(place) for place in range(1, len(t.op.inputs))]
-    wanted = [t.result(place) for place in range(len(t.op.outputs))]
-    values = [t.stored(place) for place in range(1, len(t.op.inputs))]
+    operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
+    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    values = [t.stored(index) for index in range(1, len(t.op.inputs))]
     options = (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex"))
-    sides = [_body(t, option, f"{t.op.name}/{name}/", given, wanted) for name, option in options]
+    sides = [_body(t, option, f"{t.op.name}/{name}/", operands, wanted) for name, option in options]
     variables = _variables(t, *sides)
     graphs = []
     for (name, _), side in zip(options, sides, strict=True):
@@ -123,30 +123,30 @@ def _if(t: Translation) -> None:
 
 def _while(t: Translation) -> None:
     """WHILE: the condition is computed before the first round, and at the end of each for the next."""
-    given = [t.tensor(place) for place in range(len(t.op.inputs))]
-    for place, tensor in enumerate(given):
-        result = t.result(place)
+    operands = [t.tensor(index) for index in range(len(t.op.inputs))]
+    for index, tensor in enumerate(operands):
+        result = t.result(index)
         if (result.dtype, result.shape) != (tensor.dtype, tensor.shape):
-            raise Unsupported(f"its output {place} has another type or shape than its input {place}")
+            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
     condition = [_CONDITION]
     first, again = (
-        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", given, condition) for name in ("first", "cond")
+        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
     )
     if first.variables:
         raise Unsupported("its condition reads or writes variables")
-    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", given, given)
+    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
     variables = _variables(t, body)
-    t.nodes += [*_copies(t, [t.stored(place) for place in range(len(given))], first.graph.input), *first.graph.node]
+    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
     leading = [
         helper.make_tensor_value_info(number, TensorProto.INT64, []),
         helper.make_tensor_value_info(going, TensorProto.BOOL, []),
     ]
-    results = [*body.graph.output][: len(given)]
-    inputs = [*body.graph.input][: len(given)]
+    results = [*body.graph.output][: len(operands)]
+    inputs = [*body.graph.input][: len(operands)]
     nodes = [*body.graph.node, *_copies(t, [value.name for value in results], again.graph.input), *again.graph.node]
-    values, before = [t.stored(place) for place in range(len(given))], []
+    values, before = [t.stored(index) for index in range(len(operands))], []
     for kept, value in variables.values():
         if kept.is_written:
             inputs.append(_info(kept.input, kept.tensor))
@@ -171,8 +171,8 @@ def _put(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kep
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
     t.nodes.append(node)  # which is not copied, and still grows
-    for place, output in enumerate(outputs):
-        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[place]]], name=t.op.name))
+    for index, output in enumerate(outputs):
+        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
     for key, (kept, value) in variables.items():
         if kept.is_written:
             last = t.unique(f"{value}/next")
