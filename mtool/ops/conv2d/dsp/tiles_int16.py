@@ -13,7 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.dsp.loops import UNROLLS
 from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.epilogues.sums import SumEpilogue
+from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
@@ -54,7 +54,7 @@ class Packed:
             groups: of channels.
             packing: see `pack`.
         """
-        epilogue, weights, bias = epilogue_of(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
+        epilogue, weights, bias = epilogue_of_int16(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
         kind = Kind.of(weights, bias, packing)
         if epilogue is None or kind is None:
             return None
@@ -74,11 +74,6 @@ class Packed:
     def stem(self) -> str:
         """What the names of the runtime's functions begin with."""
         return "mt_dsp16_sums" if isinstance(self.epilogue, SumEpilogue) else "mt_dsp16"
-
-
-def epilogue_of(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-    """Return a node's epilogue, scaled in the tile if it can be; None: the schedules are not for it."""
-    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)
 
 
 def staged_results(conv: Conv, epilogue: Int16Epilogue | SumEpilogue | None) -> int:

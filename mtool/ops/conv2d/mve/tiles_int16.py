@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
 from mtool.kernels.padding import round_up
@@ -31,21 +31,23 @@ def best_unroll(depth: int) -> int:
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def pack(weights: Array, bias: Array, scale: Array, padded: int) -> Array:
-    """Return the stream of mt_mve16_columns, int8 [N/2, 16 + 2 * padded].
+def pack(weights: Array, bias: Array, scale: Array | None, padded: int) -> Array:
+    """Return the stream of mt_mve16_columns, int8 [N/2, 8 or 16 + 2 * padded].
 
     Args:
         weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scale: float32 [N]; None: the stream has none.
         padded: whole vectors.
     """
     count = round_up(weights.shape[0], 2)
     more = count - weights.shape[0]
     filled = np.pad(weights, ((0, more), (0, padded - weights.shape[1]))).reshape(count // 2, 2, -1, INT16_LANES)
     heads = np.pad(bias, (0, more)).view(np.int8).reshape(count // 2, 8)
-    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8)
-    return np.concatenate([heads, filled.swapaxes(1, 2).reshape(count // 2, -1), tails], axis=1)
+    parts = [heads, filled.swapaxes(1, 2).reshape(count // 2, -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8))
+    return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,15 @@ class Tiles(BaseSchedule):
         raise NotImplementedError
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int16 to int16, sums of 32 bits."""
+        """One image, int16 to int16 or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and self.fits(conv) and conv.out_channels < SCATTER_REACH
         narrow = has_narrow_sums(node, graph)
-        return target.has_mve and shape and narrow and Int16Epilogue.of(node, graph) is not None
+        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
 
     def _stores_directly(self, node: Node, graph: Graph) -> bool:
         """Whether all results are stored where they belong."""
-        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
         plain = epilogue is None or epilogue.rest is None
         return plain and conv.pixels % 4 == 0 and conv.out_channels // conv.group % 2 == 0
 
@@ -88,6 +90,8 @@ class Tiles(BaseSchedule):
         """Four columns, and a patch or results that are not stored directly."""
         conv = Conv.of(node, graph)
         results = 0 if self._stores_directly(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
+        if isinstance(epilogue_of_int16(node, graph), SumEpilogue):
+            results *= 2  # they are int32
         return 2 * (4 * self._padded(conv) + max(results, self._gathered(conv)))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
@@ -105,11 +109,13 @@ class Tiles(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
-        groups = zip(*(np.split(data, conv.group) for data in parts), strict=True)
+        sums = isinstance(epilogue, SumEpilogue)
+        scales = [None] * conv.group if isinstance(epilogue, SumEpilogue) else np.split(epilogue.scale, conv.group)
+        biases = np.split(graph.constants[node.inputs[2]], conv.group)
+        groups = zip(np.split(filters, conv.group), biases, scales, strict=True)
         weights = np.concatenate([pack(rows, bias, scale, self._padded(conv)) for rows, bias, scale in groups])
         body = template(
             self.template,
@@ -121,7 +127,8 @@ class Tiles(BaseSchedule):
             epilogue=epilogue,
             stored_directly=self._stores_directly(node, graph),
             backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns, bytes of scales"
+        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
+        layout += "" if sums else ", bytes of scales"
         return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int16_t")
