@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from mtool import formulas
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
 from mtool.escaping import plain
@@ -52,6 +53,24 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _formula(text: str) -> str:
+    formulas.parsed(text)
+    return text
+
+
+FormulaText = Annotated[str, AfterValidator(_formula)]
+"""A formula of run-time sizes, by their symbols: 64 * n."""
+
+
+class SizeRange(Strict):
+    """What a run-time size may be. `dimension` is its name in the model, `symbol` that in formulas."""
+
+    dimension: OfModel
+    symbol: str
+    least: int
+    most: int
+
+
 class Tensor(Strict):
     """One input or output of the model, in the model's own order.
 
@@ -59,7 +78,10 @@ class Tensor(Strict):
     bytes, or None where the caller keeps it (`--io external`). `scale`, `zero_point` and `axis`
     are those of the quantisation, if it has one (value = (q - zero_point) * scale). Where the size
     depends on data, `count` is the name of the output that says how many elements along dimension
-    `count_axis` are there; what is behind them means nothing.
+    `count_axis` are there; what is behind them means nothing. Where the shape follows run-time sizes, `shape` is the
+    largest, and `dims` has a formula of the sizes for each dimension (mtool.formulas): the elements lie side by side
+    as in a tensor of that shape. An input that is such a size itself has its `range`: the name of the dimension in
+    the model, the least and the most that it may be; formulas call it by its `symbol`.
     """
 
     name: OfModel
@@ -73,6 +95,8 @@ class Tensor(Strict):
     axis: int | None = None
     count: OfModel | None = None
     count_axis: int | None = None
+    dims: tuple[FormulaText, ...] | None = None
+    range: SizeRange | None = None
 
     @property
     def stored(self) -> str:
@@ -230,6 +254,11 @@ class Manifest(Strict):
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
     project: Project | None = None
 
+    @property
+    def sizes(self) -> tuple[Tensor, ...]:
+        """The inputs that are run-time sizes."""
+        return tuple(tensor for tensor in self.inputs if tensor.range is not None)
+
     def for_templates(self) -> dict[str, Any]:
         """Return the manifest as plain values, in which the model's own text is safe in any text of a template."""
         return self.model_dump(mode="json", context=_TEMPLATES)
@@ -264,11 +293,13 @@ def load(folder: Path) -> Manifest:
     """
     path = folder / FILE_NAME
     try:
+        if not path.is_file():  # nothing, or a pipe, which would be waited for
+            raise UsageError(
+                f"{folder} is not an mtool project",
+                details=[f"it has no {FILE_NAME}"],
+                hint="make one with: mtool build",
+            )
         return Manifest.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint="make one with: mtool build"
-        ) from None
     except ValidationError as invalid:
         details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
         raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None

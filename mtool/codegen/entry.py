@@ -7,8 +7,8 @@ from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
+from mtool.codegen.sized import bytes_in_c, range_test
 from mtool.codegen.state_reset import start_call
-from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
@@ -36,7 +36,7 @@ def whole(
     is_packed = conventions.interface == "packed"
     name = "static int32_t run" if is_packed else f"int32_t {model}_run"
     lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
-    start = [f"    {call}" for call in start_call(plan)]
+    start = [*range_test(plan, interface), *(f"    {call}" for call in start_call(plan))]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
     lines += [*start, *before, *work, *after]
     copied = {"inputs": before, "outputs": after}
@@ -53,7 +53,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
     model, steps = plan.graph.name, f"{plan.graph.name.upper()}_STEPS"
     number = f"(uint16_t)({steps} - inference.left)"
     call = operator_call(plan, calls, number, "inference.inputs", "inference.outputs")
-    copies = _copies_out(plan, interface, arena)
+    copies = _copies_out(plan, interface, arena, "inference.inputs")
     lines = [
         "/* The inference that is under way. */",
         "static struct {",
@@ -64,6 +64,7 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
         "",
         f"int32_t {model}_begin(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
         "{",
+        *range_test(plan, interface),
         *(f"    {call}" for call in start_call(plan)),
         *_copies_in(plan, interface, arena),
         "    inference.inputs = inputs;",
@@ -91,25 +92,27 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
 def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     if plan.io != "arena":
         return []
-    pairs = [(f"inputs->{tensor.c_name}", tensor) for tensor in interface.inputs]
-    copied = zip(pairs, arena.inputs, strict=True)
-    return [line for pair, spot in copied for line in _copied(arena, *pair, spot, into_arena=True)]
+    pointers = [f"inputs->{tensor.c_name}" for tensor in interface.inputs]
+    sizes = [bytes_in_c(plan, value, interface, "inputs") for value in plan.graph.caller_inputs]
+    copied = zip(pointers, sizes, arena.inputs, strict=True)
+    return [line for pointer, size, spot in copied for line in _copied(arena, pointer, size, spot, into_arena=True)]
 
 
-def _copies_out(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
+def _copies_out(plan: Plan, interface: Interface, arena: Arena, structure: str = "inputs") -> list[str]:
     if plan.io != "arena":
         return []
-    pairs = [(f"outputs->{tensor.c_name}", tensor) for tensor in interface.outputs]
-    copied = zip(pairs, arena.outputs, strict=True)
-    return [line for pair, spot in copied for line in _copied(arena, *pair, spot, into_arena=False)]
+    pointers = [f"outputs->{tensor.c_name}" for tensor in interface.outputs]
+    sizes = [bytes_in_c(plan, value, interface, structure) for value in plan.graph.caller_outputs]
+    copied = zip(pointers, sizes, arena.outputs, strict=True)
+    return [line for pointer, size, spot in copied for line in _copied(arena, pointer, size, spot, into_arena=False)]
 
 
-def _copied(arena: Arena, pointer: str, tensor: Tensor, spot: Spot | None, *, into_arena: bool) -> list[str]:
-    if not tensor.bytes or spot is None:
+def _copied(arena: Arena, pointer: str, size: str, spot: Spot | None, *, into_arena: bool) -> list[str]:
+    if size == "0" or spot is None:
         return []  # its pointer may be null, which memcpy does not take
     place = arena.bytes_at(spot)
     pair = (place, pointer) if into_arena else (pointer, place)
     return [
         f"    if ((const void *){pointer} != (const void *)({place}))",
-        f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});",
+        f"        memcpy({pair[0]}, {pair[1]}, {size});",
     ]

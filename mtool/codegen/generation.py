@@ -19,14 +19,16 @@ from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
+from mtool.codegen.sized import dims_of
 from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
+from mtool.ir import RunTimeSize
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
-from mtool.manifest import Manifest, Operand, Operator, Source, Tensor
+from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
@@ -38,7 +40,7 @@ class Emitted:
     """The operators of a model as C functions; its manifest and its files are made of them.
 
     Attributes:
-        plan: what is computed how, and where all lies.
+        plan: what is computed how, and where all lies; its constants without their elements.
         functions: the operators' C, and the constants.
         interface: the model's inputs, outputs and states.
         conventions: how the model and its operators are called.
@@ -132,9 +134,10 @@ def emit(
         UsageError: the model and the conventions do not go together.
     """
     chosen = conventions or Conventions()
-    graph = plan.graph
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
+    plan = functions.plan
+    graph = plan.graph
     initial = initial_constants(plan)
     layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
     functions = replace(functions, constants={**functions.constants, **initial}, layouts=layouts)
@@ -188,7 +191,13 @@ def _tensor(plan: Plan, value: str, name: str, c_name: str) -> Tensor:
         axis=quant.axis if quant else None,
         count=count,
         count_axis=count_axis,
+        dims=dims_of(graph, value),
+        range=next((_range(size) for size in graph.sizes if size.value == value), None),
     )
+
+
+def _range(size: RunTimeSize) -> SizeRange:
+    return SizeRange(dimension=size.name, symbol=size.symbol, least=size.least, most=size.most)
 
 
 def _manifest(

@@ -53,6 +53,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
     structures = f"(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)"
     copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
     once = "Not re-entrant: there is one arena."
+    ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
     if conventions.interface == "step":
         return [
             f"#define {model.upper()}_STEPS {len(plan.steps)}",
@@ -66,7 +67,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 "        ... what can't wait longer than one operator ...",
                 "    }",
                 "",
-                f"{model}_begin starts an inference and forgets one that is under way; it returns 0. The structures",
+                f"{model}_begin starts an inference and forgets one that is under way; it returns {ok}. The structures",
                 f"stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
                 f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
                 once,
@@ -91,15 +92,18 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
             ),
             f"mt_packed {model}_run;",
         ]
+    refused = ", or MT_BAD_SIZE (mt_status.h): a size is out of its range, and nothing was computed" * bool(
+        plan.graph.sizes
+    )
     if plan.io == "arena":
-        note = comment(f"One inference. {copies}", f"Returns 0. {once}")
+        note = comment(f"One inference. {copies}", f"Returns 0{refused}. {once}")
     else:
-        note = comment(f"One inference; leaves the inputs as they are. Returns 0. {once}")
+        note = comment(f"One inference; leaves the inputs as they are. Returns 0{refused}. {once}")
     return [note, f"int32_t {model}_run{structures};"]
 
 
 def _shape(tensor: Tensor) -> str:
-    return ",".join(map(str, tensor.shape))
+    return ",".join(map(str, tensor.shape if tensor.dims is None else tensor.dims))
 
 
 def _macros(upper: str, tensor: Tensor) -> list[str]:
@@ -118,7 +122,12 @@ def _struct(plan: Plan, kind: str, tensors: tuple[Tensor, ...]) -> list[str]:
     lines = [f"struct {plan.graph.name}_{kind} {{"]
     for tensor in tensors:
         note = f"{tensor.dtype}[{_shape(tensor)}]"
-        if tensor.count is not None:
+        if tensor.range is not None:
+            note += f", {tensor.range.least} to {tensor.range.most}"
+        if tensor.count is not None and tensor.dims is not None:
+            count = next(other.c_name for other in tensors if other.name == tensor.count)
+            note += f"; {count}[0] tells its size along dimension {tensor.count_axis}"
+        elif tensor.count is not None:
             count = next(other.c_name for other in tensors if other.name == tensor.count)
             note += f", of which the first {count}[0] along dimension {tensor.count_axis} are there"
         lines.append(f"    {const}{DType.of(tensor.dtype).c} *{tensor.c_name}; {comment(note)}")

@@ -40,6 +40,8 @@ def source(
         headers.add("mt_half.h")
     if any(has_fixed16(use.plan.steps[use.number].node, use.plan.graph) for use in uses):
         headers.add("mt_fixed16.h")
+    if plan.graph.sizes:
+        headers.add("mt_status.h")
     lines = [
         banner,
         _arena_map(plan),

@@ -43,8 +43,14 @@ def check_conventions(plan: Plan, conventions: Conventions) -> None:
     """Refuse what passes every tensor of the model through its interface.
 
     Raises:
-        UsageError: the model has states, and packed functions or a graph executor were asked for.
+        UsageError: the model has states, and packed functions or a graph executor were asked for; or it has run-time
+            sizes, and the device's graph executor.
     """
+    if plan.graph.sizes and conventions.executor == "graph":
+        raise UsageError(
+            "sizes known at run time are checked by the model's entry point, which --executor graph does not have",
+            hint="choose --executor aot or graph-host",
+        )
     if plan.graph.states and (conventions.has_functions or conventions.executor != "aot"):
         raise UsageError(
             "states are tensors outside of the interface, packed functions and graph executors take all of them",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from mtool.frontend.options import ModelOptions, Pairs
 
 if TYPE_CHECKING:
-    from mtool.frontend.files import load
+    from mtool.frontend.files import load, run_time_sizes
     from mtool.frontend.onnx_file import from_proto
     from mtool.frontend.reading import is_tflite
 
-__all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load"]
+__all__ = ["ModelOptions", "Pairs", "from_proto", "is_tflite", "load", "run_time_sizes"]
 
-_MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files"}
+_MODULES = {"from_proto": "onnx_file", "is_tflite": "reading", "load": "files", "run_time_sizes": "files"}
 
 
 def __getattr__(name: str) -> Any:

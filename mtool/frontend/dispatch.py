@@ -35,6 +35,7 @@ from mtool.frontend.sequences import SEQUENCES
 from mtool.frontend.validation import check_axis, check_node, check_range, check_values
 from mtool.ir import TensorType
 from mtool.ir.types import Array
+from mtool.lowerings import own_results
 from mtool.lowerings.own_domains import OwnOperator, own_kind, own_operators
 
 NEWEST_OPSET = 21  # the opset of the nodes that mtool itself writes when it expands an operator
@@ -127,9 +128,8 @@ def _run_of_own_domain(state: Importer, proto: onnx.NodeProto, origin: str, own:
     """Import a node of an operator that an installed package adds; it is as canonical as that makes it."""
     attrs = attributes_of(own.operator.attributes, _attributes(proto))
     inputs, outputs = list(proto.input), list(proto.output)
-    kinds = own.outputs(attrs, [state.types[name] for name in inputs if name])
-    if len(kinds) < len(outputs):
-        raise Unsupported(f"it has {len(outputs)} outputs; the operator that is installed has {len(kinds)}")
+    known = [state.types[name] for name in inputs if name]
+    kinds = own_results.types_of(own, attrs, known, len(outputs), f"{proto.op_type} {origin}")
     state.types |= {name: kind for name, kind in zip(outputs, kinds, strict=False) if name}
     state.emit(own_kind(domain_of(proto.domain), proto.op_type), origin, inputs, outputs, attrs)
 

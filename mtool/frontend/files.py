@@ -4,6 +4,8 @@ from pathlib import Path
 
 from mtool.errors import UsageError
 from mtool.frontend import onnx_file, reading
+from mtool.frontend.budget import Budget
+from mtool.frontend.dimensions import symbolic_dimensions
 from mtool.frontend.hybrid_weights import with_float32_weights
 from mtool.frontend.options import DEFAULTS, ModelOptions
 from mtool.ir import Graph
@@ -40,3 +42,25 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
         )
     graph = onnx_file.load(path, options)
     return with_float32_weights(graph) if options.hybrid == "float32" else graph
+
+
+def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
+    """Return the symbolic dimensions of a model's inputs that have a largest size, and no size: those, by name.
+
+    Raises:
+        UsageError: the file is missing.
+        ModelError: the file is not a model, or malformed.
+    """
+    stated = {name: most for name, most in options.maxima.items() if name not in options.dims}
+    if not stated:
+        return {}
+    budget = Budget(options.limits)
+    if reading.is_tflite(path):
+        from mtool.frontend.tflite.schema import read
+
+        model = read(path, budget)
+        kinds = [model.tensors[number] for number in model.inputs]
+        names = [f"{kind.name}_{place}" for kind in kinds for place in kind.open]
+    else:
+        names = [one.name for one in symbolic_dimensions(reading.read_separated(path, budget)[0])]
+    return {name: stated[name] for name in dict.fromkeys(names) if name in stated}

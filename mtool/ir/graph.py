@@ -28,6 +28,23 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTimeSize:
+    """A size that the caller gives at run time.
+
+    name: of the dimension, in the model.
+    symbol: what formulas call it (mtool.formulas).
+    value: the graph's input that has it, int32[].
+    least, most: what it may be.
+    """
+
+    name: str
+    symbol: str
+    value: str
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A model. An empty input name ("") is an optional input that is not given.
 
@@ -38,7 +55,9 @@ class Graph:
     name, each output whose size depends on data: the name of the output that says how many elements are there, and
     along which dimension; `states` are pairs that are no part of the interface: theirs are the last of `inputs` and
     of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
-    name, and at which byte (mtool.plan.line_buffers); `memo` caches answers to what is asked at every node.
+    name, and at which byte (mtool.plan.line_buffers); `sizes` are the run-time sizes, whose largest values the graph
+    has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
+    inputs, at some values of the sizes; `memo` caches answers to what is asked at every node.
     """
 
     name: str
@@ -53,6 +72,8 @@ class Graph:
     counts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     states: tuple[State, ...] = ()
     line_buffers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    sizes: tuple[RunTimeSize, ...] = ()
+    samples: tuple[tuple[tuple[int, ...], "Graph"], ...] = ()
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -70,6 +91,18 @@ class Graph:
         """Each state with the values of its input and its output."""
         ins, outs = self.inputs[len(self.caller_inputs) :], self.outputs[len(self.caller_outputs) :]
         return tuple(zip(self.states, ins, outs, strict=True))
+
+    @property
+    def sized_nodes(self) -> frozenset[str]:
+        """The names of the nodes that depend on run-time sizes; their last inputs are those."""
+        return self._sized_nodes() if self.sizes else frozenset()
+
+    def _sized_nodes(self) -> frozenset[str]:
+        if "sized nodes" not in self.memo:
+            own, count = tuple(size.value for size in self.sizes), len(self.sizes)
+            self.memo["sized nodes"] = frozenset(node.name for node in self.nodes if node.inputs[-count:] == own)
+        found: frozenset[str] = self.memo["sized nodes"]
+        return found
 
     def producers(self) -> dict[str, Node]:
         """Return the node that makes each value."""
@@ -89,6 +122,13 @@ class Graph:
         It is the same in all graphs that are made of this one by computing operators in parts.
         """
         return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
+
+    def without_elements(self) -> "Graph":
+        """Return the graph with constants of the same types that are all 0, and together take no memory."""
+        constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
+        made = replace(self, constants=constants)
+        made.memo.update(self.memo)
+        return made
 
     def dump(self) -> str:
         """Return the graph as text, a node a line."""

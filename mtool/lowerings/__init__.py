@@ -36,7 +36,7 @@ from mtool.lowerings import (
     window_places,
 )
 from mtool.lowerings.lowering import Operator
-from mtool.lowerings.own_domains import OwnOperator, own_by_kind
+from mtool.lowerings.own_domains import OwnOperator, own_of_kind
 
 _MODULES = (
     classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
@@ -62,4 +62,5 @@ LOWERINGS: dict[str, Operator] = {
 
 def lowering_of(op: str) -> Operator | None:
     """Return the lowering of a canonical operator, be it ONNX's or of one's own domain; None: there is none."""
-    return LOWERINGS.get(op) or (own_by_kind().get(op) if "." in op else None)
+    own = own_of_kind(op)
+    return own.operator if own else LOWERINGS.get(op)

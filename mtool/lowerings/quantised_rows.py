@@ -18,7 +18,7 @@ from mtool.ops.template.node import Values
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedRows(Attributes):
-    """around_zero: the range is as far below zero as above it (1), or from the least number or 0 to the largest (0)."""
+    """around_zero: the range is as far below 0 as above it (1), or from the least number to the largest (0)."""
 
     around_zero: int
 

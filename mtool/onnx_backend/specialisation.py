@@ -16,6 +16,8 @@ from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import HOST, Array, CModel, to_c
 from mtool.workflow import dynamic_outputs
 
+_SHOWN = 8  # elements of an array in a message; a longer one is shortened
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -101,6 +103,25 @@ def specialise(
             if arrays is None or not missing:
                 raise
             fixed |= {value: np.array(arrays[names.index(value)]) for value in missing}
+
+
+def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Given) -> None:
+    """Refuse inputs of a run that were given other values as constants before: those are in the C.
+
+    Raises:
+        UsageError: the first of them, by its name.
+    """
+    for name, data in zip(input_names(model), arrays, strict=False):
+        if name not in given.constants:
+            continue
+        wanted, found = np.asarray(given.constants[name]), np.asarray(data)
+        if not _same(found, wanted):
+            shown, other = (np.array2string(array, threshold=_SHOWN) for array in (wanted, found))
+            raise UsageError(
+                f"input {name!r} is a constant of another value",
+                details=[f"expected {shown}, as in constants=", f"found    {other}"],
+                hint="leave it out of constants= if it differs between runs",
+            )
 
 
 def input_names(model: onnx.ModelProto) -> list[str]:

@@ -116,15 +116,15 @@ def _runs(
             experimental_preserve_all_tensors=keep,
             num_threads=1,
         )
-        for detail in interpreter.get_input_details():  # a batch that is left open
-            given = {**constants, **(samples[0] if samples else {})}.get(_name(detail))
-            if given is not None and -1 in detail["shape_signature"] and np.shape(given) != tuple(detail["shape"]):
-                interpreter.resize_tensor_input(detail["index"], np.shape(given))
+        _resize(interpreter, {**constants, **(samples[0] if samples else {})})
         interpreter.allocate_tensors()
         numbers = {_name(detail): detail["index"] for detail in interpreter.get_output_details()}
         inputs, fed = interpreter.get_input_details(), {value for _, value in states}
         kept = {_name(put): _first(put, initial) for put in inputs if _name(put) in fed}
         for sample in samples:
+            if _resize(interpreter, {**constants, **sample}):
+                interpreter.allocate_tensors()
+                inputs = interpreter.get_input_details()
             for detail in inputs:
                 data = {**sample, **constants, **kept}[_name(detail)]
                 interpreter.set_tensor(detail["index"], np.asarray(data, detail["dtype"]).reshape(detail["shape"]))
@@ -137,6 +137,17 @@ def _runs(
             details=str(refused).splitlines()[:3],
             hint=HINT,
         ) from None
+
+
+def _resize(interpreter: Any, given: Mapping[str, Array]) -> bool:
+    """Give inputs whose shape is open, such as the batch, those of arrays; tell whether any has another shape now."""
+    resized = False
+    for detail in interpreter.get_input_details():
+        array = given.get(_name(detail))
+        if array is not None and -1 in detail["shape_signature"] and np.shape(array) != tuple(detail["shape"]):
+            interpreter.resize_tensor_input(detail["index"], np.shape(array))
+            resized = True
+    return resized
 
 
 def _name(detail: Mapping[str, Any]) -> str:

@@ -3,7 +3,9 @@
 from mtool import lowerings
 from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
+from mtool.lowerings import own_results
 from mtool.lowerings.lowering import Lowering
+from mtool.lowerings.own_domains import own_of_kind
 from mtool.lowerings.quantise import note_moved
 from mtool.passes.state_layout import quantise_states
 
@@ -15,6 +17,10 @@ def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     """
     ctx = Lowering(graph, float_weights=float_weights)
     for node in graph.nodes:
+        own = own_of_kind(node.op)
+        if own is not None:
+            own_results.lower(own, ctx, node)
+            continue
         try:
             operator = lowerings.lowering_of(node.op)
             assert operator is not None, f"{node.op} is no operator"

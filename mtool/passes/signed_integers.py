@@ -15,12 +15,17 @@ from mtool.lowerings.quantise import Quantisation
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
 
 
+def wants_signed(target: Target) -> bool:
+    """Whether a target's schedules want signed integers."""
+    return target.has_dsp or target.has_mve
+
+
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
     """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
 
     Inputs and outputs of the model stay unsigned: they are requantised, which later passes find to be a shift.
     """
-    if not (target.has_dsp or target.has_mve):
+    if not wants_signed(target):
         return graph
     consumers, producers = graph.consumers(), graph.producers()
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}

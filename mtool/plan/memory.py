@@ -123,7 +123,7 @@ class _Storages:
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.last |= {self.root(value): number for value in step.node.inputs}
-        end = (*graph.outputs, *(value for _, value, _ in graph.state_values))
+        end = (*graph.outputs, *(value for _, value, _ in graph.state_values), *(size.value for size in graph.sizes))
         self.last |= {self.root(value): len(steps) for value in end}
 
     def root(self, value: str) -> str:
@@ -215,6 +215,7 @@ def storages(
     for value in graph.outputs:
         made.access(len(steps), value, writes=False)
     lifelong = {made.owner[value] for _, value, _ in graph.state_values}
+    lifelong |= {made.owner[size.value] for size in graph.sizes if size.value in made.owner}
     for number, (piece, accesses) in enumerate(zip(made.pieces, made.accesses, strict=True)):
         if number in lifelong:
             piece.parts = (Part(0, piece.bytes, _span(-1, len(steps))),)

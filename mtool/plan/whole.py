@@ -14,6 +14,7 @@ from mtool.plan.first_fit import lay_out
 from mtool.plan.memory import ALIGNMENT, live_bound, offsets_of, storages, without_states
 from mtool.plan.order import order_nodes
 from mtool.plan.plan import Plan
+from mtool.plan.sized import sized_step
 from mtool.plan.state_storage import copy_states
 from mtool.plan.step import Step, choose_schedule
 
@@ -45,6 +46,8 @@ def _plan(graph: Graph, target: Target, io: Io, choices: Choices, keep: str, out
     """
 
     def step_of(node: Node) -> Step:
+        if node.name in graph.sized_nodes:
+            return sized_step(node, graph, target, choices.get(node.name))
         if not isinstance(node.attrs, Control):
             return choose_schedule(node, graph, target, choices.get(node.name))
         bodies = zip(node.attrs.names, bodies_of(node), strict=True)

@@ -27,6 +27,7 @@ class Status(IntEnum):
     MT_BAD_TYPE = 18
     MT_BAD_SHAPE = 19
     MT_BAD_GRAPH = 20
+    MT_BAD_SIZE = 21
 
 
 MEANINGS = {
@@ -51,6 +52,7 @@ MEANINGS = {
     Status.MT_BAD_TYPE: "an argument is of another type",
     Status.MT_BAD_SHAPE: "a tensor has another shape",
     Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
+    Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
 }
 
 

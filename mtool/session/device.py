@@ -20,7 +20,8 @@ from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
 from mtool.session.graph import GraphExecutor
 from mtool.session.profile import Profile, operator_times
-from mtool.session.tensors import Array, from_bytes, to_bytes
+from mtool.session.run_time_sizes import bytes_at, largest
+from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes
 from mtool.session.timing import Timing
 from mtool.transport import Transport
 
@@ -146,9 +147,10 @@ class Device:
         """
         data = to_bytes(self.manifest.inputs, inputs)
         self._last_inputs = data
-        sizes = [tensor.bytes for tensor in self.manifest.outputs]
-        found = self.client.run(data, sizes, work_s=timeout_s or self.work_s, in_steps=in_steps)
-        return from_bytes(self.manifest.outputs, found)
+        sizes = sizes_in(self.manifest.inputs, data)
+        lengths = [bytes_at(tensor, sizes) for tensor in self.manifest.outputs]
+        found = self.client.run(data, lengths, work_s=timeout_s or self.work_s, in_steps=in_steps)
+        return from_bytes(self.manifest.outputs, found, sizes)
 
     def run_timed(
         self, inputs: Mapping[str, ArrayLike], *, timeout_s: float | None = None
@@ -164,10 +166,11 @@ class Device:
             CommunicationError: the device stopped answering.
         """
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
+        sizes = sizes_in(self.manifest.inputs, self._last_inputs)
         elapsed_ns = self._timed(1, timeout_s or self.work_s)
-        found = self.client.read(protocol.OUTPUTS, [tensor.bytes for tensor in self.manifest.outputs])
+        found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
         timing = Timing((elapsed_ns * self._ratio(),), 1, self.unit, self._granularity_ns, self._ratio())
-        return from_bytes(self.manifest.outputs, found), timing
+        return from_bytes(self.manifest.outputs, found, sizes), timing
 
     def time(
         self,
@@ -211,7 +214,7 @@ class Device:
                 details=[f"found {min_repeat_ms} and {warm_up}"],
             )
         data = self._last_inputs if inputs is None else to_bytes(self.manifest.inputs, inputs)
-        self._last_inputs = data or [bytes(tensor.bytes) for tensor in self.manifest.inputs]
+        self._last_inputs = data or self._zeros()
         work_s = timeout_s or self.work_s
         before = (0 if self.unit == "instructions" else 1) if warm_up is None else warm_up
         if before:
@@ -222,6 +225,14 @@ class Device:
         runs = [elapsed_ns, *(self._timed(number, work_s) for _ in range(repeat - 1))]
         ratio = self._ratio()
         return Timing(tuple(run * ratio / number for run in runs), number, self.unit, self._granularity_ns, ratio)
+
+    def _zeros(self) -> list[bytes]:
+        """Return inputs of zeros, at the largest run-time sizes."""
+        most = largest(self.manifest.inputs)
+        return [
+            bytes(tensor.bytes) if tensor.range is None else most[tensor.range.symbol].to_bytes(4, "little")
+            for tensor in self.manifest.inputs
+        ]
 
     def _ratio(self) -> float:
         """Return what the timer's nanoseconds are multiplied by."""

@@ -14,7 +14,8 @@ from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, protocol
 from mtool.rpc.protocol import Placed
-from mtool.session.tensors import Array, from_bytes, to_bytes
+from mtool.session.run_time_sizes import bytes_at
+from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes
 
 _NOTHING = "__nop"  # TVM's name for a reshape
 
@@ -134,16 +135,18 @@ class GraphExecutor:
             DeviceError: an operator failed.
             CommunicationError: the device stopped answering.
         """
-        for placed, data in zip(self._inputs, to_bytes(self._manifest.inputs, inputs), strict=True):
+        given = to_bytes(self._manifest.inputs, inputs)
+        sizes = sizes_in(self._manifest.inputs, given)
+        for placed, data in zip(self._inputs, given, strict=True):
             self._client.write_at(placed.kind, placed.index, placed.offset, data)
         for number, arguments in self._calls:
             self._client.invoke(number, arguments, work_s=self._work_s)
         outputs = self._manifest.outputs
         pieces = [
-            self._client.read_at(placed.kind, placed.index, placed.offset, tensor.bytes)
+            self._client.read_at(placed.kind, placed.index, placed.offset, bytes_at(tensor, sizes))
             for placed, tensor in zip(self._outputs, outputs, strict=True)
         ]
-        return from_bytes(outputs, pieces)
+        return from_bytes(outputs, pieces, sizes)
 
     def _read_calls(self, graph: _Graph) -> list[tuple[int, list[Placed]]]:
         """Return each operator's function on the device, and what it is called with."""

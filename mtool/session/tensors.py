@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mtool.errors import UsageError
 from mtool.manifest import Operand, Tensor
+from mtool.session.run_time_sizes import Sizes, bytes_at, given_inputs, shape_at, sizes_of
 
 Array = NDArray[Any]
 
@@ -15,21 +16,53 @@ Array = NDArray[Any]
 def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list[bytes]:
     """Return each input's bytes, row-major and little-endian, in the model's order.
 
+    Run-time sizes need not be given: the shapes of the others have them.
+
     Raises:
         UsageError: an input is missing or unknown, or has another shape or type; the message names expected and found.
     """
-    expected = {tensor.name: tensor for tensor in tensors}
-    if set(arrays) != set(expected):
+    expected = {tensor.name for tensor in tensors}
+    sized = {tensor.name for tensor in tensors if tensor.range is not None}
+    if not expected - sized <= set(arrays) <= expected:
+        wanted = ", ".join(map(_described, given_inputs(tensors)))
         raise UsageError(
             "these are not the model's inputs",
-            details=[f"expected  {', '.join(map(_described, tensors))}", f"found     {', '.join(arrays) or 'nothing'}"],
+            details=[f"expected  {wanted}", f"found     {', '.join(arrays) or 'nothing'}"],
         )
-    return [bytes_of(tensor.name, tensor, np.asarray(arrays[tensor.name])) for tensor in tensors]
+    sizes = sizes_of(tensors, arrays)
+    found = []
+    for tensor in tensors:
+        if tensor.range is not None:
+            found.append(np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes())
+            continue
+        shape = shape_at(tensor, sizes) if _is_complete(tensor, np.shape(arrays[tensor.name])) else tensor.shape
+        described = tensor.model_copy(
+            update={"shape": shape, "bytes": bytes_at(tensor, sizes) if sizes else tensor.bytes}
+        )
+        found.append(bytes_of(tensor.name, described, np.asarray(arrays[tensor.name])))
+    return found
 
 
-def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes]) -> dict[str, Array]:
-    """Return the outputs by name; the arrays own their memory and can be written to."""
-    return {tensor.name: array_of(tensor, piece) for tensor, piece in zip(tensors, pieces, strict=True)}
+def _is_complete(tensor: Tensor, shape: Sequence[int]) -> bool:
+    """Whether an array has all dimensions of a tensor whose shape follows run-time sizes."""
+    return tensor.dims is not None and len(shape) == len(tensor.dims)
+
+
+def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]:
+    """Return the run-time sizes in the bytes of the inputs."""
+    return {
+        tensor.range.symbol: int(np.frombuffer(piece, "<i4")[0])
+        for tensor, piece in zip(tensors, data, strict=True)
+        if tensor.range is not None
+    }
+
+
+def from_bytes(tensors: Sequence[Tensor], pieces: Sequence[bytes], sizes: Sizes | None = None) -> dict[str, Array]:
+    """Return the outputs by name, at run-time sizes; the arrays own their memory and can be written to."""
+    return {
+        tensor.name: array_of(tensor, piece, shape_at(tensor, sizes or {}))
+        for tensor, piece in zip(tensors, pieces, strict=True)
+    }
 
 
 def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
@@ -57,9 +90,10 @@ def bytes_of(name: str, tensor: Tensor | Operand, array: Array) -> bytes:
     return data
 
 
-def array_of(tensor: Tensor | Operand, data: bytes) -> Array:
+def array_of(tensor: Tensor | Operand, data: bytes, shape: Sequence[int] | None = None) -> Array:
     """Return the array that a tensor's bytes are; it owns its memory and can be written to."""
-    return np.frombuffer(data, _wire_dtype(tensor)).astype(tensor.dtype).reshape(tensor.shape)
+    flat = np.frombuffer(data, _wire_dtype(tensor)).astype(tensor.dtype)
+    return flat.reshape(tensor.shape if shape is None else shape)
 
 
 def _wire_dtype(tensor: Tensor | Operand) -> np.dtype[Any]:
@@ -67,8 +101,8 @@ def _wire_dtype(tensor: Tensor | Operand) -> np.dtype[Any]:
 
 
 def _described(tensor: Tensor) -> str:
-    return f"{tensor.name} ({tensor.dtype}[{_shape(tensor.shape)}])"
+    return f"{tensor.name} ({tensor.dtype}[{_shape(tensor.dims or tensor.shape)}])"
 
 
-def _shape(shape: Sequence[int]) -> str:
+def _shape(shape: Sequence[int | str]) -> str:
     return ",".join(map(str, shape))

@@ -12,7 +12,7 @@ from mtool import locks
 from mtool.boards import Board
 from mtool.session import Device
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import project_cache
+from mtool.workflow import dynamic_outputs, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
@@ -38,10 +38,17 @@ class Ran:
     first_run: FirstRun | None = None
 
     def stacked(self) -> dict[str, Array]:
-        """Return each output over all samples: of the model's own shape for one sample, else with an axis before it."""
+        """Return each output over all samples: of the model's own shape for one sample, else with an axis before it.
+
+        Outputs of several run-time sizes are padded with zeros to the largest.
+        """
         names = self.outputs[0]
         if len(self.outputs) == 1:
             return dict(names)
+        if any(sample[name].shape != value.shape for sample in self.outputs for name, value in names.items()):
+            tensors = self.prepared.manifest.outputs  # of several run-time sizes
+            padded = [dynamic_outputs.padded(tensors, sample) for sample in self.outputs]
+            return {name: np.stack([sample[name] for sample in padded]) for name in names}
         return {name: np.stack([sample[name] for sample in self.outputs]) for name in names}
 
 

@@ -47,5 +47,5 @@ def share(part: int, whole: int) -> str:
 
 
 def tensor(described: "Tensor") -> str:
-    """Write a tensor's type: int8[1,49,10,1]."""
-    return f"{described.dtype}[{','.join(map(str, described.shape))}]"
+    """Write a tensor's type: int8[1,49,10,1]; one whose shape follows run-time sizes: int8[n,10]."""
+    return f"{described.dtype}[{','.join(map(str, described.dims or described.shape))}]"

@@ -195,11 +195,14 @@ def compare_layers(
 ) -> Layers:
     """Run a model operator by operator on a device that is open, as `verify_layers` tells.
 
+    Of a model with run-time sizes the operators are compared at the largest.
+
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     tensors = model.manifest
+    inputs = sampling.at_largest(tensors.inputs, inputs)
     network = reference.network(model.path, model.options)
     allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
     ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)

@@ -23,7 +23,7 @@ from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
 from mtool.version import __version__
-from mtool.workflow.stages import Model, Options, default_folder
+from mtool.workflow.stages import Model, Options, default_folder, known_of
 
 _STAMP = "compiled.key"
 _DATA = ("boards.yaml", "crt", "project_templates")
@@ -90,6 +90,7 @@ def _made_of(path: Path, board: Board, options: Options) -> str:
         file_hash(path),
         board.model_dump_json(),
         *_described(options),
+        repr(known_of(board, options)),
         *_program(),
     ):
         data = part.encode("utf-8", "surrogatepass")

@@ -3,7 +3,8 @@
 A sample is a dictionary from tensor name to an array of the model's own shape and type.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
 from mtool.oracles import Array, Sample
+from mtool.session.run_time_sizes import given_inputs, largest, shape_at, smallest
 from mtool.workflow import formatting
 from mtool.workflow.arrays import StoredArray, stored
 
@@ -39,8 +41,8 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     """
     arrays = stored(path)
     columns = {}
-    for index, tensor in enumerate(tensors):
-        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(tensors) == 1 else [])]
+    for index, tensor in enumerate(given_inputs(tensors)):
+        names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(given_inputs(tensors)) == 1 else [])]
         columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path, one_is_allowed=True)
     return _rows(columns, path)
 
@@ -57,7 +59,7 @@ def golden_of(
     """
     arrays = stored(path)
     columns = {}
-    for letter, tensors in (("x", inputs), ("y", outputs)):
+    for letter, tensors in (("x", given_inputs(inputs)), ("y", outputs)):
         for index, tensor in enumerate(tensors):
             key = f"{letter}{index}"
             special = letter == "y" and f"{key}{suffix}" in arrays and not tensor.dtype.startswith("float")
@@ -65,15 +67,38 @@ def golden_of(
             columns[key] = _split(array, tensor, path, one_is_allowed=False)
     rows = _rows(columns, path)
     return (
-        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(inputs)} for row in rows],
+        [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
         [{tensor.name: row[f"y{index}"] for index, tensor in enumerate(outputs)} for row in rows],
     )
 
 
 def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
-    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution."""
+    """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution.
+
+    Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
+    """
     random = np.random.default_rng(seed)
-    return [{tensor.name: _draw(tensor, random) for tensor in tensors} for _ in range(count)]
+    drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
+    return [{tensor.name: _draw(_at(tensor, given), random) for tensor in drawn} for given in sizes]
+
+
+def at_largest(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Return the samples that have the largest run-time sizes; if there is none, one that is drawn."""
+    given = given_inputs(tensors)
+    found = [sample for sample in samples if all(sample[tensor.name].shape == tensor.shape for tensor in given)]
+    return found or seeded(tensors, count=1, seed=0)
+
+
+def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:
+    most, least, random = largest(tensors), smallest(tensors), np.random.default_rng(seed)
+    yield most
+    yield least
+    while True:
+        yield {symbol: int(random.integers(least[symbol], most[symbol], endpoint=True)) for symbol in most}
+
+
+def _at(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    return tensor if tensor.dims is None else tensor.model_copy(update={"shape": shape_at(tensor, sizes)})
 
 
 def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
@@ -118,6 +143,8 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bo
             details=[f"expected  {formatting.tensor(tensor)}", f"found     {_described(array)}"],
             hint=f"convert it: x.astype('{tensor.dtype}')",
         )
+    if tensor.dims is not None:
+        tensor = _as_given(tensor, array.shape)
     without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
     if one_is_allowed and array.shape in (tensor.shape, without_batch):
         return [array.load().reshape(tensor.shape)]
@@ -130,6 +157,18 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bo
             f"found     {_described(array)}",
         ],
     )
+
+
+def _as_given(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor whose shape follows run-time sizes with those that an array has, or samples in it."""
+    dims = tensor.dims or ()
+    axes = 1 if len(shape) > len(dims) else 0
+    missing = len(dims) - len(shape) + axes  # a batch of 1 that is left out
+    sizes = tuple(
+        found if not text.isdigit() else int(text)
+        for text, found in zip(dims, (*[1] * missing, *shape[axes:]), strict=False)
+    )
+    return tensor.model_copy(update={"shape": sizes}) if len(sizes) == len(dims) else tensor
 
 
 def _rows(columns: Mapping[str, list[Array]], path: Path) -> list[Sample]:

@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from mtool import locks
 from mtool.boards import Board
-from mtool.errors import UsageError
+from mtool.errors import MismatchError, UsageError
 from mtool.frontend import is_tflite
+from mtool.manifest import Manifest
 from mtool.option_values import Rounding
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
@@ -87,6 +90,22 @@ def verify(
     return judge(model, inputs, expected, found, golden=golden, tolerance=tolerance, layers=layers)
 
 
+def _check_shapes(described: Manifest, expected: Sequence[Sample], found: Sequence[Sample]) -> None:
+    """Compare the shapes of outputs that follow run-time sizes, before they are padded to the same.
+
+    Raises:
+        MismatchError: one differs from the reference's.
+    """
+    for tensor in (tensor for tensor in described.outputs if tensor.dims is not None):
+        for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+            shapes = [list(np.shape(sample[tensor.name])) for sample in (one, other)]
+            if shapes[0] != shapes[1]:
+                raise MismatchError(
+                    "an output has another shape than the reference's",
+                    details=[f"{tensor.name}: sample {number}: expected {shapes[0]}, found {shapes[1]}"],
+                )
+
+
 def judge(
     model: Model,
     inputs: Sequence[Sample],
@@ -111,6 +130,7 @@ def judge(
         tolerance: what is allowed; default: that of the model.
     """
     tensors = model.manifest
+    _check_shapes(tensors, expected, found)
     expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
     found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
     allowed = tolerance or default_tolerance(model.path, model.options.rounding)

@@ -8,7 +8,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.tflite.rescaling import requantised
+from mtool.frontend.tflite.rescaling import requantised, widened
 from mtool.frontend.tflite.translation import Translation
 
 Translate = Callable[[Translation], None]
@@ -149,7 +149,10 @@ def _reduce(kind: str) -> Translate:
         axes, keep = axes_of(t), int(bool(t.op.option("KeepDims")))
         picks = kind in ("ReduceMax", "ReduceMin") and t.same_grid(0)
         value = t.stored(0) if picks else t.real(0)
+        lacks = picks and t.tensor(0).dtype == np.int16  # ONNX has no such maximum
+        value = widened(t, value) if lacks else value
         made = t.node(kind, [value, t.whole("axes", axes)], keepdims=keep) if axes else t.node("Identity", [value])
+        made = t.node("Cast", [made], to=onnx.TensorProto.INT16) if lacks else made
         if picks:
             t.put(made)
         else:

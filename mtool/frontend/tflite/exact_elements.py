@@ -124,19 +124,19 @@ def _divided(values: Array, places: int) -> Array:
 
 
 def resize_bilinear(t: Translation) -> None:
-    """RESIZE_BILINEAR: of the integers, in fixed point; of uint8 in float32."""
+    """RESIZE_BILINEAR: of the integers, in fixed point, int16 in 64 bits; of uint8 in float32."""
     _, height, width, _ = t.shape(0, 4)
     size = t.numbers(1, "the size")
     x = t.tensor(0)
     if len(size) != 2 or min(size) < 1 or min(height, width) < 1:
         raise Unsupported(f"its size is {size}")
-    if x.dtype.name not in ("int8", "uint8") or not t.same_grid(0):
+    if x.dtype.name not in INTEGERS or not t.same_grid(0):
         raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
     if t.op.option("AlignCorners") and t.op.option("HalfPixelCenters"):
         raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
     places = _places_of_floats if x.dtype == np.uint8 else _places
     rows, columns = (places(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
-    dtype = np.float32 if x.dtype == np.uint8 else np.int32
+    dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
     image = t.node("Cast", [t.stored(0)], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
     terms = []
     for column in (0, 1):
@@ -154,7 +154,14 @@ def resize_bilinear(t: Translation) -> None:
         whole = widened(t, t.node("Add", [total, t.constant("half", 0.5, np.float32)]))
         t.put(t.node("Cast", [whole], to=to))
         return
-    count = t.constant("count", 1 << (2 * PLACES), np.int32)
+    one = 1 << (2 * PLACES)
+    if x.dtype == np.int16:
+        positive = t.node("Greater", [total, t.constant("zero", 0, np.int64)])
+        halves = (t.constant("half", half, np.int64) for half in (one // 2, -one // 2))
+        moved = t.node("Add", [total, t.node("Where", [positive, *halves])])
+        t.put(t.node("Cast", [t.node("Div", [moved, t.constant("one", one, np.int64)])], to=to))
+        return
+    count = t.constant("count", one, np.int32)
     t.put(t.node("RoundedMean", [total, count], domain=OWN, low=low, high=high, to=to))
 
 

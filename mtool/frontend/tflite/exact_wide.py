@@ -71,6 +71,27 @@ def _looked_up(t: Translation, value: str, points: Array) -> str:
     return t.node("Add", [base, _shifted(t, rise, 7, 2**23)])
 
 
+def interpolated(t: Translation, function: Callable[[Array], Array]) -> None:
+    """A function of real numbers, its table in float32 (LUTPopulateInt16)."""
+    single, out = np.float32, t.result()
+    least, most = (t.tensor(0).scale[0] * single(bound) for bound in (LOW, HIGH))
+    bottom, top = (out.scale[0] * single(bound) for bound in (LOW, HIGH))
+    step, unit = (most - least) / single(STEPS), single(2**16) / (top - bottom)
+    at = least + np.arange(STEPS, dtype=single) * step
+    after = least + np.arange(1, STEPS + 1, dtype=single) * step
+
+    def of(places: Array) -> Array:
+        made: Array = np.clip(function(places.astype(np.float64)), -3e38, 3e38).astype(single)
+        return made
+
+    with np.errstate(over="ignore"):
+        value, middle, behind = (of(places) * unit for places in (at, at + step / single(2), after))
+        bias = _away((_away((behind + _away(value)) / single(2)) - _away(middle)) / single(2))
+        points = np.append(_away(value) - bias, _away(of(np.asarray([most])) * unit))
+    table = np.clip(np.nan_to_num(points), LOW, HIGH).astype(np.int32)
+    t.put(t.node("Cast", [_looked_up(t, widened(t, t.stored(0)), table)], to=onnx.TensorProto.INT16))
+
+
 def softmax(t: Translation) -> None:
     """SOFTMAX along the last axis: exponentials by a table, and the reciprocal of their sum by another."""
     x, last = widened(t, t.stored(0)), t.whole("axes", [-1])

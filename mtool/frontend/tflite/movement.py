@@ -211,6 +211,8 @@ def _strided_slice(t: Translation) -> None:
     for axis, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
         bit, far = 1 << axis, 2**31 - 1
         if masks["ShrinkAxis"] & bit:
+            if masks["Begin"] & bit:
+                first = 0 if step > 0 else shape[axis] - 1
             first += shape[axis] if first < 0 else 0
             if not 0 <= first < shape[axis]:
                 raise Unsupported(f"its begin is {begin}, its input {list(shape)}")

@@ -13,6 +13,21 @@ from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
 
 INT32 = np.dtype(np.int32)
+EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+def eight_bits(t: Translation, *operands: int, wide: bool = False) -> None:
+    """Check that these inputs and the output are 8-bit integers with one scale; `wide`: or all int16 around 0.
+
+    Raises:
+        Unsupported: one is not.
+    """
+    tensors = [*(t.tensor(number) for number in operands), t.result()]
+    if wide and all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors):
+        return
+    for tensor in tensors:
+        if tensor.dtype not in EIGHT_BITS or tensor.scale.size != 1:
+            raise Unsupported(f"{tensor.name!r} is {tensor.dtype}: --rounding tflite is for 8 bits with one scale")
 
 
 def rescale(

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Graph, Node
+from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
-from mtool.kernels.weight_offset import weight_offset
+from mtool.kernels.weight_offset import EIGHT_BITS, is_stored_as_int8
 from mtool.kernels.weighted_sum import WeightedSum
 
 SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
@@ -95,9 +95,7 @@ class Tile:
 
 def is_narrow(node: Node, graph: Graph) -> bool:
     """Whether inputs and stored weights have 8 bits: so have most integer models; their products fit in any int."""
-    return graph.types[node.inputs[0]].dtype in (DType.INT8, DType.UINT8) and (
-        graph.types[node.inputs[1]].dtype is DType.INT8 or weight_offset(node, graph) != 0
-    )
+    return graph.types[node.inputs[0]].dtype in EIGHT_BITS and is_stored_as_int8(node, graph)
 
 
 def reads_activations(node: Node, graph: Graph) -> bool:

@@ -27,7 +27,7 @@ class Im2col(Tiles):
         """One image, int16 to int16, or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and not conv.is_depthwise
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def _by_taps(self, conv: Conv) -> bool:
         return conv.group > 1 or conv.dilation[1] > 1
@@ -59,8 +59,7 @@ class Im2col(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         body = template(
             "ops/conv2d/dsp/im2col_int16.c.j2",

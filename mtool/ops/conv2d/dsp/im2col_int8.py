@@ -60,7 +60,7 @@ class Im2col(Tiles):
         """One image, int8 to int8, more than one input of a group."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and not conv.is_depthwise
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
         """A patch, with what fills up its rows."""
@@ -95,8 +95,7 @@ class Im2col(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         columns, tile = ColumnLayout.of(conv), self._tile(conv)
         body = template(

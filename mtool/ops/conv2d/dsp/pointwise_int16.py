@@ -27,7 +27,7 @@ class Pointwise(Tiles):
         """1x1 of one image, int16 to int16, or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def _order(self, conv: Conv) -> Array:
         return np.arange(conv.channels)
@@ -48,8 +48,7 @@ class Pointwise(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         body = template(
             "ops/conv2d/dsp/pointwise_int16.c.j2",

@@ -15,6 +15,7 @@ from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.ops.conv2d.geometry import Conv
@@ -43,8 +44,8 @@ class Packed:
     kind: Kind
 
     @classmethod
-    def of(cls, node: Node, graph: Graph, order: Array, depth: int, groups: int, packing: str) -> "Packed | None":
-        """Pack a node's weights; None: the schedules are not for it.
+    def of(cls, node: Node, graph: Graph, order: Array, depth: int, groups: int, packing: str) -> "Packed":
+        """Pack a node's weights.
 
         Args:
             node: a conv2d.
@@ -56,14 +57,15 @@ class Packed:
         """
         epilogue, weights, bias = epilogue_of_int16(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
         kind = Kind.of(weights, bias, packing)
-        if epilogue is None or kind is None:
-            return None
-        flat = weights.reshape(weights.shape[0], -1)
-        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), flat.dtype)], axis=1)[:, order]
-        scales = [None] * groups if isinstance(epilogue, SumEpilogue) else np.split(epilogue.scale, groups)
-        split = (*(np.split(data, groups) for data in (filters, bias)), scales)
-        parts = [pack(w, b, s, depth, 1 if kind.long else 2, packing) for w, b, s in zip(*split, strict=True)]
-        return cls(epilogue, np.concatenate(parts), kind)
+        assert epilogue is not None and kind is not None
+        together = 1 if kind.long else 2
+        scales = [] if isinstance(epilogue, SumEpilogue) else [epilogue.scale]
+
+        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
+            columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
+            return pack(columns, bias, scale, depth, together, packing)
+
+        return cls(epilogue, packed_by_rows(rows, together, weights, bias, *scales, groups=groups), kind)
 
     @property
     def layout(self) -> str:
@@ -106,18 +108,26 @@ class Tiles(BaseSchedule):
         depth = self._order(conv).size
         return round_up(depth, self._unroll(depth))
 
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+    def _kind(self, node: Node, graph: Graph) -> Kind | None:
+        return Kind.of(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], self.packing)
+
+    def takes(self, node: Node, graph: Graph) -> bool:
+        """Whether the weights are int8 or int16, and the epilogue one that tiles have by heart."""
+        return self._kind(node, graph) is not None and epilogue_of_int16(node, graph) is not None
+
+    def packed(self, node: Node, graph: Graph) -> Packed:
+        """Return the weights in the columns' order."""
         conv = Conv.of(node, graph)
         return Packed.of(node, graph, self._order(conv), self._padded(conv), conv.group, self.packing)
 
     def _tiles(self, node: Node, graph: Graph) -> float:
         """Instructions of all tiles: the dot products, and 60 for two channels of three pixels."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, epilogue, kind = Conv.of(node, graph), epilogue_of_int16(node, graph), self._kind(node, graph)
+        assert epilogue is not None and kind is not None
         depth = self._order(conv).size
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        sums = isinstance(packed.epilogue, SumEpilogue)
-        results = 300 if packed.kind.long else 20 if sums else 60
-        after = (14 if sums else 8) * conv.pixels * conv.out_channels if packed.epilogue.rest is not None else 0
-        dots = dot_cost(depth, self._unroll(depth), packed.kind)
+        sums = isinstance(epilogue, SumEpilogue)
+        results = 300 if kind.long else 20 if sums else 60
+        after = (14 if sums else 8) * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
+        dots = dot_cost(depth, self._unroll(depth), kind)
         return math.ceil(conv.pixels / 3) * pairs * (dots + results) + after

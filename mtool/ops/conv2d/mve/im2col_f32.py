@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
-from mtool.kernels.f32.weights import LAYOUT, pack
+from mtool.kernels.f32.weights import LAYOUT, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -101,5 +101,5 @@ class Im2col(BaseSchedule):
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        weights = pack(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
+        weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
         return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "float")

@@ -13,6 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
@@ -113,10 +114,13 @@ class Tiles(BaseSchedule):
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         sums = isinstance(epilogue, SumEpilogue)
-        scales = [None] * conv.group if isinstance(epilogue, SumEpilogue) else np.split(epilogue.scale, conv.group)
-        biases = np.split(graph.constants[node.inputs[2]], conv.group)
-        groups = zip(np.split(filters, conv.group), biases, scales, strict=True)
-        weights = np.concatenate([pack(rows, bias, scale, self._padded(conv)) for rows, bias, scale in groups])
+        scales = [] if isinstance(epilogue, SumEpilogue) else [epilogue.scale]
+        padded, bias = self._padded(conv), graph.constants[node.inputs[2]]
+
+        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
+            return pack(weights, bias, scale, padded)
+
+        weights = packed_by_rows(rows, 2, filters, bias, *scales, groups=conv.group)
         body = template(
             self.template,
             conv=conv,

@@ -3,9 +3,12 @@
 The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
 """
 
+from functools import partial
+
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.sums import SumEpilogue
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
@@ -45,4 +48,5 @@ class Gemv(GroupedGemv):
         """There is one."""
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
-        return Call("mt_mve16_dense_sums", pack(weights, bias, None), layout)
+        stream = packed_by_rows(partial(pack, scale=None), GROUP, weights, bias)
+        return Call("mt_mve16_dense_sums", stream, layout)

@@ -1,0 +1,58 @@
+"""Run-time sizes at the interface: the formulas of its tensors' shapes, and the test of what the caller gives."""
+
+from collections.abc import Sequence
+
+from mtool.codegen.arena import Interface
+from mtool.formulas import Formula, fitted
+from mtool.ir import Graph
+from mtool.manifest import Tensor
+from mtool.plan import Plan
+
+
+def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
+    """Return the formula of what is `values` at the graph's samples; the importer has seen that there is one."""
+    points = [point for point, _ in graph.samples]
+    found = fitted([size.symbol for size in graph.sizes], points, values)
+    assert found is not None, f"{values} at {points} follow no formula"
+    return found
+
+
+def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
+    """Return the formulas of a value's dimensions; None: they are always the same."""
+    if not graph.samples or value not in graph.samples[0][1].types:
+        return None
+    shapes = [sample.types[value].shape for _, sample in graph.samples]
+    if len(set(shapes)) == 1:
+        return None
+    return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+
+
+def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> str:
+    """Return the bytes of an input or output as C; `structure` is the pointer to the inputs, which have the sizes."""
+    graph = plan.graph
+    if dims_of(graph, value) is None:
+        return str(graph.types[value].bytes)
+    formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
+    text = formula.c("\0")
+    for size in graph.sizes:
+        text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
+    return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
+
+
+def field_of(plan: Plan, interface: Interface, value: str) -> str:
+    """Return the field of the inputs' structure that has a size."""
+    return interface.inputs[plan.graph.caller_inputs.index(value)].c_name
+
+
+def range_test(plan: Plan, interface: Interface) -> list[str]:
+    """Return the C that refuses sizes outside of their ranges."""
+    lines = []
+    for size in plan.graph.sizes:
+        field = f"*inputs->{field_of(plan, interface, size.value)}"
+        lines += [f"    if ({field} < {size.least} || {field} > {size.most})", "        return MT_BAD_SIZE;"]
+    return lines
+
+
+def sizes_of(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the inputs that are run-time sizes."""
+    return tuple(tensor for tensor in tensors if tensor.range is not None)

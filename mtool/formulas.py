@@ -1,0 +1,210 @@
+"""Formulas: whole numbers that follow the run-time sizes of a model, such as 64 * n, n * n or (n + 1) // 2."""
+
+import ast
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Point = tuple[int, ...]
+"""A value for each run-time size of a model, in their order."""
+
+_DIVISORS = (*range(2, 17), 32, 64)
+_WORST = 1e-3  # of a coefficient that is fitted, from a whole number
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """(size + add) // divisor, of the run-time size that is called so."""
+
+    size: str
+    add: int = 0
+    divisor: int = 1
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Return its value."""
+        return (sizes[self.size] + self.add) // self.divisor
+
+    def text(self, division: str, prefix: str) -> str:
+        """Return it as Python ("//") or as C ("/")."""
+        name = prefix + self.size
+        moved = f"({name} {'-' if self.add < 0 else '+'} {abs(self.add)})" if self.add else name
+        return f"{moved} {division} {self.divisor}" if self.divisor != 1 else moved
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A sum of products: each a coefficient and factors."""
+
+    terms: tuple[tuple[int, tuple[Factor, ...]], ...]
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """Return its value."""
+        total = 0
+        for coefficient, factors in self.terms:
+            for factor in factors:
+                coefficient *= factor.at(sizes)
+            total += coefficient
+        return total
+
+    @property
+    def names(self) -> set[str]:
+        """The run-time sizes that it depends on."""
+        return {factor.size for _, factors in self.terms for factor in factors}
+
+    def c(self, prefix: str) -> str:
+        """Return it as C, in parentheses unless it is a name; `prefix` stands before the names of the sizes."""
+        text = self._text("/", prefix)
+        return text if text.isidentifier() else f"({text})"
+
+    def __str__(self) -> str:
+        return self._text("//", "")
+
+    def _text(self, division: str, prefix: str) -> str:
+        text = ""
+        for coefficient, factors in sorted(self.terms, key=lambda term: -len(term[1])):
+            parts = [factor.text(division, prefix) for factor in factors]
+            several = len(parts) > 1 or abs(coefficient) != 1
+            parts = [f"({part})" if division in part and several else part for part in parts]
+            if abs(coefficient) != 1 or not parts:
+                parts.insert(0, str(abs(coefficient)))
+            sign = ("-" if coefficient < 0 else "") if not text else (" - " if coefficient < 0 else " + ")
+            text += sign + " * ".join(parts)
+        return text or "0"
+
+
+def parsed(text: str) -> Formula:
+    """Return the formula that `str` has written.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        return Formula(tuple(_terms(ast.parse(text, mode="eval").body)))
+    except (SyntaxError, RecursionError) as failed:
+        raise ValueError(f"{text!r} is no formula") from failed
+
+
+def _terms(node: ast.expr, sign: int = 1) -> Iterator[tuple[int, tuple[Factor, ...]]]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, -sign if isinstance(node.op, ast.Sub) else sign)
+        return
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and _number(node) is None:
+        yield from _terms(node.operand, -sign)
+        return
+    coefficient, factors = sign, []
+    for part in _parts(node):
+        number = _number(part)
+        if number is None:
+            factors.append(_factor(part))
+        else:
+            coefficient *= number
+    yield coefficient, tuple(factors)
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        yield from _parts(node.left)
+        yield from _parts(node.right)
+    else:
+        yield node
+
+
+def _number(node: ast.expr) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
+def _factor(node: ast.expr) -> Factor:
+    divisor: int | None = 1
+    add: int | None = 0
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        divisor = _number(node.right)
+        node = node.left
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        add = _number(node.right)
+        node = node.left
+    if not isinstance(node, ast.Name) or add is None or divisor is None or divisor < 1:
+        raise ValueError("no formula")
+    return Factor(node.id, add, divisor)
+
+
+def fitted(names: Sequence[str], points: Sequence[Point], values: Sequence[int]) -> Formula | None:
+    """Return the simplest formula that has these values at these points; None: none is found.
+
+    There are always more points than a formula has coefficients, so that a formula which is found is no coincidence.
+    """
+    return _fitted(tuple(names), tuple(points), tuple(values))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _fitted(names: tuple[str, ...], points: tuple[Point, ...], values: tuple[int, ...]) -> Formula | None:
+    if len(set(values)) == 1:
+        return Formula(((values[0], ()),))
+    wanted = np.array(values, np.float64)
+    for basis, columns in _bases(names, points):
+        solution, _, rank, _ = np.linalg.lstsq(columns, wanted, rcond=None)
+        whole = np.rint(solution)
+        if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
+            continue
+        terms = tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number)
+        found = Formula(terms)
+        if all(
+            found.at(dict(zip(names, point, strict=True))) == value for point, value in zip(points, values, strict=True)
+        ):
+            return found
+    return None
+
+
+Basis = tuple[tuple[Factor, ...], ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _bases(
+    names: tuple[str, ...], points: tuple[Point, ...]
+) -> list[tuple[Basis, "np.ndarray[tuple[int, int], np.dtype[np.float64]]"]]:
+    """Return the products that a formula may be a sum of, the simplest first, and their values at the points."""
+    found = []
+    for basis in _candidates(names):
+        if len(basis) < len(points):
+            at = [
+                [Formula(((1, product),)).at(dict(zip(names, point, strict=True))) for product in basis]
+                for point in points
+            ]
+            found.append((basis, np.array(at, np.float64)))
+    return found
+
+
+def _candidates(names: tuple[str, ...]) -> Iterator[Basis]:
+    plain = [Factor(name) for name in names]
+    for factor in plain:
+        yield ((factor,),)
+        yield (), (factor,)
+        yield (factor, factor), (factor,), ()
+    for count in range(2, len(names) + 1):
+        for chosen in itertools.combinations(plain, count):
+            yield (chosen,)
+            products = [()]
+            for factor in chosen:
+                products = [(*product, *powers) for product in products for powers in ((), (factor,))]
+            yield tuple(products)
+            products = [()]
+            for factor in chosen:
+                products = [(*product, *powers) for product in products for powers in ((), (factor,), (factor, factor))]
+            yield tuple(products)
+    for factor in plain:
+        others = [other for other in plain if other is not factor]
+        for divisor in _DIVISORS:
+            for add in range(divisor):
+                part = Factor(factor.size, add, divisor)
+                yield ((part,),)
+                yield (), (part,)
+                yield (part, part), (part,), ()
+                for other in others:
+                    yield ((part, other),)
+                    yield (part, other), (other,)

@@ -1,0 +1,1 @@
+"""Tuning: measure schedules on a board, and remember the fastest."""
