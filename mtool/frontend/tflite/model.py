@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from onnx import helper
 
 from mtool.errors import ModelError, MtoolError
@@ -72,12 +73,16 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
             them are listed).
     """
     budget = Budget(options.limits)
-    network = to_onnx(read(path, budget), path.name, options, budget)
+    model = read(path, budget)
+    network = to_onnx(model, path.name, options, budget)
     bound = replace(options, dims={}, constants={}, states=())
     states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
     graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
     _check_shapes(network, graph, path.name)
-    graph = replace(graph, quant=_grids(network, graph))
+    halves = options.hybrid != "float32" and any(
+        tensor.dtype == np.float16 and tensor.data is not None for tensor in model.tensors
+    )
+    graph = replace(graph, quant=_grids(network, graph), halves=halves)
     if options.rounding == "onnx" and not hybrid.is_part_of(network.proto):
         return graph
     own = {name: source for name, source in graph.sources.items() if name in network.tensors}
