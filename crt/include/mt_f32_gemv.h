@@ -90,10 +90,9 @@ MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, 
                 output[q] += block[q];
             sums = block;
         }
-        float biases[8];
-        memcpy(biases, weights, sizeof(biases));
+        const union mt_bits32 *const biases = (const union mt_bits32 *)(const void *)weights;
         for (int32_t q = 0; q < 8; ++q)
-            output[q] += biases[q];
+            output[q] += biases[q].f;
         weights += 8;
         output += 8;
         if (relu) {
