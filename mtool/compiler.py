@@ -2,22 +2,24 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import allocator, codegen, frontend, passes, run_time_sizes
+from mtool import allocator, frontend, passes, run_time_sizes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import FileConstants, file_constants
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
+from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest
 from mtool.option_values import Partial
-from mtool.plan import Plan, make_plan
+from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
+from mtool.tuned.choosing import choices
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +48,28 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    # No name for what is between: a large model is not to be held once for each stage.
-    graph, filed = _lowered(path, target_of(board), request)
-    plan = _plan_for(graph, board, request)
-    del graph
-    files, manifest = codegen.generate(plan, path.name, file_hash(path), request.conventions, request.weights, filed)
-    seconds = time.monotonic() - start
+    filed: dict[str, FileConstants] = {}
+    model_hash = file_hash(path)
+    # No name for the graph and the plan: a large model is not to be held once for each stage.
+    emitted = emit(
+        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash),
+        path.name, model_hash, request.conventions, filed,
+    )  # fmt: skip
+    _drop_cycles(emitted.functions.constants)
+    compiled = Compiled(emitted.files(request.weights), emitted.manifest)
+    seconds, plan = time.monotonic() - start, emitted.plan
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
-    return Compiled(files, manifest)
+    return compiled
 
 
-def _lowered(path: Path, target: Target, request: Request) -> tuple[Graph, dict[str, FileConstants]]:
-    """Read a model and bring it to kernels and loops; tell what its constants took in the file."""
+def _lowered(path: Path, target: Target, request: Request, filed: dict[str, FileConstants]) -> Graph:
+    """Read a model and bring it to kernels and loops; what its constants took in the file goes into `filed`."""
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
-        whole, lowered = run_time_sizes.lowered(path, target, request, open_sizes)
-        return lowered, file_constants(whole)
-    filed: dict[str, FileConstants] = {}
+        whole, graph = run_time_sizes.lowered(path, target, request, open_sizes)
+        filed.update(file_constants(whole))
+        return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
         graph = frontend.load(path, request)
@@ -71,19 +77,39 @@ def _lowered(path: Path, target: Target, request: Request) -> tuple[Graph, dict[
         return graph
 
     graph = passes.run(read(), target)
-    if sum(data.nbytes for data in graph.constants.values()) >= _LARGE_BYTES:
+    _drop_cycles(graph.constants)
+    return graph
+
+
+def _drop_cycles(constants: Mapping[str, Array]) -> None:
+    """Free what only cycles of references hold, functions that call themselves and know a graph, if that is much."""
+    if sum(data.nbytes for data in constants.values()) >= _LARGE_BYTES:
         allocator.drop_cycles()
-    return graph, filed
 
 
-def _plan_for(graph: Graph, board: Board, request: Request) -> Plan:
+def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> Plan:
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
     target = target_of(board)
+    schedules = _schedules(graph, target, request, model_hash)
     partial: Partial = "never" if graph.sizes else request.allowed_partial()
-    plan = make_plan(graph, target, request.io, partial, request.schedules)
+    plan = make_plan(graph, target, request.io, partial, schedules)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
-    return make_plan(graph, target, request.io, "always", request.schedules)
+    return make_plan(graph, target, request.io, "always", schedules)
+
+
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+    """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    return {**choices(request.known, graph, target, model_hash), **request.schedules}
+
+
+def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> Plan:
+    """Return the plan of a model for a board; no C is written.
+
+    Raises:
+        MtoolError: as `compile_model`.
+    """
+    return _plan_for(_lowered(path, target_of(board), request, {}), board, request, file_hash(path))
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS) -> Iterator[tuple[Board, Emitted]]:
@@ -109,7 +135,8 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
                 filed.update(file_constants(whole))
             else:
                 lowered = passes.run(graph, target)
-            plan = make_plan(lowered, target, request.io, partial, request.schedules)
+            schedules = _schedules(lowered, target, request, model_hash)
+            plan = make_plan(lowered, target, request.io, partial, schedules)
             made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
         return made[target, partial]
 

@@ -9,6 +9,7 @@ MtoolError                    1   a bug in mtool, or an error that fits nowhere 
 ├── BoardError                6   no board, an unknown board, or several that match
 ├── FlashError                7   the flash tool failed
 ├── CommunicationError        8   the device does not answer, or runs another firmware
+│   └── NoAnswerError         8   it has begun to work and does not come to an end, or has stopped answering
 ├── MismatchError             9   outputs differ from the reference
 └── DeviceError              10   the device reported a fault
 """
@@ -97,6 +98,10 @@ class CommunicationError(MtoolError):
     """The device does not answer, answers nonsense, or runs another firmware."""
 
     exit_code = 8
+
+
+class NoAnswerError(CommunicationError):
+    """The device was there, and has not answered within the time that its work may take."""
 
 
 class MismatchError(MtoolError):

@@ -1,4 +1,4 @@
-"""Write one file: whole or not at all, with the rights that the umask gives. Nothing else in mtool writes one."""
+"""Write one file, whole or not at all, or a line more, with the rights that the umask gives. Nothing else does."""
 
 import contextlib
 import errno
@@ -22,18 +22,41 @@ def write(path: Path, data: bytes, *, follow: bool = False) -> None:
         path: the file.
         data: all of it.
         follow: a person named the file: where it is a link, the file that it leads to is written, and where it is
-            no plain file ("/dev/stdout"), it is written to as it is. Otherwise whatever stands there is replaced.
+            a character device or what this process has open ("/dev/stdout"), it is written to as it is; what else is no
+            plain file is refused. Otherwise whatever stands there is replaced.
 
     Raises:
         UsageError: it can't be written; what stood there is untouched.
     """
     with _refusing(path):
         if follow and _is_special(path):
-            path.write_bytes(data)
+            _write_special(path, data)
             return
         target = path.resolve() if follow else path
         target.parent.mkdir(parents=True, exist_ok=True)
         _replace(target, data)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line to a file, which is on the disk when this returns; a line there that was cut is ended before it.
+
+    Args:
+        path: the file, which is made if it is missing, and its folder too.
+        line: without its end.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    with _refusing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _RIGHTS)
+        with open(handle, "r+b", buffering=0) as file:  # noqa: PTH123
+            is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
+            size = file.seek(0, os.SEEK_END) if is_plain else 0
+            is_cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            file.write((b"\n" if is_cut else b"") + line + b"\n")
+            if is_plain:
+                os.fsync(handle)
 
 
 def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
@@ -44,7 +67,8 @@ def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
         read: what the work reads, and must not overwrite.
 
     Raises:
-        UsageError: its folder is not there or can't be written, it is a folder, or it is one of `read`.
+        UsageError: its folder is not there or can't be written, it is a folder, a pipe or a disk, or it is one of
+            `read`.
     """
     for source in read:
         with contextlib.suppress(OSError):
@@ -53,12 +77,14 @@ def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"{path} can't be written", details=[f"there is no folder {path.parent}"])
     with _refusing(path):
-        if not _is_special(path):
-            target = path.resolve()
-            _check_replaceable(target)
-            probe = _beside(target)
-            os.close(os.open(probe, _NEW, _RIGHTS))
-            probe.unlink()
+        if _is_special(path):
+            _check_special(path)
+            return
+        target = path.resolve()
+        _check_replaceable(target)
+        probe = _beside(target)
+        os.close(os.open(probe, _NEW, _RIGHTS))
+        probe.unlink()
 
 
 @contextmanager
@@ -119,5 +145,39 @@ def _beside(target: Path) -> Path:
 
 
 def _is_special(target: Path) -> bool:
-    """Return whether there is a device or a pipe."""
+    """Return whether there is a device, a pipe or a socket."""
     return target.exists() and not target.is_file() and not target.is_dir()
+
+
+def _check_special(target: Path) -> None:
+    """Refuse what would wait for a reader, and what a whole file system may lie on.
+
+    Raises:
+        UsageError: it is no character device, and this process has not got it open.
+    """
+    if not (target.is_char_device() or _has_open(target)):
+        kind = "a pipe" if target.is_fifo() else "a disk" if target.is_block_device() else "a socket"
+        raise UsageError(
+            f"{target} can't be written",
+            details=[f"it is {kind}, not a file"],
+            hint="give the name of a file, or /dev/stdout",
+        )
+
+
+def _has_open(target: Path) -> bool:
+    """Return whether this process has a file open, for instance as its standard output."""
+    there = target.stat()
+    for descriptor in Path("/dev/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of this very list
+            if os.path.samestat(os.fstat(int(descriptor.name)), there):
+                return True
+    return False
+
+
+def _write_special(target: Path, data: bytes) -> None:
+    _check_special(target)
+    handle = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # no wait for a reader, a modem
+    os.set_blocking(handle, True)
+    with open(handle, "wb", buffering=0) as file:  # noqa: PTH123
+        while data:
+            data = data[file.write(data) :]

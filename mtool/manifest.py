@@ -293,11 +293,13 @@ def load(folder: Path) -> Manifest:
     """
     path = folder / FILE_NAME
     try:
+        if not path.is_file():  # nothing, or a pipe, which would be waited for
+            raise UsageError(
+                f"{folder} is not an mtool project",
+                details=[f"it has no {FILE_NAME}"],
+                hint="make one with: mtool build",
+            )
         return Manifest.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(
-            f"{folder} is not an mtool project", details=[f"it has no {FILE_NAME}"], hint="make one with: mtool build"
-        ) from None
     except ValidationError as invalid:
         details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
         raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None

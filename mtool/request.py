@@ -8,6 +8,7 @@ from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
 from mtool.option_values import Io, Partial, Weights
 from mtool.plan.choice import Choice
+from mtool.tuned.known import Known
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Request(ModelOptions):
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
+    known: what tuning has found for the board; `schedules` come before it.
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
 
@@ -28,6 +30,7 @@ class Request(ModelOptions):
     conventions: Conventions = field(default_factory=Conventions)
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
+    known: Known = field(default_factory=Known)
 
     def allowed_partial(self) -> Partial:
         """Return `partial`, or "never" where operators are called by name, each as a whole.

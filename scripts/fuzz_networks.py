@@ -40,7 +40,8 @@ def chunk(name: str, numbers: range, base: int, state: Path, *, at_once: int) ->
     tally, networks = Tally(numbers.stop), []
     for number in numbers:
         try:
-            networks.append(compare.prepared(number, draw.network(number, base)[1]))
+            model = draw.network(number, base)[1]
+            networks.append(compare.prepared(number, model, in_bodies=draw.in_bodies(number, model, base)))
         except ValueError:
             tally.counts["not valid"] += 1
     report = compare.run(networks, environment)

@@ -62,6 +62,39 @@ _LSTM = ", ".join(
     for name, step in (("LW", 5), ("LR", 7))
 )
 
+
+def _on_grid(name: str, output: str, scale: str = "s") -> str:
+    """Quantise a value and dequantise it again."""
+    return f"{output}_q = QuantizeLinear ({name}, {scale}, z) {output} = DequantizeLinear ({output}_q, {scale}, z)"
+
+
+def _integers(kind: str, zero: int) -> Case:
+    """An If, a Loop and a Loop with rows in QDQ form; what is dequantised outside of them is quantised inside."""
+    row, q = "float[1, 6]", _on_grid
+    return Case(
+        f"""g ({row} x, bool yes, int64 n) => ({row} y, float[12, 1, 6] rows)
+            <float s = {{0.0213}}, {kind} z = {{{zero}}}, float t = {{0.0317}}, int8 zw = {{0}}, {WEIGHTS}, {BACK},
+             int64 twelve = {{12}}, {row} none = {{0, 0, 0, 0, 0, 0}}> {{
+            wq = QuantizeLinear (W, s, zw) w = DequantizeLinear (wq, s, zw)
+            vq = QuantizeLinear (V, s, zw) v = DequantizeLinear (vq, s, zw)
+            {q("x", "h", "t")}
+            f0 = If (yes) <
+                then_branch = tb () => ({row} p) {{ a = MatMul (h, w) {q("a", "b")} c = MatMul (b, v) {q("c", "p")} }},
+                else_branch = eb () => ({row} e) {{ d = Add (h, h) {q("d", "e")} }}>
+            {q("f0", "f")}
+            l = Loop (n, "", f) <body = lb ({ROUND}, {row} a) => (bool d, {row} r) {{
+                d = Identity (c) {q("a", "b")} m = MatMul (b, w) {q("m", "o")} p = MatMul (o, v) u = Add (p, f)
+                {q("u", "r")} }}>
+            {q("l", "k")}
+            y, last, rows = Loop (twelve, "", k, none) <body = sb ({ROUND}, {row} a, {row} b)
+                => (bool d, {row} r, {row} u, {row} o) {{
+                d = Identity (c) m = MatMul (a, w) {q("m", "mq")} p = MatMul (mq, v) {q("p", "r")} g = Add (b, r)
+                {q("g", "u")} i1 = Relu (u) {q("i1", "o")} }}> }}""",
+        tuple({"x": x * X.reshape(1, 6), "yes": np.array(yes), "n": np.array(n, LONG)}
+              for x, yes, n in ((F(1), True, 0), (F(0.7), False, 3), (F(1.3), True, 9))),
+    )  # fmt: skip
+
+
 CASES: dict[str, Case] = {
     "an if": Case(
         f"""g (float[6] x, bool yes) => (float[6] y) <{WEIGHTS}, {BACK}> {{
@@ -116,6 +149,8 @@ CASES: dict[str, Case] = {
             y = DequantizeLinear (yq, s, z) }}""",
         tuple({**feeds, "x": X.reshape(1, 6)} for feeds in yes_and_no()),
     ),
+    "integers across all borders": _integers("int8", 3),
+    "unsigned integers across all borders": _integers("uint8", 130),
     "four deep": Case(_nested(4), tuple({"x": np.where(np.arange(6) == n, -X - 2, X + 2).astype(F)} for n in range(5))),
     "how many in each branch": Case(
         """g (float[6] x, bool yes) => (int64[2, n] y) {
@@ -244,6 +279,43 @@ CASES: dict[str, Case] = {
                 body = b (float[6] p) => (float r) { q = Exp (p) t = Mul (q, p) u = Add (t, q)
                     r = ReduceSum <keepdims = 0> (u) }> (x) }""",
         ({"x": np.linspace(-1, 1, 240, dtype=F).reshape(6, 40)},),
+    ),
+    "the same in all rounds": Case(
+        f"""g (float[6] x, int64 n) => (float[6] y, float[20, 6] rows, float[6] z)
+            <{WEIGHTS}, {BACK}> {{
+            w = Exp (x)
+            y, z, rows = Loop (n, "", x, w) <body = b ({ROUND}, float[6] a, float[6] b)
+                => (bool d, float[6] r, float[6] s, float[6] row) {{
+                d = Identity (c) u = MatMul (w, W) v = Tanh (u) t = MatMul (v, V) f = Sigmoid (w) g = Mul (f, a)
+                r = Add (g, t) s = Sin (t) row = Cos (w) }}> }}""",
+        trips(0, 1, 20),
+        {"rows": 20},
+    ),
+    "the same in all rounds of a loop in a branch in a loop": Case(
+        f"""g (float[6] x, int64 n, bool yes) => (float[6] y, float[6] z) <int64 three = {{3}}, float k = {{0.5}}> {{
+            w = Exp (x)
+            y = Loop (n, "", x) <body = b ({ROUND}, float[6] a) => (bool d, float[6] r) {{
+                d = Identity (c) e = Cos (a)
+                p = If (yes) <
+                    then_branch = t () => (float[6] t2) {{
+                        h = Sin (w) h2 = Tanh (h) t1 = Mul (h2, a) t2 = Mul (t1, k) }},
+                    else_branch = e () => (float[6] e2) {{
+                        e2 = Loop (n, "", a) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {{
+                            d2 = Identity (c2) s = Sin (w) s2 = Exp (e) s3 = Mul (s, a2) s4 = Sub (s3, s2)
+                            r2 = Mul (s4, k) }}> }}>
+                q = Mul (p, k) r = Sin (q) }}>
+            z = Loop (three, "", x) <body = b3 ({ROUND}, float[6] a) => (bool d, float[6] r) {{
+                d = Identity (c)
+                v = Loop (n, "", w) <body = b2 (int64 i2, bool c2, float[6] a2) => (bool d2, float[6] r2) {{
+                    d2 = Identity (c2) r2 = Sin (a2) }}>
+                r = Sub (a, v) }}> }}""",
+        tuple(feeds | {"yes": np.array(yes)} for feeds in trips(0, 1, 9) for yes in (True, False)),
+    ),
+    "a division by zero that no round makes": Case(
+        f"""g (float[6] x, int64 n, int64[6] k) => (int64[6] y) {{
+            y = Loop (n, "", k) <body = b ({ROUND}, int64[6] a) => (bool d, int64[6] r) {{
+                d = Identity (c) q = Div (k, k) p = Mul (q, q) r = Add (a, p) }}> }}""",
+        tuple({**feeds, "k": np.arange(6, dtype=LONG) + n} for n, feeds in enumerate(trips(0, 3))),
     ),
     "counted in 64 bits, from a constant": Case(
         f"""g (float[6] x, int64 n) => (int64 last, double[3] z)

@@ -33,16 +33,33 @@ extern "C" {
     "smlad %[c], r4, r10, %[c]\n\t"        \
     "smlad %[d], r4, r11, %[d]\n\t"
 #define MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW2 MT_DSP16_HALF_ROW2
-#define MT_DSP16_DENSE(macs)                                                                                        \
+#define MT_DSP16_DENSE(macs, results)                                                                               \
     __asm__ volatile("ldrd %[a], %[b], [%[w]], #8\n\t"                                                              \
                      "ldrd %[c], %[d], [%[w]], #8\n\t"                                                              \
                      "1:\n\t" macs "ldr r4, %[e]\n\t"                                                               \
                      "cmp %[x], r4\n\t"                                                                             \
-                     "bne 1b\n\t" MT_DSP_FLOAT4                                                                      \
+                     "bne 1b\n\t" results                                                                            \
                      : [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [d] "=&r"(d), [w] "+&r"(weights), [x] "+&r"(x)     \
                      : [e] "m"(end)                                                                                 \
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
+
+/* The dot products of four outputs, and what is done with their sums. */
+#define MT_DSP16_DENSE_BY(unroll, halves, results)                                                                   \
+    do {                                                                                                             \
+        if ((halves) && (unroll) == 16)                                                                              \
+            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4, results);    \
+        else if ((halves) && (unroll) == 8)                                                                          \
+            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4, results);                                          \
+        else if (halves)                                                                                             \
+            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4, results);                                                             \
+        else if ((unroll) == 16)                                                                                     \
+            MT_DSP16_DENSE(MT_DSP16_ROW4 MT_DSP16_ROW4 MT_DSP16_ROW4 MT_DSP16_ROW4, results);                        \
+        else if ((unroll) == 8)                                                                                      \
+            MT_DSP16_DENSE(MT_DSP16_ROW4 MT_DSP16_ROW4, results);                                                    \
+        else                                                                                                         \
+            MT_DSP16_DENSE(MT_DSP16_ROW4, results);                                                                  \
+    } while (0)
 
 /* For each four outputs: biases, for four inputs a word of each (`halves`: for two), scales. */
 MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t *end, const uint32_t *weights,
@@ -53,18 +70,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t 
     do {
         const int16_t *x = input;
         int32_t a, b, c, d;
-        if (halves && unroll == 16)
-            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4);
-        else if (halves && unroll == 8)
-            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4 MT_DSP16_HALF_ROW4);
-        else if (halves)
-            MT_DSP16_DENSE(MT_DSP16_HALF_ROW4);
-        else if (unroll == 16)
-            MT_DSP16_DENSE(MT_DSP16_ROW4 MT_DSP16_ROW4 MT_DSP16_ROW4 MT_DSP16_ROW4);
-        else if (unroll == 8)
-            MT_DSP16_DENSE(MT_DSP16_ROW4 MT_DSP16_ROW4);
-        else
-            MT_DSP16_DENSE(MT_DSP16_ROW4);
+        MT_DSP16_DENSE_BY(unroll, halves, MT_DSP_FLOAT4);
         MT_DSP16_CLAMP2(a, b);
         MT_DSP16_CLAMP2(c, d);
         memcpy(output, &a, 4);
@@ -74,7 +80,43 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t 
     return weights;
 }
 
+/* The same, but that the sums are the results and there are no scales. */
+MT_DSP_INLINE const uint32_t *mt_dsp16_sums(const int16_t *input, const int16_t *end, const uint32_t *weights,
+                                            int32_t *output, int32_t groups, int unroll, int halves)
+{
+    do {
+        const int16_t *x = input;
+        int32_t a, b, c, d;
+        MT_DSP16_DENSE_BY(unroll, halves, "");
+        output[0] = a;
+        output[1] = b;
+        output[2] = c;
+        output[3] = d;
+        output += 4;
+    } while (--groups);
+    return weights;
+}
+
 #else /* the same in plain C */
+
+/* The dot products of four outputs; returns where their scales stand. */
+MT_DSP_INLINE const uint32_t *mt_dsp16_dots(const int16_t *input, const int16_t *end, const uint32_t *weights,
+                                            uint32_t *sums, int halves)
+{
+    for (int32_t j = 0; j < 4; ++j)
+        sums[j] = *weights++;
+    for (const int16_t *x = input; x != end; weights += 4)
+        for (int32_t half = 0; half < (halves ? 1 : 2); ++half, x += 2) {
+            int32_t pair;
+            memcpy(&pair, x, 4);
+            for (int32_t j = 0; j < 4; ++j) {
+                const uint32_t w = weights[j];
+                const int32_t both = halves ? (int32_t)w : half ? mt_dsp16_second(w) : mt_dsp16_first(w);
+                sums[j] = mt_dsp_smlad(pair, both, sums[j]);
+            }
+        }
+    return weights;
+}
 
 MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t *end, const uint32_t *weights,
                                             int16_t *output, int32_t groups, int unroll, int halves,
@@ -82,21 +124,23 @@ MT_DSP_INLINE const uint32_t *mt_dsp16_rows(const int16_t *input, const int16_t 
 {
     (void)unroll;
     for (; groups; --groups, output += 4) {
-        uint32_t sums[4] = {weights[0], weights[1], weights[2], weights[3]};
-        weights += 4;
-        for (const int16_t *x = input; x != end; weights += 4)
-            for (int32_t half = 0; half < (halves ? 1 : 2); ++half, x += 2) {
-                int32_t pair;
-                memcpy(&pair, x, 4);
-                for (int32_t j = 0; j < 4; ++j) {
-                    const uint32_t w = weights[j];
-                    const int32_t both = halves ? (int32_t)w : half ? mt_dsp16_second(w) : mt_dsp16_first(w);
-                    sums[j] = mt_dsp_smlad(pair, both, sums[j]);
-                }
-            }
+        uint32_t sums[4];
+        weights = mt_dsp16_dots(input, end, weights, sums, halves);
         for (int32_t j = 0; j < 4; ++j)
             output[j] = mt_dsp16_narrow(sums[j], weights[j], range);
         weights += 4;
+    }
+    return weights;
+}
+
+MT_DSP_INLINE const uint32_t *mt_dsp16_sums(const int16_t *input, const int16_t *end, const uint32_t *weights,
+                                            int32_t *output, int32_t groups, int unroll, int halves)
+{
+    (void)unroll;
+    for (; groups; --groups, output += 4) {
+        uint32_t sums[4];
+        weights = mt_dsp16_dots(input, end, weights, sums, halves);
+        memcpy(output, sums, 16);
     }
     return weights;
 }
@@ -146,6 +190,19 @@ MT_DSP16_ROWS(mt_dsp16_row_bytes_16, 16, 0)
 MT_DSP16_ROWS(mt_dsp16_row_halves_4, 4, 1)
 MT_DSP16_ROWS(mt_dsp16_row_halves_8, 8, 1)
 MT_DSP16_ROWS(mt_dsp16_row_halves_16, 16, 1)
+
+#define MT_DSP16_SUMS(name, unroll, halves)                                                                          \
+    MT_OPERATOR const uint32_t *name(const int16_t *input, const int16_t *end, const uint32_t *weights,              \
+                                     int32_t *output, int32_t groups)                                                \
+    {                                                                                                                \
+        return mt_dsp16_sums(input, end, weights, output, groups, unroll, halves);                                   \
+    }
+MT_DSP16_SUMS(mt_dsp16_row_sums_bytes_4, 4, 0)
+MT_DSP16_SUMS(mt_dsp16_row_sums_bytes_8, 8, 0)
+MT_DSP16_SUMS(mt_dsp16_row_sums_bytes_16, 16, 0)
+MT_DSP16_SUMS(mt_dsp16_row_sums_halves_4, 4, 1)
+MT_DSP16_SUMS(mt_dsp16_row_sums_halves_8, 8, 1)
+MT_DSP16_SUMS(mt_dsp16_row_sums_halves_16, 16, 1)
 
 #define MT_DSP16_ROWS_LONG(name, halves)                                                                             \
     MT_OPERATOR const uint32_t *name(const int16_t *input, const int16_t *end, const uint32_t *weights,              \

@@ -1,4 +1,4 @@
-/* Convolutions of int16 activations with SIMD32: three columns at a time meet all output channels. See mt_dsp_int16.h. */
+/* Convolutions of int16 activations with SIMD32: three columns at a time, times all output channels. See mt_dsp_int16.h. */
 #ifndef MT_DSP_TILE_3X2_INT16_H
 #define MT_DSP_TILE_3X2_INT16_H
 
@@ -74,6 +74,23 @@ MT_DSP_INLINE void mt_dsp16_copy3(int32_t *columns, const int16_t *x0, const int
 #define MT_DSP16_MAC16 MT_DSP16_MAC8 MT_DSP16_MAC8
 #define MT_DSP16_MAC28 MT_DSP16_MAC16 MT_DSP16_MAC8 MT_DSP16_MAC2 MT_DSP16_MAC2
 
+/* The dot products of three columns and two channels. */
+#define MT_DSP16_DOT3_BY(unroll, halves)        \
+    do {                                        \
+        if ((halves) && (unroll) == 28)         \
+            MT_DSP_DOT3(MT_DSP16_MAC28);        \
+        else if ((halves) && (unroll) == 16)    \
+            MT_DSP_DOT3(MT_DSP16_MAC16);        \
+        else if (halves)                        \
+            MT_DSP_DOT3(MT_DSP16_MAC8);         \
+        else if ((unroll) == 28)                \
+            MT_DSP_DOT3(MT_DSP_APART28);        \
+        else if ((unroll) == 16)                \
+            MT_DSP_DOT3(MT_DSP_APART16);        \
+        else                                    \
+            MT_DSP_DOT3(MT_DSP_APART8);         \
+    } while (0)
+
 /* Three columns by all output channels, two at a time. For each two channels the weights are: biases a and b, for four
  * steps of k a word of a and one of b (`halves`: for two), scales a and b. */
 MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int16_t *o0,
@@ -84,18 +101,7 @@ MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, 
     do {
         int32_t a0, a1, a2, b0, b1, b2;
         const int32_t *c = columns;
-        if (halves && unroll == 28)
-            MT_DSP_DOT3(MT_DSP16_MAC28);
-        else if (halves && unroll == 16)
-            MT_DSP_DOT3(MT_DSP16_MAC16);
-        else if (halves)
-            MT_DSP_DOT3(MT_DSP16_MAC8);
-        else if (unroll == 28)
-            MT_DSP_DOT3(MT_DSP_APART28);
-        else if (unroll == 16)
-            MT_DSP_DOT3(MT_DSP_APART16);
-        else
-            MT_DSP_DOT3(MT_DSP_APART8);
+        MT_DSP16_DOT3_BY(unroll, halves);
         MT_DSP_FLOAT6();
         MT_DSP16_CLAMP2(a0, b0);
         MT_DSP16_CLAMP2(a1, b1);
@@ -109,7 +115,41 @@ MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, 
     } while (--pairs);
 }
 
+/* The same, but that the sums are the results and there are no scales. */
+MT_DSP_INLINE void mt_dsp16_column_sums(const int32_t *columns, const int32_t *end, const uint32_t *weights,
+                                        int32_t *o0, int32_t *o1, int32_t *o2, int32_t pairs, int unroll, int halves)
+{
+    do {
+        int32_t a0, a1, a2, b0, b1, b2;
+        const int32_t *c = columns;
+        MT_DSP16_DOT3_BY(unroll, halves);
+        *o0++ = a0;
+        *o0++ = b0;
+        *o1++ = a1;
+        *o1++ = b1;
+        *o2++ = a2;
+        *o2++ = b2;
+    } while (--pairs);
+}
+
 #else /* the same in plain C */
+
+/* The dot products of three columns and two channels; returns where their scales stand. */
+MT_DSP_INLINE const uint32_t *mt_dsp16_dot3(const int32_t *columns, const int32_t *end, const uint32_t *weights,
+                                            uint32_t *sums, int halves)
+{
+    for (int32_t j = 0; j < 6; ++j)
+        sums[j] = weights[j % 2];
+    weights += 2;
+    for (const int32_t *c = columns; c != end; weights += 2)
+        for (int32_t half = 0; half < (halves ? 1 : 2); ++half, c += 3)
+            for (int32_t j = 0; j < 6; ++j) {
+                const uint32_t w = weights[j % 2];
+                const int32_t pair = halves ? (int32_t)w : half ? mt_dsp16_second(w) : mt_dsp16_first(w);
+                sums[j] = mt_dsp_smlad(c[j / 2], pair, sums[j]);
+            }
+    return weights;
+}
 
 MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int16_t *o0,
                                     int16_t *o1, int16_t *o2, int32_t pairs, int unroll, int halves,
@@ -119,19 +159,23 @@ MT_DSP_INLINE void mt_dsp16_columns(const int32_t *columns, const int32_t *end, 
     (void)unroll;
     for (int32_t n = 0; n < pairs; ++n) {
         uint32_t sums[6];
-        for (int32_t j = 0; j < 6; ++j)
-            sums[j] = weights[j % 2];
-        weights += 2;
-        for (const int32_t *c = columns; c != end; weights += 2)
-            for (int32_t half = 0; half < (halves ? 1 : 2); ++half, c += 3)
-                for (int32_t j = 0; j < 6; ++j) {
-                    const uint32_t w = weights[j % 2];
-                    const int32_t pair = halves ? (int32_t)w : half ? mt_dsp16_second(w) : mt_dsp16_first(w);
-                    sums[j] = mt_dsp_smlad(c[j / 2], pair, sums[j]);
-                }
+        weights = mt_dsp16_dot3(columns, end, weights, sums, halves);
         for (int32_t j = 0; j < 6; ++j)
             o[j / 2][2 * n + j % 2] = mt_dsp16_narrow(sums[j], weights[j % 2], range);
         weights += 2;
+    }
+}
+
+MT_DSP_INLINE void mt_dsp16_column_sums(const int32_t *columns, const int32_t *end, const uint32_t *weights,
+                                        int32_t *o0, int32_t *o1, int32_t *o2, int32_t pairs, int unroll, int halves)
+{
+    int32_t *const o[3] = {o0, o1, o2};
+    (void)unroll;
+    for (int32_t n = 0; n < pairs; ++n) {
+        uint32_t sums[6];
+        weights = mt_dsp16_dot3(columns, end, weights, sums, halves);
+        for (int32_t j = 0; j < 6; ++j)
+            memcpy(&o[j / 2][2 * n + j % 2], &sums[j], 4);
     }
 }
 
@@ -181,6 +225,19 @@ MT_DSP16_COLUMNS(mt_dsp16_bytes_28, 28, 0)
 MT_DSP16_COLUMNS(mt_dsp16_halves_8, 8, 1)
 MT_DSP16_COLUMNS(mt_dsp16_halves_16, 16, 1)
 MT_DSP16_COLUMNS(mt_dsp16_halves_28, 28, 1)
+
+#define MT_DSP16_COLUMN_SUMS(name, unroll, halves)                                                                   \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int32_t *o0,          \
+                          int32_t *o1, int32_t *o2, int32_t pairs)                                                   \
+    {                                                                                                                \
+        mt_dsp16_column_sums(columns, end, weights, o0, o1, o2, pairs, unroll, halves);                              \
+    }
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_bytes_8, 8, 0)
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_bytes_16, 16, 0)
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_bytes_28, 28, 0)
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_halves_8, 8, 1)
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_halves_16, 16, 1)
+MT_DSP16_COLUMN_SUMS(mt_dsp16_sums_halves_28, 28, 1)
 
 #define MT_DSP16_COLUMNS_LONG(name, halves)                                                                          \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int16_t *o0,          \

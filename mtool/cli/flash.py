@@ -32,8 +32,9 @@ def flash(
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
-    Does only what is stale. Ends with exit code 7 if the flash fails, 8 if the board does not answer, 9 if its
-    outputs differ from onnxruntime's.
+    Does only what is stale. Ends with exit code 6 if no board is attached or several match, 7 if the flash fails, 8 if
+    the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
+    does not know reads PORT.
     """
     deployment = workflow.Deployment(output_dir, port, probe)
     if dry_run:

@@ -18,8 +18,13 @@ from mtool.plan.control import ControlSchedule
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """All functions, the call of each step, the constants by symbol, and what stands where in them."""
+    """All functions, the call of each step, the constants by symbol, and what stands where in them.
 
+    `plan` is the model's. The constants of its graph have lost their elements (Graph.without_elements): packed, they
+    are in `constants`, and a large model is not held twice.
+    """
+
+    plan: Plan
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
     constants: dict[str, Array]
@@ -29,8 +34,9 @@ class Functions:
 def emit_functions(plan: Plan) -> Functions:
     """Emit every step's kernel; equal kernels become one function, equal constants one array."""
     registry = _Registry(plan.graph.name)
-    calls = registry.calls(plan)
-    return Functions(tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts)
+    emitted = replace(plan, graph=plan.graph.without_elements())
+    calls = registry.calls(plan, emitted)
+    return Functions(emitted, tuple(registry.functions.values()), tuple(calls), registry.constants, registry.layouts)
 
 
 class _Registry:
@@ -44,15 +50,18 @@ class _Registry:
         self._symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._alike: dict[Hashable, Call] = {}
 
-    def calls(self, plan: Plan) -> list[Call]:
-        """Return the call of each step; the functions of the graphs in it come before it."""
+    def calls(self, plan: Plan, used_by: Plan) -> list[Call]:
+        """Return the call of each step; the functions of the graphs in it come before it.
+
+        `used_by` is the same plan, as those hold it that need no elements of its constants.
+        """
         calls = []
         for number, step in enumerate(plan.steps):
             likeness = plan.graph.likeness(step.node)
             if likeness not in self._alike:
                 self._alike[likeness] = self._call(plan, step)
             calls.append(self._alike[likeness])
-            calls[-1].function.uses.append(Use(plan, number))
+            calls[-1].function.uses.append(Use(used_by, number))
         return calls
 
     def _call(self, plan: Plan, step: Step) -> Call:
@@ -67,7 +76,7 @@ class _Registry:
 
     def _control(self, plan: Plan, step: Step, schedule: ControlSchedule) -> Call:
         """Return the call of a control node; its constants are those of all calls in it."""
-        bodies = [Body(inner, self.calls(inner)) for inner in schedule.plans]
+        bodies = [Body(inner, self.calls(inner, inner)) for inner in schedule.plans]
         used = {symbol: symbol for body in bodies for call in body.calls for symbol in call.constants.values()}
 
         def symbol(name: str, data: Array) -> str:

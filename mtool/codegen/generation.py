@@ -40,7 +40,7 @@ class Emitted:
     """The operators of a model as C functions; its manifest and its files are made of them.
 
     Attributes:
-        plan: what is computed how, and where all lies.
+        plan: what is computed how, and where all lies; its constants without their elements.
         functions: the operators' C, and the constants.
         interface: the model's inputs, outputs and states.
         conventions: how the model and its operators are called.
@@ -134,9 +134,10 @@ def emit(
         UsageError: the model and the conventions do not go together.
     """
     chosen = conventions or Conventions()
-    graph = plan.graph
     check_conventions(plan, chosen)
     functions = emit_functions(plan)
+    plan = functions.plan
+    graph = plan.graph
     initial = initial_constants(plan)
     layouts = {**functions.layouts, **dict.fromkeys(initial, "the initial value of a state, row-major")}
     functions = replace(functions, constants={**functions.constants, **initial}, layouts=layouts)

@@ -48,6 +48,8 @@ def load(folder: Path) -> Record | None:
     """
     path = folder / FOLDER / FILE
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError
         read = json.loads(path.read_bytes())
         lists = [read["files"], read.get("writing", {}), read.get("left", {})]
         if read["schema_version"] != _SCHEMA or not all(_is_list(each) for each in lists):

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mtool.boards import Board
-from mtool.errors import FlashError
+from mtool.errors import BoardError, FlashError
 from mtool.proc import Completed
 
 _LAST_LINES = 8
 
-NO_DEVICE = "connect the board with a USB cable that carries data, then look for it: mtool boards --attached"
+_NO_DEVICE = "connect the board with a USB cable that carries data, then look for it: mtool boards --attached"
 _WSL = (
     "in a Windows terminal: usbipd list, usbipd bind --busid BUSID, usbipd attach --wsl --busid BUSID; "
     "Windows keeps USB devices from WSL until then"
@@ -51,7 +51,7 @@ def is_wsl() -> bool:
 
 def no_device_hint() -> str:
     """Return what to try where nothing is attached."""
-    return _WSL if is_wsl() else NO_DEVICE
+    return _WSL if is_wsl() else _NO_DEVICE
 
 
 def explain(
@@ -63,8 +63,8 @@ def explain(
     port: str = "",
     probe: str = "",
     unlock: str = "",
-) -> FlashError:
-    """Return the error that a tool's output stands for.
+) -> BoardError | FlashError:
+    """Return the error that a tool's output stands for: a BoardError if it found no board.
 
     Args:
         done: the tool that failed.
@@ -101,7 +101,7 @@ def explain(
         case None:
             what = f"{tool} failed with exit code {done.returncode}"
             hint = ""
-    return FlashError(what, details=details, hint=hint)
+    return (BoardError if kind is Kind.NO_PROBE else FlashError)(what, details=details, hint=hint)
 
 
 def permission_hint(board: Board, port: str) -> str:

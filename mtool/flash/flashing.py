@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mtool import files, proc, spelling
 from mtool.boards import Board
-from mtool.errors import FlashError, UsageError
+from mtool.errors import FlashError, MtoolError, UsageError
 from mtool.flash.failures import explain
 from mtool.flash.runner import NEWEST, Command, Job, Runner
 from mtool.manifest import Project, firmware_of
@@ -125,6 +125,7 @@ def flash(runner: Runner, job: Job) -> Flashed:
 
     Raises:
         FlashError: the tool is missing or too old, or it failed; the message says why, and what to do.
+        BoardError: it found no board, or needs a port and has none.
     """
     start = time.monotonic()
     version = runner.probe_version()
@@ -161,7 +162,7 @@ def flash(runner: Runner, job: Job) -> Flashed:
     return flashed
 
 
-def _not_permitted(runner: Runner, job: Job) -> FlashError:
+def _not_permitted(runner: Runner, job: Job) -> MtoolError:
     done = proc.Completed((runner.program(), job.port), 1, "permission denied", 0.0)
     return explain(done, runner.causes, job.board, tool=runner.program(), port=job.port)
 

@@ -7,7 +7,6 @@ flashed. The choice: `--port` and `--probe`, then MTOOL_PORT and MTOOL_PROBE, th
 import os
 import re
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,10 @@ from typing import Any
 
 from serial.tools import list_ports
 
+from mtool import configuration
 from mtool.boards import Board
-from mtool.errors import BoardError, UsageError
-from mtool.flash.failures import NO_DEVICE
-
-CONFIG = "mtool.toml"
+from mtool.errors import BoardError
+from mtool.flash.failures import no_device_hint
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -128,14 +126,14 @@ def wanted(
     Raises:
         UsageError: mtool.toml can't be read, or has an unknown key.
     """
-    config = _config(folder or Path.cwd())
-    for origin, given in (
+    config = configuration.load(folder)
+    for origin, names in (
         ("the command line", (port, probe)),
         ("the environment", (environment.get("MTOOL_PORT", ""), environment.get("MTOOL_PROBE", ""))),
-        (CONFIG, (config.get("port", ""), config.get("probe", ""))),
+        (configuration.FILE_NAME, (config.port, config.probe)),
     ):
-        if any(given):
-            return Wanted(given[0], given[1], origin)
+        if any(names):
+            return Wanted(*names, origin)
     return Wanted()
 
 
@@ -161,7 +159,7 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
             raise BoardError(
                 f"no probe {want.probe} is attached",
                 details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=NO_DEVICE if not found else "choose one of these with --probe (a prefix is enough)",
+                hint=no_device_hint() if not found else "choose one of these with --probe (a prefix is enough)",
             )
         candidates = [device for device in chosen if device in candidates] or chosen
     if len(candidates) > 1:
@@ -182,7 +180,7 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         raise BoardError(
             f"no {board.name} is attached",
             details=[f"looked for: USB {ids}" if ids else "its entry in boards.yaml has no usb ids", *_listed(found)],
-            hint=NO_DEVICE if not found else "is it one of these? choose it with --port",
+            hint=no_device_hint() if not found else "is it one of these? choose it with --port",
         )
     return device
 
@@ -218,7 +216,7 @@ def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
             raise BoardError(
                 f"there is no port {want.port}",
                 details=[f"it was asked for by {want.origin}", *_listed(found)],
-                hint=NO_DEVICE if not found else "choose one of these with --port",
+                hint=no_device_hint() if not found else "choose one of these with --port",
             )
         return Attached(want.port, "", want.probe, "")
     if want.probe and not device.probe.upper().startswith(want.probe.upper()):
@@ -264,17 +262,3 @@ def _name(info: Any) -> str:
 def _natural(text: str) -> list[tuple[bool, int, str]]:
     """Return a key that sorts ttyACM10 behind ttyACM9."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", text) if part]
-
-
-def _config(folder: Path) -> dict[str, str]:
-    path = next((up / CONFIG for up in (folder, *folder.parents) if (up / CONFIG).is_file()), None)
-    if path is None:
-        return {}
-    try:
-        read = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
-        raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
-    wrong = [key for key, value in read.items() if key not in ("port", "probe") or not isinstance(value, str)]
-    if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=['expected: port = "..", probe = ".."'])
-    return read

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 
 from mtool import proc
 from mtool.boards import Board
-from mtool.errors import FlashError, UsageError
-from mtool.flash.failures import NO_DEVICE, Cause
+from mtool.errors import BoardError, FlashError, UsageError
+from mtool.flash.failures import Cause, no_device_hint
 from mtool.proc import Completed
 
 Version = tuple[int, ...]
@@ -172,13 +172,13 @@ class Runner(ABC):
         """Return the serial port, which the tool can't do without.
 
         Raises:
-            FlashError: none is known.
+            BoardError: none is known.
         """
         if not job.port:
-            raise FlashError(
+            raise BoardError(
                 f"no serial port of {job.board.name} was found",
                 details=[f"{self.program()} needs one"],
-                hint=NO_DEVICE,
+                hint=no_device_hint(),
             )
         return job.port
 

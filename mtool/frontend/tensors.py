@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool.errors import ModelError
 from mtool.frontend.budget import Budget
 from mtool.frontend.problems import Unsupported
-from mtool.ir.types import Array
+from mtool.ir.types import Array, DType
 
 _SUB_BYTE = {
     getattr(TensorProto, name): bits
@@ -94,9 +94,14 @@ def array_of(tensor: TensorProto, budget: Budget, where: str) -> Array:
     if tensor.data_type in _NOT_IN_C:
         raise Unsupported(f"its elements are of type {TensorProto.DataType.Name(tensor.data_type)}")
     try:
-        return np.asarray(numpy_helper.to_array(tensor))
+        elements = np.asarray(numpy_helper.to_array(tensor))
     except (KeyError, ValueError, TypeError) as failed:
         raise Unsupported(f"its elements can't be read: {failed}") from None
+    try:
+        DType.of(elements.dtype)
+    except KeyError:
+        raise Unsupported(f"its elements are of type {elements.dtype}") from None
+    return elements
 
 
 def initialiser(tensor: TensorProto, budget: Budget) -> Array:

@@ -12,6 +12,9 @@ from mtool.ir.graph import Graph
 from mtool.ir.node import Attributes, Node
 from mtool.ir.types import Array
 
+GUESSED = 16
+"""Rounds that are counted where only the run knows how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Control(Attributes):
@@ -124,6 +127,13 @@ class Rounds(Control):
     def is_counted(self) -> bool:
         """Whether there are exactly `most` rounds, known when it is compiled."""
         return self.most is not None and not (self.has_trips or self.has_condition or self.goes_on)
+
+    @property
+    def expected(self) -> int:
+        """How many rounds there are, as far as that is known when it is compiled."""
+        if self.is_counted and self.most is not None:
+            return self.most
+        return min(self.most or GUESSED, GUESSED)
 
     @property
     def first_carried(self) -> int:

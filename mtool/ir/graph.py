@@ -125,6 +125,13 @@ class Graph:
         """
         return node.title, tuple(self.types.get(value) for value in (*node.inputs, *node.outputs))
 
+    def without_elements(self) -> "Graph":
+        """Return the graph with constants of the same types that are all 0, and together take no memory."""
+        constants = {name: np.broadcast_to(np.zeros((), one.dtype), one.shape) for name, one in self.constants.items()}
+        made = replace(self, constants=constants)
+        made.memo.update(self.memo)
+        return made
+
     def dump(self) -> str:
         """Return the graph as text, a node a line."""
         lines = [f"graph {self.name}"]

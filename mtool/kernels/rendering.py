@@ -6,6 +6,8 @@ from typing import Any
 
 import jinja2
 
+from mtool.errors import ModelError
+
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
     undefined=jinja2.StrictUndefined,
@@ -20,7 +22,18 @@ _ENVIRONMENT.filters["product"] = math.prod
 
 
 def template(name: str, **values: Any) -> str:
-    """Render a C template, by its path within mtool, "ops/conv2d/c99/im2col.c.j2", or by a whole path."""
-    if Path(name).is_absolute():
+    """Render a C template, by its path within mtool, "ops/conv2d/c99/im2col.c.j2", or by a whole path.
+
+    Raises:
+        ModelError: a template at a whole path, which is not mtool's, can't be read or rendered.
+    """
+    if not Path(name).is_absolute():
+        return _ENVIRONMENT.get_template(name).render(**values)
+    try:
         return _ENVIRONMENT.from_string(Path(name).read_text("utf-8")).render(**values)
-    return _ENVIRONMENT.get_template(name).render(**values)
+    except Exception as failed:  # of a text that is not mtool's, and of the values that it was given
+        raise ModelError(
+            f"the C template {name} can't be rendered",
+            details=[f"{type(failed).__name__}: {failed}"],
+            hint="mend the package that it is of (docs/add-an-operator.md)",
+        ) from failed

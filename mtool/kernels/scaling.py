@@ -77,9 +77,9 @@ class Scaling(ABC):
         """Return the numbers of the same channels once more behind them."""
         return replace(self, words=np.tile(self.words, (2, 1)))
 
-    def split(self, groups: int) -> list[Self]:
-        """Return the numbers of each group of channels."""
-        return [replace(self, words=words) for words in np.split(self.words, groups)]
+    def __getitem__(self, channels: slice) -> Self:
+        """Return the numbers of some channels."""
+        return replace(self, words=self.words[channels])
 
     def vectors(self, lanes: int, order: Array | None = None) -> Array:
         """Return Helium's vectors, int8 [N / lanes, ...]: the first word of all lanes, in an order, then the second."""

@@ -42,6 +42,11 @@ def _offset(least: int, most: int) -> int:
     return offset if low <= high and abs(offset) <= FARTHEST else 0
 
 
+def is_stored_as_int8(node: Node, graph: Graph) -> bool:
+    """Whether a node's weights are int8 in flash."""
+    return graph.types[node.inputs[1]].dtype is DType.INT8 or weight_offset(node, graph) != 0
+
+
 def stored_weights(node: Node, graph: Graph) -> Array:
     """Return a node's weights as they are stored: without their offset, if they have one."""
     weights, offset = graph.constants[node.inputs[1]], weight_offset(node, graph)

@@ -4,6 +4,7 @@ An operator, or a family of them, is a file of this folder; it stands in the lis
 """
 
 from mtool.lowerings import (
+    argmax_pooling,
     classical,
     control,
     conv,
@@ -21,6 +22,7 @@ from mtool.lowerings import (
     ordering,
     pooling,
     quantise,
+    quantised_rows,
     recurrent,
     reduce,
     rescale,
@@ -32,10 +34,9 @@ from mtool.lowerings import (
     sliding_window,
     softmax,
     standardise,
-    window_places,
 )
 from mtool.lowerings.lowering import Operator
-from mtool.lowerings.own_domains import OwnOperator, own_by_kind
+from mtool.lowerings.own_domains import OwnOperator, own_of_kind
 
 _MODULES = (
     classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
@@ -47,7 +48,8 @@ OWN: dict[str, OwnOperator] = {
     **signal_features.OWN,
     **signal_transform.OWN,
     **detection_postprocess.OWN,
-    **window_places.OWN,
+    **argmax_pooling.OWN,
+    **quantised_rows.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 
@@ -60,4 +62,5 @@ LOWERINGS: dict[str, Operator] = {
 
 def lowering_of(op: str) -> Operator | None:
     """Return the lowering of a canonical operator, be it ONNX's or of one's own domain; None: there is none."""
-    return LOWERINGS.get(op) or (own_by_kind().get(op) if "." in op else None)
+    own = own_of_kind(op)
+    return own.operator if own else LOWERINGS.get(op)

@@ -13,6 +13,7 @@ from mtool.ir import Attributes, DType, Expr, Graph, Node
 from mtool.ir.expr import broadcast_index, call, const, first_of, identity, load
 from mtool.ir.graph import Rewriter
 from mtool.ir.node import Transpose, View
+from mtool.ir.ranges import Range
 from mtool.ir.types import Array
 from mtool.ops.loop.node import Loop
 
@@ -40,13 +41,15 @@ class Dequantised:
 class Lowering(Rewriter):
     """A graph under construction; `dequantised` maps float values to the integers behind them.
 
-    `float_weights`: int8 weights that meet float activations become float32.
+    `limits`: between which numbers the integers of a value lie, where that is less than their type has.
+    `float_weights`: int8 weights of float activations become float32.
     """
 
     def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
         super().__init__(graph)
         self.float_weights = float_weights
         self.dequantised: dict[str, Dequantised] = {}
+        self.limits: dict[str, Range] = {}
 
     def loop(self, node: Node, expr: Expr, inputs: Iterable[str], output: str = "") -> str:
         """Append a loop that computes `expr` for every element of the node's (or another) output."""
@@ -64,7 +67,7 @@ class Lowering(Rewriter):
     def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:
         """Append a transposition."""
         kind = self.types[value]
-        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[place] for place in perm])
+        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
         self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
         return output
 
@@ -180,6 +183,8 @@ def moves_integers(lower: Lower, of_integers: Callable[[Attributes, int], Attrib
         inputs = tuple(other.value for other in found if other is not None)
         attrs = of_integers(node.attrs, int(np.reshape(first.zero_point, -1)[0]))
         lower(ctx, Node(node.op, node.name, inputs, (moved,), attrs, node.origins))
+        if len(inputs) == 1 and inputs[0] in ctx.limits:
+            ctx.limits[moved] = ctx.limits[inputs[0]]
         ctx.dequantise(node, Dequantised(moved, first.scale, first.zero_point, None), output)
 
     return wrapped

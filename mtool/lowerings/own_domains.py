@@ -5,7 +5,7 @@ A package names a mapping from (domain, name) to `OwnOperator` in its entry poin
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mtool import added_operators
@@ -22,10 +22,12 @@ class OwnOperator:
 
     operator: its lowering, and the class of its attributes, whose fields are called as in the model.
     outputs: the types of its outputs, from its attributes and the types of its inputs.
+    package: the entry point that it is from, as a package names it; mtool fills it in.
     """
 
     operator: Operator
     outputs: Outputs
+    package: str = ""
 
 
 @functools.cache
@@ -38,7 +40,7 @@ def own_operators() -> Mapping[tuple[str, str], OwnOperator]:
     found: dict[tuple[str, str], OwnOperator] = {}
     for entry in added_operators.entries():
         try:
-            found |= _checked(entry.load())
+            found |= {key: replace(own, package=entry.value) for key, own in _checked(entry.load()).items()}
         except (Exception, SystemExit) as failed:  # of code that is not mtool's
             raise UsageError(
                 f"the operators of {entry.value} can't be loaded",
@@ -57,6 +59,11 @@ def _checked(operators: Any) -> Mapping[tuple[str, str], OwnOperator]:
     for key, own in dict(operators).items():
         if not (isinstance(key, tuple) and [type(part) for part in key] == [str, str] and isinstance(own, OwnOperator)):
             raise TypeError(f"{key!r} is not the domain and name of an OwnOperator")
+        operator = own.operator
+        if not (isinstance(operator, Operator) and callable(operator.lower) and callable(own.outputs)):
+            raise TypeError(f"{key!r} has no lowering, or no function that gives the types of its outputs")
+        if not (isinstance(operator.attributes, type) and issubclass(operator.attributes, Attributes)):
+            raise TypeError(f"the attributes of {key!r} are no class that is derived from mtool.ir.Attributes")
     return dict(operators)
 
 
@@ -65,6 +72,9 @@ def own_kind(domain: str, name: str) -> str:
     return f"{domain}.{name}"
 
 
-def own_by_kind() -> Mapping[str, Operator]:
-    """Return the lowerings of the operators, by what their nodes are called."""
-    return {own_kind(*key): own.operator for key, own in own_operators().items()}
+def own_of_kind(kind: str) -> OwnOperator | None:
+    """Return the operator of a package whose nodes are called so, or None; no package is loaded for one of ONNX's."""
+    if "." not in kind:
+        return None
+    domain, _, name = kind.rpartition(".")
+    return own_operators().get((domain, name))

@@ -7,8 +7,9 @@
 An input whose value shapes the C (a Reshape's shape, a Slice's starts) and a symbolic dimension are known when the
 model runs: `prepare` then waits for the first `run`, and the C is made for the values and sizes of that; a run with
 others makes another. `constants=`, a mapping from input names to arrays, and `dims=`, the values of symbolic
-dimensions, say them before. `maxima=` has the largest sizes of what has a size that depends on data, where not as many
-elements shall have room as there can be; such outputs come back at their true size.
+dimensions, say them before; a run gives such an input the same value again. `maxima=` has the largest sizes of what has
+a size that depends on data, where not as many elements shall have room as there can be; such outputs come back at their
+true size.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from mtool.errors import NeedsValues, UsageError
 from mtool.onnx_backend import batch, firmware
 from mtool.onnx_backend.batch import HOST, Array, Batch
 from mtool.onnx_backend.firmware import Firmware
-from mtool.onnx_backend.specialisation import Given, Specialisation, specialise, waits_for_run
+from mtool.onnx_backend.specialisation import Given, Specialisation, check_constants, specialise, waits_for_run
 
 __all__ = ["Prepared", "ToolBackend", "is_compatible", "prepare", "run_model", "run_node", "supports_device"]
 
@@ -78,11 +79,12 @@ class Prepared(BackendRep):  # type: ignore[misc]
         """Run it; the inputs are those of the ONNX model in its order, the outputs a named tuple.
 
         Raises:
-            UsageError: the inputs are not those of the model.
+            UsageError: the inputs are not those of the model, or one has another value than `constants=` gave it.
             ModelError, FitError, BuildError: what has to be built for these inputs can't be.
             DeviceError: the program died.
         """
         arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        check_constants(self._model, arrays, self._given)
         program = next((one for one in self._programs if one.specialisation.fits(arrays)), None)
         if program is None:
             program = self._build(arrays)

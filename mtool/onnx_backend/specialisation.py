@@ -16,6 +16,8 @@ from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import HOST, Array, CModel, to_c
 from mtool.workflow import dynamic_outputs
 
+_SHOWN = 8  # elements of an array in a message; a longer one is shortened
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -44,7 +46,7 @@ class Specialisation:
         if len(arrays) != len(self.inputs):
             return False
         fed = zip(self.model.fed, self.model.manifest.inputs, strict=True)
-        return all(np.shape(arrays[place]) == tensor.shape for place, tensor in fed) and all(
+        return all(np.shape(arrays[index]) == tensor.shape for index, tensor in fed) and all(
             _same(np.asarray(data), self.fixed[name])
             for name, data in zip(self.inputs, arrays, strict=True)
             if name in self.fixed
@@ -103,6 +105,25 @@ def specialise(
             fixed |= {value: np.array(arrays[names.index(value)]) for value in missing}
 
 
+def check_constants(model: onnx.ModelProto, arrays: Sequence[Array], given: Given) -> None:
+    """Refuse inputs of a run that were given other values as constants before: those are in the C.
+
+    Raises:
+        UsageError: the first of them, by its name.
+    """
+    for name, data in zip(input_names(model), arrays, strict=False):
+        if name not in given.constants:
+            continue
+        wanted, found = np.asarray(given.constants[name]), np.asarray(data)
+        if not _same(found, wanted):
+            shown, other = (np.array2string(array, threshold=_SHOWN) for array in (wanted, found))
+            raise UsageError(
+                f"input {name!r} is a constant of another value",
+                details=[f"expected {shown}, as in constants=", f"found    {other}"],
+                hint="leave it out of constants= if it differs between runs",
+            )
+
+
 def input_names(model: onnx.ModelProto) -> list[str]:
     """Return the names of a model's inputs that are no initialisers."""
     initialised = {tensor.name for tensor in model.graph.initializer}
@@ -127,13 +148,13 @@ def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[s
         if dimension.value not in arrays:
             continue
         shape = np.shape(arrays[dimension.value])
-        place = f"dimension {dimension.number} of input {dimension.value!r}"
+        where = f"dimension {dimension.number} of input {dimension.value!r}"
         if dimension.number >= len(shape):
-            raise UsageError(f"there is no {place}", details=[f"its shape is {list(shape)}"])
+            raise UsageError(f"there is no {where}", details=[f"its shape is {list(shape)}"])
         size = shape[dimension.number]
         wanted = given.get(dimension.name, found.get(dimension.name, size))
         if wanted != size:
-            details = [f"expected {wanted}", f"found    {size}, {place}"]
+            details = [f"expected {wanted}", f"found    {size}, {where}"]
             raise UsageError(f"dimension {dimension.name} has two sizes", details=details)
         found[dimension.name] = size
     return found

@@ -1,4 +1,4 @@
-"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes of their own."""
+"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -18,24 +18,36 @@ def prune(graph: Graph) -> Graph:
 
     A carried value goes if neither what is read nor the end of the rounds depends on it.
     """
-    return _pruned(graph) if has_control_flow(graph) else graph
+    return _pruned(graph, deep=True) if has_control_flow(graph) else graph
 
 
-def _pruned(graph: Graph) -> Graph:
+def prune_own(graph: Graph) -> Graph:
+    """Take the same out of a graph's own control nodes, whose graphs are pruned already, each for all its outputs."""
+    return _pruned(graph, deep=False) if has_control_flow(graph) else graph
+
+
+def _pruned(graph: Graph, *, deep: bool) -> Graph:
     needed = {*graph.outputs}
     kept = []
     for node in reversed(graph.nodes):
         if not needed & {*node.outputs}:
             continue
         if isinstance(node.attrs, Branches):
-            node = _pruned_branches(node, node.attrs, needed)
+            node = _pruned_branches(node, node.attrs, needed, deep=deep)
         elif isinstance(node.attrs, Rounds):
-            node = _pruned_rounds(node, node.attrs, needed)
+            node = _pruned_rounds(node, node.attrs, needed, deep=deep)
         kept.append(node)
         needed.update(node.inputs)
     rewriter = Rewriter(graph)
     rewriter.nodes = kept[::-1]
     return rewriter.finish()
+
+
+def _pruned_body(body: Graph, outputs: Sequence[str], *, deep: bool) -> Graph:
+    """Return a body for fewer outputs; if it is pruned already, and is to have all of them, it is left as it is."""
+    if not deep and body.outputs == tuple(outputs):
+        return body
+    return _pruned(replace(body, outputs=tuple(outputs)), deep=deep)
 
 
 def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
@@ -51,18 +63,21 @@ def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _pruned_branches(node: Node, attrs: Branches, needed: Collection[str]) -> Node:
+def _pruned_branches(node: Node, attrs: Branches, needed: Collection[str], *, deep: bool) -> Node:
     wanted = [number for number, value in enumerate(node.outputs) if value in needed]
-    bodies = [_pruned(replace(body, outputs=tuple(body.outputs[number] for number in wanted))) for body in attrs.bodies]
+    bodies = [_pruned_body(body, [body.outputs[number] for number in wanted], deep=deep) for body in attrs.bodies]
+    reads = [_read_in(body) for body in bodies]
     read = [
-        number for number in range(len(node.inputs) - 1) if any(_reads(body, body.inputs[number]) for body in bodies)
+        number
+        for number in range(len(node.inputs) - 1)
+        if any(body.inputs[number] in known for body, known in zip(bodies, reads, strict=True))
     ]
     bodies = [_with_inputs(body, [body.inputs[number] for number in read]) for body in bodies]
     inputs = (node.inputs[0], *(node.inputs[1 + number] for number in read))
     return replace(node, inputs=inputs, outputs=tuple(node.outputs[n] for n in wanted), attrs=attrs.with_bodies(bodies))
 
 
-def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str]) -> Node:
+def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str], *, deep: bool) -> Node:
     body, count = attrs.body, len(attrs.carried)
     ins, outs = body.inputs[len(body.inputs) - count :], body.outputs[len(body.outputs) - count :]
     made = body.outputs[attrs.goes_on : len(body.outputs) - count]
@@ -76,7 +91,7 @@ def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str]) -> Node:
     kept = {number for number, value in enumerate(last) if value in needed}
     results = [*body.outputs[: attrs.goes_on], *(made[number] for number in wanted_rows)]
     kept = _carried_by(body, [*results, *(outs[number] for number in kept)], ins, outs)
-    pruned = _pruned(replace(body, outputs=(*results, *(outs[number] for number in sorted(kept)))))
+    pruned = _pruned_body(body, [*results, *(outs[number] for number in sorted(kept))], deep=deep)
     carried = [
         replace(attrs.carried[number], is_output=attrs.carried[number].is_output and last[number] in needed)
         for number in sorted(kept)
@@ -84,7 +99,8 @@ def _pruned_rounds(node: Node, attrs: Rounds, needed: Collection[str]) -> Node:
     first = iter(node.inputs[attrs.first_carried : attrs.first_row])
     given = {number: next(first) for number, one in enumerate(attrs.carried) if one.is_given}
     others = node.inputs[attrs.first_row :]
-    read = [number for number in range(len(others)) if _reads(pruned, body.inputs[number])]
+    reads = _read_in(pruned)
+    read = [number for number in range(len(others)) if body.inputs[number] in reads]
     round_number = body.inputs[len(others)]
     inner = [*(body.inputs[number] for number in read), round_number, *(ins[number] for number in sorted(kept))]
     inputs = [
@@ -132,6 +148,6 @@ def _with_inputs(body: Graph, inputs: Sequence[str]) -> Graph:
     return replace(body, inputs=tuple(inputs), types=types)
 
 
-def _reads(body: Graph, value: str) -> bool:
-    """Whether a body reads one of its inputs, or gives it back."""
-    return value in body.outputs or any(value in node.inputs for node in body.nodes)
+def _read_in(body: Graph) -> set[str]:
+    """Return what a body reads or gives back, of its inputs and of all else."""
+    return {*body.outputs, *(value for node in body.nodes for value in node.inputs)}

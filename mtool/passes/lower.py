@@ -3,7 +3,9 @@
 from mtool import lowerings
 from mtool.errors import ModelError, MtoolError
 from mtool.ir import Graph
+from mtool.lowerings import own_results
 from mtool.lowerings.lowering import Lowering
+from mtool.lowerings.own_domains import own_of_kind
 from mtool.lowerings.quantise import note_moved
 from mtool.passes.state_layout import quantise_states
 
@@ -11,10 +13,14 @@ from mtool.passes.state_layout import quantise_states
 def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     """Replace ONNX operators by kernels, loops, views and transpositions.
 
-    `float_weights`: int8 weights that meet float activations become float32, for kernels that can't widen them.
+    `float_weights`: int8 weights of float activations become float32, for kernels that can't widen them.
     """
     ctx = Lowering(graph, float_weights=float_weights)
     for node in graph.nodes:
+        own = own_of_kind(node.op)
+        if own is not None:
+            own_results.lower(own, ctx, node)
+            continue
         try:
             operator = lowerings.lowering_of(node.op)
             assert operator is not None, f"{node.op} is no operator"

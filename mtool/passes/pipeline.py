@@ -8,7 +8,7 @@ from mtool.ir import Graph
 from mtool.kernels.target import Target
 from mtool.lowerings.verification import verify_own
 from mtool.passes.clamp_indices import clamp_indices
-from mtool.passes.control_flow import map_bodies, prune
+from mtool.passes.control_flow import map_bodies, prune, prune_own
 from mtool.passes.copy_constant_inputs import copy_constant_inputs
 from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.dead_channels import remove_dead_channels
@@ -20,9 +20,11 @@ from mtool.passes.fuse import fuse
 from mtool.passes.hoist_broadcasts import hoist_broadcasts
 from mtool.passes.integer_math import use_integer_math
 from mtool.passes.layout import simplify_layout
+from mtool.passes.loop_invariants import hoist_loop_invariants
 from mtool.passes.lower import lower
 from mtool.passes.name_nodes import name_nodes
 from mtool.passes.quantise_early import quantise_before_moves
+from mtool.passes.quantised_borders import let_integers_cross
 from mtool.passes.signed_integers import use_signed_integers
 from mtool.passes.state_layout import put_time_outermost
 from mtool.passes.transpose_loops import transposes_to_loops
@@ -47,11 +49,12 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fuse,
         partial(remove_dead_channels, target=target),  # constant and unread channels, into the bias of their readers
         partial(use_fixed_point, target=target),  # requantisation without an FPU
+        partial(hoist_loop_invariants, target=target),  # what is the same in all rounds, before the first
         hoist_broadcasts,  # what is the same for many elements, before them
         fold_constants,
         clamp_indices,  # indices that data decide
         copy_constant_inputs,  # kernels read variables
-        copy_outputs,  # each output is written by an operator of its own
+        copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order
     )
 
@@ -62,10 +65,17 @@ def run(graph: Graph, target: Target) -> Graph:
     Raises:
         ModelError: an operator can't be lowered.
     """
-    graph = prune(map_bodies(prune(graph), partial(run, target=target)))
-    for one in sequence(target):
-        graph = one(graph)
-        verify_own(graph)
+    graph = _run(let_integers_cross(prune(graph), target), target, sequence(target))
     if log.isEnabledFor(logging.DEBUG):
         log.debug("%s", graph.dump())
+    return graph
+
+
+def _run(graph: Graph, target: Target, own: Sequence[Callable[[Graph], Graph]]) -> Graph:
+    """Run the passes over the graphs inside a graph, then `own` over itself: no graph is walked at each level again."""
+    *unnamed, _ = sequence(target)  # the graph around a body names what is in it
+    graph = prune_own(map_bodies(graph, partial(_run, target=target, own=unnamed)))
+    for one in own:
+        graph = one(graph)
+        verify_own(graph)
     return graph

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from mtool.ir import Graph, Node
+from mtool.ir import Expr, Graph, Node
 from mtool.ir.editor import Editor
-from mtool.ir.expr import identity
+from mtool.ir.expr import identity, load
 from mtool.ops.concat.node import Concat
 from mtool.ops.loop.node import Loop
 
@@ -66,6 +66,13 @@ def _exchanged(editor: Editor, move: Node, loop: Node) -> None:
     made = {}
     for value in dict.fromkeys(sources):
         made[value] = editor.value(f"{value}.q", dtype, editor.types[value].shape)
-        editor.node("loop", [value], [made[value]], loop.attrs, like=loop)
+        rank = len(editor.types[value].shape)  # a move may leave out a dimension
+        expr = Loop.of(loop).expr.rewrite(partial(_at_rank, rank=rank))
+        editor.node("loop", [value], [made[value]], replace(Loop.of(loop), expr=expr), like=loop)
     inputs = [made.get(value, value) for value in move.inputs]
     editor.node(move.op, inputs, loop.outputs, attrs, like=move, origins=loop.origins)
+
+
+def _at_rank(part: Expr, rank: int) -> Expr:
+    """Return a load of the element itself, of a tensor of so many dimensions; other parts as they are."""
+    return load(part.value, part.dtype, identity(rank)) if part.op == "load" else part

@@ -15,12 +15,17 @@ from mtool.lowerings.quantise import Quantisation
 SIGNED = {DType.UINT8: (DType.INT8, 128), DType.UINT16: (DType.INT16, 32768)}  # what becomes of it, and how much less
 
 
+def wants_signed(target: Target) -> bool:
+    """Whether a target's schedules want signed integers."""
+    return target.has_dsp or target.has_mve
+
+
 def use_signed_integers(graph: Graph, target: Target) -> Graph:
     """Move the unsigned values between QuantizeLinear and DequantizeLinear to signed ones.
 
     Inputs and outputs of the model stay unsigned: they are requantised, which later passes find to be a shift.
     """
-    if not (target.has_dsp or target.has_mve):
+    if not wants_signed(target):
         return graph
     consumers, producers = graph.consumers(), graph.producers()
     moved = {value for value in graph.types if _is_moved(graph, value, producers.get(value), consumers.get(value, []))}
@@ -53,8 +58,8 @@ def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Nod
     if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
     made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
-    given = value in graph.inputs and bool(readers)
-    return (made or given) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
+    is_input = value in graph.inputs and bool(readers)
+    return (made or is_input) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
 
 
 def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
@@ -71,9 +76,9 @@ def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
 
 
 def _signed_point(rewriter: Rewriter, node: Node) -> str:
-    given = rewriter.constants[_point(rewriter, node)]
-    kind, offset = SIGNED[DType.of(given.dtype)]
-    return rewriter.constant(f"{node.name}/zero_point", (given.astype(np.int32) - offset).astype(kind.numpy))
+    point = rewriter.constants[_point(rewriter, node)]
+    kind, offset = SIGNED[DType.of(point.dtype)]
+    return rewriter.constant(f"{node.name}/zero_point", (point.astype(np.int32) - offset).astype(kind.numpy))
 
 
 def _point(rewriter: Rewriter, node: Node) -> str:

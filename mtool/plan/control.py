@@ -15,9 +15,6 @@ from mtool.plan.memory import aliases
 from mtool.plan.plan import Plan
 from mtool.plan.step import Step
 
-GUESSED = 16
-"""Rounds that are counted where only the run knows how many there are."""
-
 
 @dataclass(frozen=True)
 class ControlSchedule(BaseSchedule):
@@ -70,10 +67,7 @@ def plans_in(plan: Plan) -> Iterator[Plan]:
 
 def _times(node: Node) -> int:
     """Return how often a node computes one of its graphs, as far as that is known."""
-    attrs = node.attrs
-    if not isinstance(attrs, Rounds):
-        return 1
-    return attrs.most if attrs.is_counted and attrs.most is not None else min(attrs.most or GUESSED, GUESSED)
+    return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
 
 
 def planned_body(node: Node, body: Graph) -> Graph:

@@ -1,6 +1,6 @@
 """Messages for a session that ends by itself."""
 
-from mtool.errors import CommunicationError
+from mtool.errors import CommunicationError, NoAnswerError
 from mtool.rpc.protocol import Request
 
 
@@ -22,7 +22,7 @@ def no_session(name: str, *, is_open: bool) -> CommunicationError:
     )
 
 
-def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: float, resent: int) -> CommunicationError:
+def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: float, resent: int) -> NoAnswerError:
     """Return the error of a device that has not answered in time.
 
     Args:
@@ -37,9 +37,9 @@ def no_progress(name: str, oldest: Request, *, is_running: bool, patience_s: flo
         f"{resent} frames were sent again since the session was opened",
     ]
     if is_running:
-        return CommunicationError(
+        return NoAnswerError(
             f"{name} began to run the model and has not come to an end",
             details=details,
             hint="does the model hang on this device, or does it take longer than that?",
         )
-    return CommunicationError(f"{name} has stopped answering", details=details)
+    return NoAnswerError(f"{name} has stopped answering", details=details)

@@ -118,7 +118,7 @@ def _path(environment: Mapping[str, str]) -> Path | None:
 
 def _read(path: Path) -> dict[str, dict[str, float]]:
     try:
-        known = json.loads(path.read_text())
+        known = json.loads(path.read_text()) if path.is_file() else {}
     except (OSError, ValueError):
         return {}  # none yet, or not ours
     return known if isinstance(known, dict) else {}

@@ -13,8 +13,8 @@ from pathlib import Path
 from mtool import boards, flash, locks, session
 from mtool import build as building
 from mtool.boards import Board
-from mtool.errors import FlashError, MtoolError
-from mtool.flash import Job, Runner, failures, halted, ports
+from mtool.errors import MtoolError
+from mtool.flash import Job, Runner, halted, ports
 from mtool.flash.ports import Attached
 from mtool.manifest import Manifest
 from mtool.project import template
@@ -83,8 +83,8 @@ def flash_model(
         deployment: the project folder, and the device that is flashed.
 
     Raises:
-        BoardError: several boards match, or what was asked for is not attached.
-        FlashError: no board is attached, or the tool failed.
+        BoardError: no board is attached, or several match, or the flash tool finds none.
+        FlashError: the flash tool is missing, or it failed.
         CommunicationError: the firmware does not answer, or it is another one.
         MismatchError: its outputs are not those of onnxruntime.
         MtoolError: of the class that tells the stage, see mtool.errors.
@@ -105,6 +105,19 @@ def flash_model(
         with opened:
             smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+
+
+def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
+    """Flash a built project and return a session with the firmware.
+
+    Raises:
+        BoardError: several boards match, or what was asked for is not attached.
+        FlashError: no board is attached, or the tool failed.
+        CommunicationError: the firmware does not answer, or it is another one.
+    """
+    device = _find(prepared.board, deployment)
+    _flash(prepared, runner, device)
+    return session.open(prepared.folder, port=_port_of(prepared.board, device, runner), timeout_s=_START_S)
 
 
 def flash_plan(
@@ -153,11 +166,7 @@ def _find(board: Board, deployment: Deployment) -> Attached | None:
     if device is not None:
         log.info("found     %s   %s", board.description, device)
     elif board.usb and board.usb.ids and sys.platform == "linux":
-        raise FlashError(
-            f"no {board.name} is attached",
-            details=[f"looked for: USB {', '.join(board.usb.ids)}", *(str(other) for other in found if other.port)],
-            hint=failures.no_device_hint(),
-        )
+        return ports.require(board, want, found)
     return device
 
 

@@ -93,7 +93,7 @@ class ProjectApi:
 
         Raises:
             FlashError: the tool failed.
-            BoardError: several boards match.
+            BoardError: no board is attached, or several match.
         """
         described = self._check(folder)
         chosen = flash.choose(described.board, runner, template=described.template)

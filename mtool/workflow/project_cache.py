@@ -23,7 +23,7 @@ from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.identifiers import model_name
 from mtool.version import __version__
-from mtool.workflow.stages import Model, Options, default_folder
+from mtool.workflow.stages import Model, Options, default_folder, known_of
 
 _STAMP = "compiled.key"
 _DATA = ("boards.yaml", "crt", "project_templates")
@@ -42,19 +42,19 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
     """
     try:
         target = boards.get(board) if isinstance(board, str) else board
-        place = folder or default_folder(model_name(path.stem), target)
-        stamp = _stamp(place)
-        if not stamp.is_file() or filetree.interrupted(place):
+        project = folder or default_folder(model_name(path.stem), target)
+        stamp = _stamp(project)
+        if not stamp.is_file() or filetree.interrupted(project):
             return None
-        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(place)}":
+        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(project)}":
             return None
-        described = manifest.load(place)
+        described = manifest.load(project)
         if described.project is None:
             return None
-        below = place / described.project.model
+        below = project / described.project.model
         made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
-        filetree.tell_left(place)
-        return Model(path, target, options, made, described.model_copy(update={"project": None})), place
+        filetree.tell_left(project)
+        return Model(path, target, options, made, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)
         return None
@@ -90,6 +90,7 @@ def _made_of(path: Path, board: Board, options: Options) -> str:
         file_hash(path),
         board.model_dump_json(),
         *_described(options),
+        repr(known_of(board, options)),
         *_program(),
     ):
         data = part.encode("utf-8", "surrogatepass")

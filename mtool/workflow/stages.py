@@ -15,8 +15,10 @@ from mtool.filetree import Edits, FileTree
 from mtool.manifest import Manifest
 from mtool.option_values import Format, Weights
 from mtool.request import Request
+from mtool.tuned.known import Known
 from mtool.workflow import formatting
 from mtool.workflow.growth import warn_of_growth
+from mtool.workflow.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.build import Built
@@ -37,12 +39,14 @@ class Options(Request):
     edits: what to do about files in the project folder that are not as mtool wrote them: "stop", "force" overwrites
         them, "keep" leaves them.
     trust_template: a template that is named by its path may load Python code (`_extensions`).
+    tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
     """
 
     template: str = ""
     template_options: Mapping[str, str] = field(default_factory=dict)
     edits: Edits = "stop"
     trust_template: bool = False
+    tuned: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
     source = Path(path)
-    compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen)))
+    known = known_of(target, chosen)
+    compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen), known=known))
     described = compiled.manifest
     inputs = ", ".join(formatting.tensor(tensor) for tensor in described.inputs if tensor.range is None)
     outputs = ", ".join(map(formatting.tensor, described.outputs))
@@ -142,6 +147,18 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     _done("compile", start, f"{note}, {arena}")
     warn_of_growth(described)
     return Model(source, target, chosen, compiled.files, described)
+
+
+def known_of(board: Board, options: Options) -> Known:
+    """Return what tuning has found: what the options know already, else what their logs do, or those of mtool.toml.
+
+    Raises:
+        UsageError: a log is missing or malformed.
+        BuildError: there are logs, and the compiler that they are looked up for is not installed.
+    """
+    if options.known != Known():
+        return options.known
+    return known_for(board, options.tuned, options.template, options.template_options)
 
 
 def weights_of(board: Board, options: Options) -> Weights:
@@ -223,10 +240,10 @@ def rendered_plan(
     from mtool import build as building
 
     assert described.project is not None
-    place = folder or model.default_folder()
+    project_folder = folder or model.default_folder()
     return [
-        f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
-        f"cd {shlex.quote(str(place))}",
+        f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(project_folder))}",
         *building.plan(described.project, kinds),
     ]
 

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from scripts.fuzzing import draw_float, draw_integer
+from scripts.fuzzing.draw_bodies import with_bodies
 from scripts.fuzzing.draw_control import controlled
 from scripts.fuzzing.networks import Net
 from scripts.fuzzing.quantiser import quantised
@@ -43,6 +44,11 @@ def network(number: int, base: int = 0) -> tuple[str, onnx.ModelProto]:
     if family == "float":
         return family, controlled(random.Random(f"control {base}:{number}"), net.model())
     return family, net.model()
+
+
+def in_bodies(number: int, model: onnx.ModelProto, base: int = 0) -> onnx.ModelProto | None:
+    """Return what computes the same as the network of a number with nodes in bodies; None: this one has none."""
+    return with_bodies(random.Random(f"bodies {base}:{number}"), model)
 
 
 def _draw(net: Net, ints: draw_integer.Integers, integers: float, length: int) -> None:

@@ -144,6 +144,25 @@ def test_data_that_are_no_file(option: str, capsys: Captured) -> None:
         fails([name, flag, path], 2, f"{path} is {kind}, not a file", capsys=capsys, command=command)
 
 
+@pytest.mark.timeout(60)
+def test_outputs_that_are_pipes(capsys: Captured) -> None:
+    """Nobody may read them: nothing waits for a reader."""
+    name = relu("model.onnx")
+    for suffix in (".npz", ".html", ".onnx"):
+        os.mkfifo(f"pipe{suffix}")
+    for command, output in (("run", "--output pipe.npz"), ("report", "-o pipe.html"), ("quantize", "-o pipe.onnx")):
+        data = ["--data", "x.npz"] if command == "quantize" else []
+        fails([name, *output.split(), *data], 2, "it is a pipe, not a file", capsys=capsys, command=command)
+    for command in ("build", "compile"):
+        fails([name, "-d", "pipe.npz"], 2, "pipe.npz", capsys=capsys, command=command)
+        fails([name, "-d", "/dev/null"], 2, "/dev/null", capsys=capsys, command=command)
+    Path("project").mkdir()
+    os.mkfifo("project/mtool.json")
+    fails(["project"], 2, "is not an mtool project", capsys=capsys, command="calibrate")
+    for command in ("build", "compile", "run"):
+        fails([name, "-d", "project"], 2, "project", capsys=capsys, command=command)
+
+
 def test_a_missing_file(capsys: Captured) -> None:
     fails(["nothing.onnx"], 2, "nothing.onnx", capsys=capsys)
     fails(["."], 2, capsys=capsys)

@@ -73,16 +73,16 @@ def test_the_sequence_of_a_zephyr_board_is_printed(tmp_path: Path, capsys: Captu
 
 
 @pytest.mark.skipif(DISCO not in boards.load_all(), reason="the board is not there yet")
-def test_without_a_probe_it_ends_with_7_and_one_thing_to_try(capsys: Captured) -> None:
-    assert app.invoke(["flash", "--board", DISCO, DIGITS]) == 7
+def test_without_a_board_it_ends_with_6_and_one_thing_to_try(capsys: Captured) -> None:
+    assert app.invoke(["flash", "--board", DISCO, DIGITS]) == 6
     error = capsys.readouterr().err.splitlines()
     assert error[0] == f"error: no {DISCO} is attached"
-    assert error[-2].startswith("connect the board with a USB cable that carries data") and error[-1] == "exit 7"
+    assert error[-2].startswith("connect the board with a USB cable that carries data") and error[-1] == "exit 6"
 
 
 def test_on_wsl_the_one_thing_is_usbipd(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(failures, "is_wsl", lambda: True)
-    assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 7
+    assert app.invoke(["flash", "--board", "arduino_uno", DIGITS]) == 6
     assert "usbipd attach --wsl" in capsys.readouterr().err
 
 

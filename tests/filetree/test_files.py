@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,38 @@ def test_a_link_is_followed_only_where_a_person_named_it(tmp_path: Path) -> None
     assert not link.is_symlink() and theirs.read_bytes() == b"new"
 
 
-def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.check_writable(pipe)
-    files.write(pipe, b"sent", follow=True)
-    assert os.read(reader, 10) == b"sent"
-    os.close(reader)
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    files.check_writable(Path(os.devnull))
     files.write(Path(os.devnull), b"gone", follow=True)
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_pipe_that_is_open_here_is_written_to() -> None:
+    """As /dev/stdout is before another program's input, or a shell's `>(program)`."""
+    reader, writer = os.pipe()
+    path = Path(f"/dev/fd/{writer}")
+    try:
+        files.check_writable(path)
+        files.write(path, b"sent", follow=True)
+        assert os.read(reader, 10) == b"sent"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.timeout(20)
+def test_nothing_waits_for_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's name is short
+    os.mkfifo("pipe.onnx")
+    refused(Path("pipe.onnx"), "a pipe, not a file", "/dev/stdout")
+    Path("link.onnx").symlink_to("pipe.onnx")
+    refused(Path("link.onnx"), "a pipe, not a file")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket.npz")
+        refused(Path("socket.npz"), "a socket, not a file")
+    monkeypatch.setattr(Path, "is_char_device", lambda self: False)
+    monkeypatch.setattr(Path, "is_block_device", lambda self: True)
+    refused(Path("/dev/zero"), "a disk, not a file")
 
 
 def refused(path: Path, *words: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mtool import flash
-from mtool.errors import FlashError
+from mtool.errors import BoardError, FlashError, MtoolError
 from mtool.flash import RUNNERS, failures
 from tests.flash.jobs import fake, job
 
@@ -86,8 +86,13 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def fail(tools: Path, runner: str, says: str, *, probe: str = "", ends: int = 1) -> FlashError:
-    """Flash with a fake tool that fails, and return the error."""
+NO_BOARD = BoardError.exit_code
+
+
+def fail(
+    tools: Path, runner: str, says: str, *, probe: str = "", ends: int = 1, code: int = FlashError.exit_code
+) -> MtoolError:
+    """Flash with a fake tool that fails, and return the error, which has an exit code."""
     given = job(runner, tools.parent / "project", port="/dev/ttyACM7", probe=probe)
     given.firmware.parent.mkdir(parents=True, exist_ok=True)
     given.firmware.write_bytes(b"\x7fELF")
@@ -97,9 +102,9 @@ def fail(tools: Path, runner: str, says: str, *, probe: str = "", ends: int = 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mtool.flash.flashing.time.sleep", lambda seconds: None)
         patch.setattr(type(RUNNERS[runner]), "files", lambda self, job: {})
-        with pytest.raises(FlashError) as caught:
+        with pytest.raises(MtoolError) as caught:
             flash.flash(RUNNERS[runner], given)
-    assert caught.value.exit_code == 7
+    assert caught.value.exit_code == code
     assert caught.value.details[0].startswith("$ ")
     assert caught.value.details[-1] == says.splitlines()[-1].strip()
     return caught.value
@@ -107,7 +112,7 @@ def fail(tools: Path, runner: str, says: str, *, probe: str = "", ends: int = 1)
 
 @cases(NO_PROBE)
 def test_no_probe(runner: str, says: str, tools: Path) -> None:
-    error = fail(tools, runner, says)
+    error = fail(tools, runner, says, code=NO_BOARD)
     assert "found no some_board" in error.what
     assert "mtool boards --attached" in error.hint
 
@@ -117,13 +122,13 @@ def test_every_runner_knows_that_it_found_nothing() -> None:
 
 
 def test_a_probe_that_is_not_there_is_named(tools: Path) -> None:
-    error = fail(tools, "openocd", NO_PROBE["openocd"], probe="0671FF39")
+    error = fail(tools, "openocd", NO_PROBE["openocd"], probe="0671FF39", code=NO_BOARD)
     assert error.what == "openocd found no some_board with the probe 0671FF39"
 
 
 def test_on_wsl_the_hint_is_usbipd(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "is_wsl", lambda: True)
-    error = fail(tools, "openocd", NO_PROBE["openocd"])
+    error = fail(tools, "openocd", NO_PROBE["openocd"], code=NO_BOARD)
     assert "usbipd bind --busid" in error.hint and "usbipd attach --wsl" in error.hint
 
 
@@ -176,7 +181,7 @@ def test_a_failure_of_another_kind_shows_the_last_lines(runner: str, tools: Path
 
 @pytest.mark.parametrize("runner", ["pyocd", "gdb"])
 def test_exit_code_0_is_not_enough(runner: str, tools: Path) -> None:
-    assert "found no some_board" in fail(tools, runner, NO_PROBE[runner], ends=0).what
+    assert "found no some_board" in fail(tools, runner, NO_PROBE[runner], ends=0, code=NO_BOARD).what
 
 
 def test_a_tool_that_hangs_is_ended(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

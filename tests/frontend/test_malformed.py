@@ -373,3 +373,12 @@ def test_constants_of_text(elements: list[str]) -> None:
     with pytest.raises(ModelError, match="initialiser 't' can't be read") as refused:
         import_graph(proto, "m")
     assert list(refused.value.details) == ["its elements are of type STRING"]
+
+
+def test_a_constant_of_a_type_that_c_does_not_have() -> None:
+    data = helper.make_tensor("w", TensorProto.FLOAT8E8M0, [2], [1.0, 2.0])
+    proto = graph_of([node("Cast", ["w"], ["y"], "it", to=TensorProto.FLOAT)], X, opset=25)
+    proto.graph.initializer.append(data)
+    with pytest.raises(ModelError, match="initialiser 'w' can't be read") as refused:
+        import_graph(proto, "m")
+    assert "float8_e8m0fnu" in str(refused.value.details)

@@ -1,6 +1,7 @@
 """Every other operator and type of TFLite models against LiteRT's default kernels."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,14 @@ MOVES = [
         options="StridedSliceOptions",
         values={"EndMask": 1, "ShrinkAxisMask": 2},
     )[:1],
+    of(
+        "STRIDED_SLICE",
+        [f("x", X), whole("b", [0, -1, 0]), whole("e", [0, 0, 6]), whole("s", [1, 1, 1])],
+        f("y", [2, 6, 3]),
+        "StridedSliceOptions",
+        {"BeginMask": 2, "EndMask": 1, "ShrinkAxisMask": 2},
+        tag="_begun",
+    ),
     *both("GATHER", [2, 3, 6, 3], whole("i", [3, 0, 1]), options="GatherOptions", values={"Axis": 1}),
     *both("GATHER_ND", [3, 6, 3], whole("i", [[1, 3], [0, 0], [1, 1]])),
     *both("TILE", [2, 8, 6, 9], whole("m", [1, 2, 1, 3])),
@@ -484,6 +493,22 @@ def test_float_operators(tmp_path: Path) -> None:
 
 def test_operators_that_move_elements(tmp_path: Path) -> None:
     assert {name: much for name, much in differences(MOVES, tmp_path).items() if much} == {}
+
+
+MOVED_AS_STORED = (
+    "RESHAPE", "SQUEEZE", "SLICE", "STRIDED_SLICE", "GATHER", "GATHER_ND", "TILE", "REVERSE_V2",
+    "RESIZE_NEAREST_NEIGHBOR",
+)  # fmt: skip
+
+
+def test_elements_move_as_they_are_stored(tmp_path: Path) -> None:
+    moves = []
+    for case in MOVES:
+        if case.name in {f"{kind}_i8" for kind in MOVED_AS_STORED}:
+            coarse = [replace(t, scale=0.5) if t.name in case.op.outputs else t for t in case.tensors]
+            moves.append(Case(case.name, case.op, coarse))
+    assert len(moves) == len(MOVED_AS_STORED)
+    assert {name: much for name, much in differences(moves, tmp_path).items() if much} == {}
 
 
 def test_integer_operators_of_every_width(tmp_path: Path) -> None:

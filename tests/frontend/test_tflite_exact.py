@@ -201,11 +201,41 @@ def wide_cases() -> list[Case]:
     flat = [t("x", [30, 600]), T("w", [9, 600], np.int8, 0.01, data=R.integers(-127, 128, [9, 600])), b(9)]
     flat.append(t("y", [30, 9], 0.0043))
     rows = [flat[0], w([9, 600], 0), *flat[2:]]
+    spread = [
+        (name, [2, 4, 5, 40], padding, strides, [5, 3, 2, 40], [2, *made, 5])
+        for name, padding, strides, made in (
+            ("same", 0, (2, 3), (8, 15)),
+            ("valid", 1, (2, 3), (9, 14)),
+            ("longer", 1, (2, 3), (10, 16)),
+            ("gaps", 0, (4, 1), (13, 5)),
+            ("beyond", 0, (2, 3), (7, 13)),
+        )
+    ]
     pairs = [t("a", [2, 5, 70]), t("b", [2, 6, 70], 0.0007), t("y", [2, 5, 6], 0.003)]
     narrow = [T(x.name, x.shape, np.int8, 100 * x.scale, 3) for x in pairs]
     return [
         Case("conv", Op("CONV_2D", list("xwb"), ["y"], "Conv2DOptions", CONV), conv),
         Case("deep", Op("DEPTHWISE_CONV_2D", list("xwb"), ["y"], "DepthwiseConv2DOptions", depth), deep),
+        *(
+            Case(
+                f"spread_{name}",
+                Op(
+                    "TRANSPOSE_CONV",
+                    list("swxb"),
+                    ["y"],
+                    "TransposeConvOptions",
+                    {"Padding": padding, "StrideH": strides[0], "StrideW": strides[1]},
+                ),
+                [
+                    T("s", [4], np.int32, data=np.asarray(made)),
+                    w(kernel, 0),
+                    t("x", size),
+                    b(5),
+                    t("y", made, 0.0021),
+                ],
+            )
+            for name, size, padding, strides, kernel, made in spread
+        ),
         Case("flat", Op("FULLY_CONNECTED", list("xwb"), ["y"], "FullyConnectedOptions"), flat),
         Case("pairs", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), pairs),
         Case("narrow", Op("BATCH_MATMUL", ["a", "b"], ["y"], "BatchMatMulOptions", {"AdjY": True}), narrow),
@@ -255,6 +285,150 @@ def wide_cases() -> list[Case]:
 
 def test_int16_is_that_of_the_reference_kernels(tmp_path: Path) -> None:
     check(wide_cases(), tmp_path)
+
+
+def other_cases(dtype: Any) -> list[Case]:
+    """Pools, reductions, resizing and operators of one or two operands, of int8 and of int16."""
+    wide = dtype is np.int16
+    step, zero = (0.0005, 0) if wide else (0.05, -4)
+
+    def t(name: str, shape: Any, scale: float = step, point: int = zero) -> T:
+        return T(name, shape, dtype, scale, point)
+
+    def whole(name: str, *numbers: int) -> T:
+        return T(name, [len(numbers)], np.int32, data=np.asarray(numbers))
+
+    def case(tag: str, kind: str, inputs: list[T], out: T, options: str = "", values: Any = None) -> Case:
+        return Case(tag, Op(kind, [x.name for x in inputs], ["y"], options, values or {}), [*inputs, out])
+
+    def pool(tag: str, kind: str, size: list[int], made: list[int], **values: int) -> Case:
+        return case(tag, kind, [t("x", size)], t("y", made), "Pool2DOptions", values)
+
+    found, image = [], [2, 9, 8, 3]
+    for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
+        for activation in (0, 1, 3):
+            window = {"StrideH": 2, "StrideW": 1, "FilterHeight": 3, "FilterWidth": 2, "Padding": 0}
+            window |= {"FusedActivationFunction": activation}
+            found.append(pool(f"{kind}{activation}", kind, image, [2, 5, 8, 3], **window))
+        whole_image = {"StrideH": 1, "StrideW": 1, "FilterHeight": 40, "FilterWidth": 30, "Padding": 1}
+        found.append(pool(f"{kind}_all", kind, [1, 40, 30, 2], [1, 1, 1, 2], **whole_image))
+    for corners, centres in ((False, False), (True, False), (False, True)):
+        values = {"AlignCorners": corners, "HalfPixelCenters": centres}
+        for kind, options in (("BILINEAR", "ResizeBilinear"), ("NEAREST_NEIGHBOR", "ResizeNearestNeighbor")):
+            inputs, made = [t("x", [1, 5, 7, 3]), whole("s", 9, 20)], t("y", [1, 9, 20, 3])
+            found.append(case(f"{kind}{corners}{centres}", f"RESIZE_{kind}", inputs, made, f"{options}Options", values))
+    for axes, made in (((1, 2), [2, 3]), ((3,), [2, 9, 8]), ((0, 1, 2, 3), [])):
+        inputs = [t("x", image), whole("a", *axes)]
+        found.append(case(f"mean{len(axes)}", "MEAN", inputs, t("y", made, step / 3), "ReducerOptions"))
+        for kind in ("REDUCE_MAX", "REDUCE_MIN"):
+            found.append(case(f"{kind}{len(axes)}", kind, inputs, t("y", made), "ReducerOptions"))
+    slopes = T("s", [1, 1, 3], np.int8, 0.01, 0 if wide else 5, data=R.integers(-128, 128, (1, 1, 3)))
+    found.append(case("prelu", "PRELU", [t("x", image), slopes], t("y", image, 0.7 * step, 2 * zero)))
+    for number, (bent, made) in enumerate(((0.0001, 0.0002), (0.0003, 0.0011))):
+        scale = bent if wide else 300 * bent
+        for kind in ("GELU", "EXP"):
+            options = {"Approximate": True} if number and kind == "GELU" else {}
+            inputs = [t("x", [1500], scale)], t("y", [1500], made if wide else 100 * made)
+            found.append(case(f"{kind}{number}", kind, *inputs, f"{kind.title()}Options", options))
+        found.append(case(f"log{number}", "LOG", [t("x", [1500], scale)], t("y", [1500], made if wide else 100 * made)))
+    found.append(case("abs", "ABS", [t("x", image)], t("y", image, 0.8 * step), "AbsOptions"))
+    if not wide:
+        for number, (a, b, y) in enumerate(((0.05, 0.0371, 0.4), (0.02, 0.05, 0.003), (0.03, 0.03, 0.9))):
+            inputs = [t("a", image, a), t("b", image, b, 9)]
+            found.append(case(f"squares{number}", "SQUARED_DIFFERENCE", inputs, t("y", image, y, -100)))
+    return found
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_other_operators_are_those_of_the_reference_kernels(dtype: Any, tmp_path: Path) -> None:
+    check(other_cases(dtype), tmp_path)
+
+
+def found_of(tensors: list[T], op: Op, feeds: dict[str, Any], folder: Path) -> tuple[bytes, Any]:
+    """Return a model of one operator, and its output here."""
+    data = model(tensors, [op], list(feeds), ["y"])
+    (found,) = compute(data, feeds, folder, "tflite", Target("host", frozenset()))
+    return data, found
+
+
+def test_sums_of_a_large_pool_of_int16_are_exact(tmp_path: Path) -> None:
+    x = R.integers(32000, 32768, [1, 40, 30, 2]).astype(np.int16)
+    tensors = [T("x", x.shape, np.int16, 0.001, 0), T("y", [1, 1, 1, 2], np.int16, 0.001, 0)]
+    values = {"StrideH": 1, "StrideW": 1, "FilterHeight": 40, "FilterWidth": 30, "Padding": 1}
+    data, found = found_of(tensors, Op("AVERAGE_POOL_2D", ["x"], ["y"], "Pool2DOptions", values), {"x": x}, tmp_path)
+    np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
+
+
+def test_large_sums_of_a_transposed_convolution_are_exact(tmp_path: Path) -> None:
+    """Beyond 2^24, where float32 lacks whole numbers."""
+    x = R.integers(100, 128, [1, 1, 2, 900]).astype(np.int8)
+    tensors = [
+        T("s", [4], np.int32, data=np.asarray([1, 1, 4, 3])),
+        T("w", [3, 1, 2, 900], np.int8, 0.01, data=R.integers(120, 128, [3, 1, 2, 900])),
+        T("x", x.shape, np.int8, 0.05, -128),
+        T("b", [3], np.int32, data=np.asarray([7, 2**28, -(2**27)])),
+        T("y", [1, 1, 4, 3], np.int8, 2000.0, -70),
+    ]
+    op = Op("TRANSPOSE_CONV", list("swxb"), ["y"], "TransposeConvOptions", {"StrideH": 1, "StrideW": 2})
+    data, found = found_of(tensors, op, {"x": x}, tmp_path)
+    np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_sums_are_those_of_tflite_micro(dtype: Any, tmp_path: Path) -> None:
+    """LiteRT's reference kernel reads uint8, whatever the type is; its default one has no integers."""
+    point = {"int8": -4, "uint8": 120, "int16": 0}[np.dtype(dtype).name]
+    tensors = [
+        T("x", [9, 40, 7], dtype, 0.05, point),
+        T("a", [2], np.int32, data=np.asarray([0, 2])),
+        T("y", [40], dtype, 0.731, point // 2),
+    ]
+    x, bounds = drawn(tensors[0]), np.iinfo(dtype)
+    data, found = found_of(tensors, Op("SUM", ["x", "a"], ["y"], "ReducerOptions"), {"x": x}, tmp_path)
+    if dtype is np.uint8:
+        np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
+    total = (x.astype(np.int64) - point).sum(axis=(0, 2))
+    steps = rescaled(total, float(np.float32(0.05)) / float(np.float32(0.731))) + point // 2
+    np.testing.assert_array_equal(found, np.clip(steps, bounds.min, bounds.max))
+
+
+@pytest.mark.parametrize("activation", [0, 1, 2])
+@pytest.mark.parametrize(("kind", "shape"), [("ADD", [300]), ("SUB", [300]), ("SUB", [1])])
+@pytest.mark.parametrize("shifts", [(0, 0), (0, 3), (5, 0)])
+def test_sums_of_int16_whose_scales_are_powers_of_2_are_shifted(
+    shifts: tuple[int, int], kind: str, shape: list[int], activation: int, tmp_path: Path
+) -> None:
+    scales = [2.0 ** (-12 - shift) for shift in shifts]
+    a, b = (
+        T(name, [300] if name == "a" else shape, np.int16, scale, 0) for name, scale in zip("ab", scales, strict=True)
+    )
+    op = Op(kind, ["a", "b"], ["y"], f"{kind.title()}Options", {"FusedActivationFunction": activation})
+    feeds = {"a": drawn(a), "b": drawn(b)}
+    data, found = found_of([a, b, T("y", [300], np.int16, 2.0**-12, 0)], op, feeds, tmp_path)
+    np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])
+
+
+def test_sums_of_int16_are_scaled_where_the_model_does_not_say_that_they_are_shifted(tmp_path: Path) -> None:
+    tensors = [
+        T(name, [300], np.int16, scale, 0) for name, scale in (("a", 2.0**-12), ("b", 2.0**-15), ("y", 2.0**-12))
+    ]
+    feeds = {"a": drawn(tensors[0]), "b": drawn(tensors[1])}
+    for op in (Op("ADD", ["a", "b"], ["y"]), Op("ADD", ["a", "b"], ["y"], "AddOptions", {"PotScaleInt16": False})):
+        data, found = found_of(tensors, op, feeds, tmp_path)
+        np.testing.assert_array_equal(found, litert(data, feeds, reference=True)[0])
+
+
+def test_squared_differences_of_int16_are_those_of_tflite_micro(tmp_path: Path) -> None:
+    """By its arithmetic with Python's integers: LiteRT has none of int16."""
+    scales = {"a": 0.0003, "b": 0.0002, "y": 0.013}
+    tensors = [T(name, [400], np.int16, scale, 0) for name, scale in scales.items()]
+    feeds = {"a": drawn(tensors[0]), "b": drawn(tensors[1])}
+    _, found = found_of(tensors, Op("SQUARED_DIFFERENCE", ["a", "b"], ["y"]), feeds, tmp_path)
+    a, b, y = (float(np.float32(scale)) for scale in scales.values())
+    unit = 2 * max(a, b)
+    difference = rescaled(feeds["a"], a / unit) - rescaled(feeds["b"], b / unit)
+    expected = np.clip(rescaled(difference**2, unit * unit / y), -(2**15), 2**15 - 1)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])

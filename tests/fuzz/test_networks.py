@@ -19,7 +19,8 @@ def _networks(first: int, count: int) -> list[Network]:
     found = []
     for number in range(first, first + count):
         try:
-            found.append(compare.prepared(number, draw.network(number, 1)[1]))
+            model = draw.network(number, 1)[1]
+            found.append(compare.prepared(number, model, in_bodies=draw.in_bodies(number, model, 1)))
         except ValueError:
             continue
     return found
@@ -31,6 +32,18 @@ def test_random_networks_are_right() -> None:
     report = compare.run(networks, environments.environment("host"))
     assert not report.finds, report.finds
     assert report.counts["networks"] == len(networks)
+
+
+def test_bodies_of_every_kind_are_drawn() -> None:
+    kinds = Counter()
+    for network in _networks(0, 60):
+        waiting = [network.model.graph] if network.flat is not None else []
+        while waiting:
+            for node in waiting.pop().node:
+                inside = [attr.g for attr in node.attribute if attr.type == onnx.AttributeProto.GRAPH]
+                waiting += inside
+                kinds.update([node.op_type] * bool(inside))
+    assert {"If", "Loop", "Scan"} <= set(kinds) and sum(kinds.values()) > 20, kinds
 
 
 def test_the_draw_has_every_family_and_most_operators() -> None:

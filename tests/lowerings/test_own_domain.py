@@ -120,3 +120,87 @@ def test_a_package_that_is_not_there_stops_no_other_model(site: Path, entry: str
 def test_a_change_of_the_package_is_noticed(site: Path) -> None:
     install(site, *documented())
     assert added_operators.sources() == [site / "acme_mtool"]
+
+
+def changed(old: str, new: str) -> str:
+    """Return the documented package with one mistake."""
+    python, _ = documented()
+    assert old in python
+    return python.replace(old, new)
+
+
+MAKES = '    template_node(ctx, node, template, {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)\n'
+GIVES = "return inputs[:1]"
+
+
+def appends(*arguments: str) -> str:
+    return f"    template_node({', '.join(arguments)})\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (GIVES, "return []", "it has 1 outputs in the model; the package gives 0"),
+        (GIVES, "return None", "TypeError"),
+        (GIVES, "return [inputs[0].shape]", "the type of output 0 is (2, 40)"),
+        (GIVES, "return [TensorType(inputs[0].dtype, [2, 40])]", "the type of output 0 is"),
+        (GIVES, "return [TensorType('float32', (2, 40))]", "the type of output 0 is"),
+        (GIVES, "return [TensorType(inputs[0].dtype, (2, -40))]", "the type of output 0 is"),
+        (GIVES, "return [TensorType(inputs[0].dtype, (1 << 40,))]", "C can have 2,147,483,647"),
+        (GIVES, "raise KeyError('order')", "KeyError: 'order'"),
+        (GIVES, "raise SystemExit(0)", "SystemExit: 0"),
+        (MAKES, "", "its lowering does not make the output 'y'"),
+        (MAKES, "    raise RuntimeError('no licence')\n", "RuntimeError: no licence"),
+        (MAKES, "    raise SystemExit(3)\n", "SystemExit: 3"),
+        (MAKES, MAKES * 2, "it writes 'y', which is made already"),
+        (MAKES, MAKES.replace("node.outputs", "node.inputs"), "it writes 'x', which is made already"),
+        (MAKES, MAKES.replace("node.inputs[0]", "'nothing'"), "reads 'nothing' before it is made"),
+        (MAKES, MAKES.replace("node.inputs[0]", "node.outputs[0]"), "reads 'y' before it is made"),
+        (MAKES, MAKES.replace("values)", "values, scratch=-1)"), "scratch and MACs"),
+        (MAKES, MAKES.replace("values)", "values, scratch=8)"), "scratch without a type"),
+        (MAKES, MAKES.replace("values)", "None)"), "no dataclass of Values"),
+        (MAKES, MAKES.replace('"y"', '"x y"'), "has the names"),
+        (MAKES, MAKES.replace('"y"', '"x"'), "has the names"),
+        (MAKES, MAKES.replace("values)", "values, overwrites={'y': 'z'})"), "ValueError"),
+        (MAKES, MAKES + "    ctx.types['y'] = TensorType(DType.INT8, (2, 40))\n", "'y' is int8[2,40]; expected"),
+        (MAKES, "    ctx.node('dense', node.inputs, node.outputs)\n", "AssertionError"),
+        (MAKES, "    ctx.node('swish', node.inputs, node.outputs)\n", "appends swish, which is no kind of node"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("after", [False, True])
+def test_a_package_that_does_something_else_is_named(site: Path, old: str, new: str, found: str, after: bool) -> None:
+    source = changed(old, new).replace("from mtool.ir import ", "from mtool.ir import DType, ")
+    install(site, source, documented()[1])
+    with pytest.raises(ModelError, match="filter can't be compiled by the package that adds it") as caught:
+        graphs.compiled(biquad(after=after))
+    assert "acme_mtool:OPERATORS" in caught.value.details[0] and found in caught.value.details[1]
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ taps }}", "UndefinedError: 'taps' is undefined"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ b[7] }}", "UndefinedError"),
+        ("{{ rows / 0 }}", "ZeroDivisionError"),
+        (None, "FileNotFoundError"),
+    ],
+)
+def test_a_template_that_can_not_be_rendered_is_named(site: Path, template: str | None, reason: str) -> None:
+    install(site, documented()[0], template or "")
+    if template is None:
+        (site / "acme_mtool/biquad.c.j2").unlink()
+    plan = graphs.compiled(biquad())
+    with pytest.raises(ModelError, match=r"the C template .*biquad\.c\.j2 can't be rendered") as caught:
+        codegen.generate(plan, "m.onnx", "0" * 64)
+    assert reason in caught.value.details[0]
+
+
+@pytest.mark.parametrize(
+    "call", ["OwnOperator(3, _same)", "OwnOperator(Operator(3), _same)", "OwnOperator(Operator(_biquad, int), _same)",
+             "OwnOperator(Operator(_biquad, Biquad), 3)", "OwnOperator(Operator(_biquad, Biquad(b0=1.0)), _same)"],
+)  # fmt: skip
+def test_an_operator_without_its_parts_is_not_loaded(site: Path, call: str) -> None:
+    install(site, changed("OwnOperator(Operator(_biquad, Biquad), _same)", call))
+    with pytest.raises(UsageError, match="acme_mtool:OPERATORS can't be loaded"):
+        graphs.compiled(biquad())

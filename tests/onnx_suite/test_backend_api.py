@@ -66,6 +66,19 @@ def test_values_that_are_given_are_not_asked_for() -> None:
     prepared.close()
 
 
+@pytest.mark.parametrize("given", [np.array([0]), np.array([1.0]), np.array([1, 1]), None])
+def test_a_run_can_not_give_a_constant_another_value(given: object) -> None:
+    x, axes = np.ones((2, 3), np.float32), np.array([1])
+    prepared = onnx_backend.prepare(reduction(), constants={"axes": axes})
+    same = isinstance(given, np.ndarray) and np.array_equal(given, axes)
+    if same:
+        assert np.array_equal(prepared.run([x, given]).y, x.sum(axis=1))
+    else:
+        with pytest.raises(UsageError, match="input 'axes' is a constant of another value"):
+            prepared.run([x, given])
+    prepared.close()
+
+
 @pytest.mark.parametrize("size", ["n", -1, None])
 def test_symbolic_dimensions_have_the_sizes_of_the_run(size: object) -> None:
     nodes = [helper.make_node("Add", ["a", "b"], ["c"])]

@@ -8,6 +8,8 @@ import pytest
 from graphs import HOST, compiled, model, reference, run_c
 from onnx import helper
 
+from mtool.errors import ModelError
+
 RNG = np.random.default_rng(9)
 F = np.float32
 
@@ -240,3 +242,10 @@ def test_convolution_with_the_channels_last(tmp_path: Path) -> None:
     proto = model([node], {"x": (F, turned.shape)}, ["y"], {"w": w.transpose(0, 2, 3, 1).copy(), "b": b})
     (found,) = run_c(compiled(proto, HOST), {"x": turned}, tmp_path)
     np.testing.assert_allclose(found, np.maximum(wanted, 0).transpose(0, 2, 3, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_features_that_heads_can_not_share() -> None:
+    node = helper.make_node("MultiHeadAttention", ["q", "q", "q"], ["y"], "it", domain="com.microsoft", num_heads=3)
+    with pytest.raises(ModelError, match="can't be compiled") as refused:
+        compiled(model([node], {"q": (F, (0, 3, 8))}, ["y"], {}), HOST)
+    assert "dealt out to 3 heads" in str(refused.value.details)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from mtool.ir import blocks
 from mtool.ir.scalar import Requantise
-from mtool.kernels.dsp.weights_int8 import Packed, radix_pairs
+from mtool.kernels.dsp.weights_int8 import Columns, Packed, are_pairs_exact, radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 SCALE = np.full(4, 0.01, np.float32)
@@ -14,7 +16,9 @@ SCALE = np.full(4, 0.01, np.float32)
 def packed(weights: np.ndarray, bias: np.ndarray, scaling: Scaling | None = None) -> Packed:
     how = Requantise(zero_point=-128, low=-128, high=127, bounded=False)
     epilogue = Int8Epilogue(how, scaling or FloatScaling.of(SCALE), bias, None)
-    return Packed.of(epilogue, weights, weights.shape[1])
+    depth = weights.shape[1]
+    columns = Columns(np.arange(depth), depth)
+    return Packed.of(epilogue, weights, weights, columns, apart=not are_pairs_exact(weights, bias, weights))
 
 
 def fixed(multiplier: list[int], shift: list[int], *, twice: bool) -> FixedScaling:
@@ -53,9 +57,7 @@ def test_sums_that_may_leave_24_bits_go_apart() -> None:
 def test_pairs_hold_both_channels() -> None:
     weights, bias = layer(16, -127)
     weights[0, 5], weights[1, 5] = -3, -128
-    pairs = radix_pairs(weights, bias)
-    assert pairs is not None
-    words, heads, sign = pairs
+    words, heads, sign = radix_pairs(weights, bias)
     halves = words.view(np.int16).reshape(2, 4, 2, 2).swapaxes(2, 3).reshape(2, 16).astype(np.int64)
     a = halves.astype(np.int8).astype(np.int64)
     assert (a == weights[0::2]).all() and ((halves - a) // 256 * sign[:, None] == weights[1::2]).all()
@@ -111,13 +113,30 @@ def test_shifts_to_the_left_are_for_portable_kernels() -> None:
     assert scaling.fits(weights, small)
 
 
-def test_each_pair_is_packed_by_itself_however_many_there_are() -> None:
+@pytest.mark.parametrize("lowest", [-127, -128])  # in pairs, apart
+def test_a_large_layer_is_packed_some_rows_at_a_time(lowest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
-    weights, bias = rng.integers(-127, 128, (600, 8)).astype(np.int8), rng.integers(-99, 99, 600).astype(np.int32)
-    whole = radix_pairs(weights, bias)
-    assert whole is not None
-    pairs = [radix_pairs(weights[first : first + 2], bias[first : first + 2]) for first in range(0, 600, 2)]
-    for number, found in enumerate(whole):
-        np.testing.assert_array_equal(found, np.concatenate([pair[number] for pair in pairs if pair is not None]))
+    weights, bias = rng.integers(-127, 128, (602, 8)).astype(np.int8), rng.integers(-99, 99, 602).astype(np.int32)
+    weights[600, :2], weights[601, :2] = (-3, 3), lowest
+    scaling = FloatScaling.of(rng.uniform(0.01, 0.02, 602).astype(np.float32))
+    whole = packed(weights, bias, scaling)
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 64)
+    by_rows = packed(weights, bias, scaling)
+    assert by_rows.apart == whole.apart == (lowest == -128)
+    np.testing.assert_array_equal(by_rows.stream, whole.stream)
+
+
+def test_groups_begin_a_row_each() -> None:
+    rows = packed_by_rows(lambda data: np.pad(data, ((0, -len(data) % 2), (0, 0))).reshape(-1, 4), 2,
+                          np.arange(12).reshape(6, 2), groups=2)  # fmt: skip
+    assert rows.tolist() == [[0, 1, 2, 3], [4, 5, 0, 0], [6, 7, 8, 9], [10, 11, 0, 0]]
+
+
+def test_one_pair_that_is_not_exact_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 64)
+    weights, bias = np.ones((600, 8), np.int8), np.zeros(600, np.int32)
+    assert are_pairs_exact(weights, bias, weights)
     bias[599] = 1 << 23
-    assert radix_pairs(weights, bias) is None
+    assert not are_pairs_exact(weights, bias, weights)
+    bias[599], weights[599, :2], weights[598, 1] = 0, -128, -1
+    assert not are_pairs_exact(weights, bias, weights)

@@ -1,9 +1,12 @@
 """Control nodes in the passes: what nothing reads leaves their graphs, which are lowered and named with the rest."""
 
+import importlib
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 import onnx.parser
+import pytest
 from graphs import HOST
 
 from mtool import passes
@@ -11,6 +14,7 @@ from mtool.frontend import ModelOptions
 from mtool.frontend.onnx_file import from_proto
 from mtool.ir import Graph
 from mtool.ir.control import Branches, Rounds, bodies_of, with_own_bodies
+from mtool.passes import control_flow
 from mtool.passes.control_flow import prune
 from mtool.plan import make_plan
 from mtool.plan.control import ControlSchedule, plans_in
@@ -154,3 +158,31 @@ def test_rows_are_read_and_written_where_they_lie() -> None:
     assert shapes(body, body.inputs) == [(6,), (), (6,)]
     assert shapes(body, body.outputs) == [(6,), (6,)]
     assert np.prod(shapes(graph, node.outputs)[1]) == 240
+
+
+def branches_in_branches(depth: int) -> Graph:
+    text = "r0 = Sin (x)"
+    for level in range(depth):
+        text = f"""r{level + 1} = If (yes) <then_branch = t{level} () => (float[4] r{level}) {{ {text} }},
+            else_branch = e{level} () => (float[4] n{level}) {{ n{level} = Neg (x) }}>"""
+    return imported(f"g (float[4] x, bool yes) => (float[4] r{depth}) {{ {text} }}")
+
+
+def test_no_graph_is_walked_again_at_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[str] = []
+
+    def counting(module: ModuleType, name: str) -> None:
+        own = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, **more: (walked.append(name), own(*args, **more))[1])
+
+    counting(control_flow, "_pruned")
+    counting(importlib.import_module("mtool.passes.name_nodes"), "_named")
+    found = []
+    for depth in (10, 20):
+        graph = passes.run(branches_in_branches(depth), HOST)
+        assert len([*with_own_bodies(graph)]) == 2 * depth + 1
+        found.append({name: walked.count(name) for name in walked})
+        walked.clear()
+    shallow, deep = found
+    assert {*shallow} == {"_pruned", "_named"}
+    assert all(deep[name] <= 2 * shallow[name] for name in shallow)

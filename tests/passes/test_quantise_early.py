@@ -1,6 +1,12 @@
+import networks
+import numpy as np
+from graphs import HOST, model
+from onnx import helper
 from stages import assert_same, ops, pairs
 
+from mtool import passes
 from mtool.ir import Graph, Node
+from mtool.lowerings.verification import verify
 from mtool.ops.loop.node import Loop
 
 
@@ -27,6 +33,18 @@ def test_random_networks_stay_the_same() -> None:
         assert ops(after).count("concat") == ops(before).count("concat")
         assert_same(before, after)
     assert exchanged >= 5
+
+
+def test_a_move_that_leaves_out_a_dimension() -> None:
+    nodes = [
+        helper.make_node("Gather", ["x", "i"], ["g"], axis=1),
+        helper.make_node("QuantizeLinear", ["g", "s", "z"], ["y"]),
+    ]
+    constants = {"i": np.array(-1), "s": np.array(0.03, np.float32), "z": np.array(3, np.int8)}
+    graph = networks.imported(model(nodes, {"x": (np.float32, (3, 2, 4))}, ["y"], constants))
+    passed = passes.run(graph, HOST)
+    verify(passed)
+    assert_same(graph, passed)
 
 
 def test_floats_are_left_alone() -> None:

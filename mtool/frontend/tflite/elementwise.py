@@ -8,7 +8,7 @@ import tflite
 from onnx import helper
 
 from mtool.frontend.problems import Unsupported
-from mtool.frontend.tflite.rescaling import requantised
+from mtool.frontend.tflite.rescaling import requantised, widened
 from mtool.frontend.tflite.translation import Translation
 
 Translate = Callable[[Translation], None]
@@ -18,7 +18,7 @@ def _simple(kind: str, count: int) -> Translate:
     """An operator of the real numbers of its inputs that ONNX has too."""
 
     def translate(t: Translation) -> None:
-        made = t.node(kind, [t.real(place) for place in range(count)])
+        made = t.node(kind, [t.real(index) for index in range(count)])
         t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
     return translate
@@ -34,7 +34,7 @@ def _compare(kind: str, *, negated: bool = False) -> Translate:
 
 def _logical(kind: str, count: int) -> Translate:
     def translate(t: Translation) -> None:
-        t.put(t.node(kind, [t.stored(place) for place in range(count)]))
+        t.put(t.node(kind, [t.stored(index) for index in range(count)]))
 
     return translate
 
@@ -85,8 +85,8 @@ def _gelu(t: Translation) -> None:
 
 def _add_n(t: Translation) -> None:
     made = t.real(0)
-    for place in range(1, len(t.op.inputs)):
-        made = t.node("Add", [made, t.real(place)])
+    for index in range(1, len(t.op.inputs)):
+        made = t.node("Add", [made, t.real(index)])
     t.store(made)
 
 
@@ -149,7 +149,10 @@ def _reduce(kind: str) -> Translate:
         axes, keep = axes_of(t), int(bool(t.op.option("KeepDims")))
         picks = kind in ("ReduceMax", "ReduceMin") and t.same_grid(0)
         value = t.stored(0) if picks else t.real(0)
+        lacks = picks and t.tensor(0).dtype == np.int16  # ONNX has no such maximum
+        value = widened(t, value) if lacks else value
         made = t.node(kind, [value, t.whole("axes", axes)], keepdims=keep) if axes else t.node("Identity", [value])
+        made = t.node("Cast", [made], to=onnx.TensorProto.INT16) if lacks else made
         if picks:
             t.put(made)
         else:

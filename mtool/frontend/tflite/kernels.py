@@ -43,18 +43,18 @@ def dilations(t: Translation) -> tuple[int, int]:
     return found
 
 
-def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
+def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
     """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that.
 
     `x` is the input that they are multiplied with.
     """
-    tensor = t.weights(place)
-    data = arranged(t.known(place, "weights") if tensor.data is None else tensor.data)
+    tensor = t.weights(index)
+    data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
     if tensor.is_quantised:
-        lie = tensor is t.tensor(place) or _are_along(tensor, arranged, axis)
+        lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
         if tensor.scale.size not in (1, data.shape[axis]) or not lie:
             raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
-        _check_range(t, x, place)
+        _check_range(t, x, index)
         name = t.constant("weights", data)
         return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
     if data.dtype.kind != "f":
@@ -68,7 +68,7 @@ def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) ->
         return True
 
     def numbered(shape: tuple[int, ...], along: int) -> Array:
-        sizes = [size if place == along else 1 for place, size in enumerate(shape)]
+        sizes = [size if dim == along else 1 for dim, size in enumerate(shape)]
         return np.broadcast_to(np.arange(shape[along]).reshape(sizes), shape)
 
     moved = arranged(numbered(tensor.shape, tensor.axis))
@@ -85,20 +85,20 @@ def _check_range(t: Translation, x: int, w: int) -> None:
         raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
 
 
-def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
+def bias(t: Translation, index: int, channels: int, x: int, w: int) -> str:
     """Return the bias as real numbers, "" if there is none.
 
     Integers count in steps of the input's scale times the weights', whatever the file says of the bias itself.
     """
-    if not t.has(place):
+    if not t.has(index):
         return ""
-    tensor = t.weights(place)
-    data = (t.known(place, "bias") if tensor.data is None else tensor.data).reshape(-1)
+    tensor = t.weights(index)
+    data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
         raise Unsupported(f"it has {data.size} biases for {channels} channels")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
         return t.constant("bias", data, np.float32)
-    if tensor is not t.tensor(place):  # integers that DEQUANTIZE makes real
+    if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
         return t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)
     if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
         raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
@@ -109,36 +109,55 @@ def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
     return t.dequantise(name, np.dtype(np.int32), scale.astype(np.float32), np.zeros(scale.size, np.int64), 0)
 
 
-def _conv(t: Translation) -> None:
-    """CONV_2D: weights [out, height, width, in / groups]."""
+Geometry = dict[str, Any]
+"""The attributes of a Conv."""
+
+
+def of_conv(t: Translation) -> tuple[tuple[int, ...], Geometry]:
+    """Return the shape of the weights of CONV_2D, [out, height, width, in / groups], and the attributes of its Conv.
+
+    Raises:
+        Unsupported: the weights are not for its input.
+    """
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if not shape[3] or size[3] % shape[3]:
         raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[3]}")
-    name = weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0)
-    _finish(t, name, shape[1:3], shape[0], size[3] // shape[3])
+    return shape, _geometry(t, shape[1:3], size[3] // shape[3])
 
 
-def _depthwise(t: Translation) -> None:
-    """DEPTHWISE_CONV_2D: weights [1, height, width, in * multiplier]."""
+def of_depthwise(t: Translation) -> tuple[tuple[int, ...], Geometry]:
+    """Return those of DEPTHWISE_CONV_2D, whose weights are [1, height, width, in * multiplier].
+
+    Raises:
+        Unsupported: the weights are not for its input.
+    """
     size, shape = t.shape(0, 4), t.shape(1, 4)
     if not size[3] or shape[3] % size[3] or shape[0] != 1:
         raise Unsupported(f"its weights are {list(shape)}, its input has {size[3]} channels")
-    name = weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0)
-    _finish(t, name, shape[1:3], shape[3], size[3])
+    return shape, _geometry(t, shape[1:3], size[3])
 
 
-def _finish(t: Translation, filters: str, kernel: tuple[int, ...], channels: int, group: int) -> None:
+def _geometry(t: Translation, kernel: tuple[int, ...], group: int) -> Geometry:
     strides, dilated = pair(t, "Stride"), dilations(t)
     window = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilated, strict=True))
-    made = t.node(
-        "Conv",
-        [t.image(0), filters, *filter(None, [bias(t, 2, channels, 0, 1)])],
-        kernel_shape=list(kernel),
-        strides=list(strides),
-        dilations=list(dilated),
-        pads=padding(t.op.option("Padding"), t.shape(0)[1:3], window, strides),
-        group=group,
-    )
+    pads = padding(t.op.option("Padding"), t.shape(0)[1:3], window, strides)
+    return {
+        "kernel_shape": [*kernel], "strides": [*strides], "dilations": [*dilated], "pads": pads, "group": group,
+    }  # fmt: skip
+
+
+def _conv(t: Translation) -> None:
+    shape, geometry = of_conv(t)
+    _finish(t, weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0), shape[0], geometry)
+
+
+def _depthwise(t: Translation) -> None:
+    shape, geometry = of_depthwise(t)
+    _finish(t, weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0), shape[3], geometry)
+
+
+def _finish(t: Translation, filters: str, channels: int, geometry: Geometry) -> None:
+    made = t.node("Conv", [t.image(0), filters, *filter(None, [bias(t, 2, channels, 0, 1)])], **geometry)
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
@@ -177,8 +196,12 @@ def _transpose_conv(t: Translation) -> None:
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
-def _fully_connected(t: Translation) -> None:
-    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+def flat_rows(t: Translation) -> tuple[str, int]:
+    """Return the input of FULLY_CONNECTED as rows of real numbers, and how many outputs each has.
+
+    Raises:
+        Unsupported: the weights are not for it.
+    """
     if t.op.option("WeightsFormat"):
         raise Unsupported("its weights are shuffled")
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
@@ -187,21 +210,32 @@ def _fully_connected(t: Translation) -> None:
     x = t.real(0)
     if len(shape) != 2 or shape[1] != depth:
         x = t.node("Reshape", [x, t.whole("flat", (math.prod(shape) // depth, depth))])
+    return x, channels
+
+
+def unflat(t: Translation, made: str, channels: int) -> str:
+    """Return rows of results in the shape of FULLY_CONNECTED's output."""
+    shape = t.shape(0)
+    if t.op.option("KeepNumDims") and len(shape) != 2:
+        return t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
+    return made
+
+
+def _fully_connected(t: Translation) -> None:
+    """FULLY_CONNECTED: weights [out, in]; the input is flat, but for KeepNumDims."""
+    x, channels = flat_rows(t)
     w = t.real(1) if t.weights(1).data is None else weights(t, 1, lambda data: data, 0)
     made = t.node("Gemm", [x, w, *filter(None, [bias(t, 2, channels, 0, 1)])], transB=1)
-    made = t.activated(made, t.op.option("FusedActivationFunction"))
-    if t.op.option("KeepNumDims") and len(shape) != 2:
-        made = t.node("Reshape", [made, t.whole("shape", (*shape[:-1], channels))])
-    t.store(made)
+    t.store(unflat(t, t.activated(made, t.op.option("FusedActivationFunction")), channels))
 
 
 def _batch_matmul(t: Translation) -> None:
     """BATCH_MATMUL: numpy.matmul, of either operand transposed."""
     operands = []
-    for place, option in ((0, "AdjX"), (1, "AdjY")):
-        value, rank = t.real(place), len(t.shape(place))
+    for index, option in ((0, "AdjX"), (1, "AdjY")):
+        value, rank = t.real(index), len(t.shape(index))
         if rank < 2:
-            raise Unsupported(f"its input {place} has {rank} dimensions")
+            raise Unsupported(f"its input {index} has {rank} dimensions")
         if t.op.option(option):
             value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
         operands.append(value)

@@ -19,6 +19,7 @@ from mtool.frontend.tflite import (
     detection,
     elementwise,
     exact,
+    hybrid,
     images,
     kernels,
     lstm,
@@ -77,7 +78,11 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
     states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
     graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
     _check_shapes(network, graph, path.name)
-    return replace(graph, quant=_grids(network, graph))
+    graph = replace(graph, quant=_grids(network, graph))
+    if options.rounding == "onnx":
+        return graph
+    own = {name: source for name, source in graph.sources.items() if name in network.tensors}
+    return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
 
 
 def zeros_of(network: Network, states: Pairs) -> dict[str, int]:
@@ -143,7 +148,7 @@ def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
-    return _network(Translation(inlined(model, title, t.budget), t.budget), title, rounding, depth)
+    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, rounding, depth)
 
 
 def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
@@ -161,6 +166,8 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
         one_way = operator.kind in RECURRENT or not operator.outputs
         if rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
+        elif rounding == "tflite" and hybrid.is_hybrid(t):
+            hybrid.TRANSLATIONS[operator.kind](t)
         else:
             TRANSLATIONS[operator.kind](t)
         settle(t, start)

@@ -10,13 +10,13 @@ from mtool.kernels.padding import round_up
 PACKING_MEANING = "of weights: halves are pairs of int16; auto: bytes that are widened in the loop, if they are int8"
 
 
-def pack(weights: Array, bias: Array, scale: Array, depth: int, together: int, packing: str = "") -> Array:
+def pack(weights: Array, bias: Array, scale: Array | None, depth: int, together: int, packing: str = "") -> Array:
     """Return a stream, uint32 [N/together, ...]: of so many channels biases, words of weights turn by turn, scales.
 
     Args:
         weights: int8 or int16 [N, K]; N is filled up to a multiple of `together`, K to `depth`, with zeros.
         bias: int32 or int64 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scale: float32 [N]; None: the stream has none.
         depth: a multiple of 4.
         together: how many channels are computed at a time.
         packing: "halves": int8 weights become pairs of int16 too, which take twice the flash and no widening.
@@ -30,8 +30,10 @@ def pack(weights: Array, bias: Array, scale: Array, depth: int, together: int, p
         filled = filled.astype(np.int16)
     words = np.ascontiguousarray(filled.reshape(count, -1)).view(np.uint32).reshape(groups, together, -1)
     heads = np.pad(bias, (0, more)).view(np.uint32).reshape(groups, -1)
-    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.uint32).reshape(groups, -1)
-    return np.concatenate([heads, words.swapaxes(1, 2).reshape(groups, -1), tails], axis=1)
+    parts = [heads, words.swapaxes(1, 2).reshape(groups, -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.uint32).reshape(groups, -1))
+    return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,12 @@ class Kind:
             return None
         return cls(weights.dtype == np.int16 or packing == "halves", bias.dtype == np.int64)
 
-    def layout(self, together: int) -> str:
+    def layout(self, together: int, *, scaled: bool = True) -> str:
         """Return what stands where in a row of a stream of so many channels together."""
         biases = "biases of 64 bits" if self.long else "biases"
         words = "two weights" if self.halves else "four weights"
-        return f"{together} output channels a row: {biases}, words of {words} by turns, scales (the bits of floats)"
+        scales = ", scales (the bits of floats)" if scaled else ""
+        return f"{together} output channels a row: {biases}, words of {words} by turns{scales}"
 
     def function(self, stem: str, unroll: int) -> str:
         """Return the name of the runtime's function: mt_dsp16_bytes_28, mt_dsp16_halves_long."""

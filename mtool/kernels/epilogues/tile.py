@@ -25,8 +25,8 @@ class TileEpilogue:
     __slots__ = ()
     rest: Expr | None
 
-    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0") -> str:
-        """Return the C of `rest` for the element at `offset`."""
+    def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
+        """Return the C of `rest` for the element at `offset`, in a channel and a row of a dense layer."""
         assert self.rest is not None
         names = operand_names(node, graph, self.rest)
         return element(self.rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)

@@ -1,7 +1,7 @@
 """Register tiles of 8-bit products for cores that have nothing but a multiplier of integers.
 
-A tile is `columns` input vectors by `channels` outputs: each element that is loaded meets all of the other side, and
-the sums stay in registers. What the core's registers hold, and what the layer's work is worth in code, decides.
+A tile is `columns` input vectors by `channels` outputs: each element that is loaded is multiplied with all of the other
+side, and the sums stay in registers. The core's registers and what the layer's work is worth in code decide its size.
 Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8, 2.75.
 """
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtool.ir import DType, Graph, Node
+from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
-from mtool.kernels.weight_offset import weight_offset
+from mtool.kernels.weight_offset import EIGHT_BITS, is_stored_as_int8
 from mtool.kernels.weighted_sum import WeightedSum
 
 SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
@@ -28,7 +28,7 @@ IN_FLIGHT = 8  # products at most between two places where the compiler has to h
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a node: how many input vectors of `depth` elements meet how many outputs.
+    """The work of a node: how many input vectors of `depth` elements are multiplied with how many outputs.
 
     `once`: no output may be computed twice, since it takes the place of what it is computed from. `byte`: instructions
     that a byte of code has to save.
@@ -95,9 +95,7 @@ class Tile:
 
 def is_narrow(node: Node, graph: Graph) -> bool:
     """Whether inputs and stored weights have 8 bits: so have most integer models; their products fit in any int."""
-    return graph.types[node.inputs[0]].dtype in (DType.INT8, DType.UINT8) and (
-        graph.types[node.inputs[1]].dtype is DType.INT8 or weight_offset(node, graph) != 0
-    )
+    return graph.types[node.inputs[0]].dtype in EIGHT_BITS and is_stored_as_int8(node, graph)
 
 
 def reads_activations(node: Node, graph: Graph) -> bool:

@@ -28,6 +28,7 @@ class GroupedGemv(BaseSchedule):
     element: ClassVar[DType]
     header: ClassVar[str]
     range_of: ClassVar[str] = ""  # the template whose macro declares the output's range
+    staged: ClassVar[DType | None] = None  # the type of results that are staged, if not the elements'
 
     def epilogue(self, node: Node, graph: Graph) -> TileEpilogue | None:
         """Return the node's epilogue, of the element's type; None: it is not for this schedule."""
@@ -53,7 +54,7 @@ class GroupedGemv(BaseSchedule):
         """Results that are staged, and a row of inputs that has to be filled up."""
         depth = graph.types[node.inputs[0]].shape[1]
         row = self.padded_depth(depth) if self.padded_depth(depth) > depth else 0
-        return self.element.size * (self._staged(node, graph) + row)
+        return (self.staged or self.element).size * self._staged(node, graph) + self.element.size * row
 
     def _staged(self, node: Node, graph: Graph) -> int:
         """A row of results, if an expression follows; the last group, if its outputs are not all wanted."""
@@ -78,11 +79,12 @@ class GroupedGemv(BaseSchedule):
             last=call.last,
             epilogue=epilogue,
             element=self.element.c,
+            staged=(self.staged or self.element).c,
             weights_type=DType.of(call.weights.dtype).c,
             range_of=self.range_of,
             filled=self.padded_depth(depth),
             results=self._staged(node, graph),
-            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
+            rest=lambda acc, offset, channel, row: epilogue.rest_text(node, graph, acc, offset, channel, row),
         )
-        scratch = self.element.c if self.scratch_bytes(node, graph) else ""
+        scratch = (self.staged or self.element).c if self.scratch_bytes(node, graph) else ""
         return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch)

@@ -1,8 +1,8 @@
 """The nodes that are one C template each: `template`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
-from mtool.ir import Attributes
+from mtool.ir import Attributes, Graph, Node
 from mtool.kernels.specification import Specification
 
 
@@ -39,4 +39,19 @@ class TemplateKernel(Attributes):
     overwrites: tuple[tuple[int, int], ...] = ()
 
 
-SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False)
+def _agree(node: Node, graph: Graph) -> None:
+    attrs, where = TemplateKernel.of(node), f"the template of {node.name}"
+    count = len(node.inputs) + len(node.outputs)
+    assert len(attrs.names) == count, f"{where} has {len(attrs.names)} names of inputs and outputs; expected {count}"
+    known = [*attrs.names, *(["scratch"] if attrs.scratch else [])]
+    assert all(map(str.isidentifier, known)) and len({*known}) == len(known), f"{where} has the names {known}"
+    assert isinstance(attrs.values, Values) and is_dataclass(attrs.values), f"{where} has no dataclass of Values"
+    assert "types" not in {one.name for one in fields(attrs.values)}, f"{where} has a variable `types` of its own"
+    assert all(type(size) is int and size >= 0 for size in (attrs.scratch, attrs.macs)), f"{where}: scratch and MACs"
+    assert bool(attrs.scratch) <= bool(attrs.scratch_type), f"{where} has scratch without a type"
+    places = (len(node.inputs), len(node.outputs))
+    for pair in attrs.overwrites:
+        assert all(0 <= one < most for one, most in zip(pair, places, strict=True)), f"{where} overwrites {pair}"
+
+
+SPECIFICATION = Specification(TemplateKernel, takes_more=True, has_one_output=False, agree=_agree)

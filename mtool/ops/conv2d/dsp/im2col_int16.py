@@ -6,16 +6,15 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, epilogue_of, staged_results
 from mtool.ops.conv2d.geometry import Conv
 
 
 class Im2col(Tiles):
-    """k x k: the patches of three pixels are gathered into columns, which meet all channels, two at a time.
+    """k x k: the patches of three pixels are gathered into columns, multiplied with all channels, two at a time.
 
     Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels do not
     stand side by side (groups, dilations) are gathered first.
@@ -24,10 +23,10 @@ class Im2col(Tiles):
     name = "dsp16_patch"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int16 to int16."""
+        """One image, int16 to int16, or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and not conv.is_depthwise
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def _by_taps(self, conv: Conv) -> bool:
         return conv.group > 1 or conv.dilation[1] > 1
@@ -45,9 +44,7 @@ class Im2col(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and what is gathered or not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * max(
-            staged_results(conv, Int16Epilogue.of(node, graph)), self._gathered(conv)
-        )
+        return 6 * self._padded(conv) + 2 * max(staged_results(conv, epilogue_of(node, graph)), self._gathered(conv))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles, 3 for two gathered elements, 20 a row or 12 a tap."""
@@ -59,18 +56,17 @@ class Im2col(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         body = template(
             "ops/conv2d/dsp/im2col_int16.c.j2",
             conv=conv,
             by_taps=self._by_taps(conv),
-            function=packed.kind.function("mt_dsp16", self._unroll(self._order(conv).size)),
+            function=packed.kind.function(packed.stem, self._unroll(self._order(conv).size)),
             long=packed.kind.long,
             depth=self._padded(conv),
             stream=packed.stream.size // conv.group,
             epilogue=epilogue,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADER, "int32_t")

@@ -21,7 +21,7 @@ class ColumnLayout:
     """The layout of a convolution's patches in the columns.
 
     `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
-    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in
+    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order`: the index into
     the kernel of each byte of the column, -1 for filling.
     """
 
@@ -49,7 +49,7 @@ class ColumnLayout:
 
 
 class Im2col(Tiles):
-    """k x k: the patches of a tile's pixels are gathered into columns of int16, which meet all channels, two at a time.
+    """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
     """
@@ -60,7 +60,7 @@ class Im2col(Tiles):
         """One image, int8 to int8, more than one input of a group."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and not conv.is_depthwise
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
         """A patch, with what fills up its rows."""
@@ -95,8 +95,7 @@ class Im2col(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         columns, tile = ColumnLayout.of(conv), self._tile(conv)
         body = template(

@@ -6,17 +6,16 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, epilogue_of, staged_results
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import own_in_place
 
 
 class Pointwise(Tiles):
-    """1x1: three pixels stand side by side and meet all channels, two at a time. In place either way.
+    """1x1: three pixels stand side by side and are multiplied with all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """
@@ -24,10 +23,10 @@ class Pointwise(Tiles):
     name = "dsp16_pointwise"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """1x1 of one image, int16 to int16."""
+        """1x1 of one image, int16 to int16, or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def _order(self, conv: Conv) -> Array:
         return np.arange(conv.channels)
@@ -35,7 +34,7 @@ class Pointwise(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * staged_results(conv, Int16Epilogue.of(node, graph))
+        return 6 * self._padded(conv) + 2 * staged_results(conv, epilogue_of(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""
@@ -48,18 +47,17 @@ class Pointwise(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         body = template(
             "ops/conv2d/dsp/pointwise_int16.c.j2",
             conv=conv,
-            function=packed.kind.function("mt_dsp16", self._unroll(conv.channels)),
+            function=packed.kind.function(packed.stem, self._unroll(conv.channels)),
             long=packed.kind.long,
             depth=self._padded(conv),
             epilogue=epilogue,
             staged=staged_results(conv, epilogue) > 0,
             backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADER, "int32_t")

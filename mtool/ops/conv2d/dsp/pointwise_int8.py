@@ -15,7 +15,7 @@ from mtool.ops.conv2d.tile import Tile
 
 
 class Pointwise(Tiles):
-    """1x1: a tile's pixels are widened to int16 and meet all channels, two at a time. In place either way.
+    """1x1: a tile's pixels are widened to int16 and multiplied with all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """
@@ -29,7 +29,7 @@ class Pointwise(Tiles):
         """
         conv = Conv.of(node, graph)
         shape = conv.is_pointwise and conv.group == 1 and conv.batch == 1 and conv.channels > 1
-        return target.has_dsp and shape and self._packed(node, graph) is not None
+        return target.has_dsp and shape and self.takes(node, graph)
 
     def order(self, conv: Conv) -> Sequence[int]:
         """A pixel."""
@@ -53,8 +53,7 @@ class Pointwise(Tiles):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         tile = self._tile(conv)
         body = template(

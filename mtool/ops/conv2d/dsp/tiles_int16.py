@@ -13,7 +13,9 @@ from mtool.ir.types import Array
 from mtool.kernels.dsp.loops import UNROLLS
 from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
 from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.epilogues.sums import SumEpilogue
 from mtool.kernels.knobs import knob
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.ops.conv2d.geometry import Conv
@@ -37,41 +39,58 @@ def best_unroll(depth: int) -> int:
 class Packed:
     """A layer's epilogue and packed weights [groups, ...], and the loops that they are for."""
 
-    epilogue: Int16Epilogue
+    epilogue: Int16Epilogue | SumEpilogue
     stream: Array
     kind: Kind
 
     @classmethod
-    def of(cls, node: Node, graph: Graph, order: Array, depth: int, groups: int, packing: str) -> "Packed | None":
-        """Pack a node's weights; None: the schedules are not for it.
+    def of(cls, node: Node, graph: Graph, order: Array, depth: int, groups: int, packing: str) -> "Packed":
+        """Pack a node's weights.
 
         Args:
             node: a conv2d.
             graph: its graph.
-            order: the place in the filter of each element of a column, -1 for filling.
+            order: the index into the filter of each element of a column, -1 for filling.
             depth: what a column is filled up to, a multiple of 4.
             groups: of channels.
             packing: see `pack`.
         """
-        epilogue, weights, bias = Int16Epilogue.of(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
+        epilogue, weights, bias = epilogue_of(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
         kind = Kind.of(weights, bias, packing)
-        if epilogue is None or kind is None:
-            return None
-        flat = weights.reshape(weights.shape[0], -1)
-        filters = np.concatenate([flat, np.zeros((flat.shape[0], 1), flat.dtype)], axis=1)[:, order]
-        split = (np.split(data, groups) for data in (filters, bias, epilogue.scale))
-        parts = [pack(w, b, s, depth, 1 if kind.long else 2, packing) for w, b, s in zip(*split, strict=True)]
-        return cls(epilogue, np.concatenate(parts), kind)
+        assert epilogue is not None and kind is not None
+        together = 1 if kind.long else 2
+        scales = [] if isinstance(epilogue, SumEpilogue) else [epilogue.scale]
+
+        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
+            columns = np.pad(weights.reshape(len(weights), -1), ((0, 0), (0, 1)))[:, order]
+            return pack(columns, bias, scale, depth, together, packing)
+
+        return cls(epilogue, packed_by_rows(rows, together, weights, bias, *scales, groups=groups), kind)
 
     @property
     def layout(self) -> str:
         """What stands where in a row of the stream."""
-        return self.kind.layout(1 if self.kind.long else 2)
+        return self.kind.layout(1 if self.kind.long else 2, scaled=not isinstance(self.epilogue, SumEpilogue))
+
+    @property
+    def stem(self) -> str:
+        """What the names of the runtime's functions begin with."""
+        return "mt_dsp16_sums" if isinstance(self.epilogue, SumEpilogue) else "mt_dsp16"
 
 
-def staged_results(conv: Conv, epilogue: Int16Epilogue | None) -> int:
-    """Return how many results are not stored directly: all three pixels', or those of the unwanted ones."""
+def epilogue_of(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
+    """Return a node's epilogue, scaled in the tile if it can be; None: the schedules are not for it."""
+    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)
+
+
+def staged_results(conv: Conv, epilogue: Int16Epilogue | SumEpilogue | None) -> int:
+    """Return how many int16 results are not stored directly: all three pixels', or those of the unwanted ones.
+
+    A sum counts twice.
+    """
     channels = conv.out_channels // conv.group
+    if isinstance(epilogue, SumEpilogue):
+        return 6 * round_up(channels, 2)
     stored_directly = (epilogue is None or epilogue.rest is None) and channels % 2 == 0
     return round_up(channels, 2) * (3 if not stored_directly else 1 if conv.pixels % 3 else 0)
 
@@ -94,17 +113,26 @@ class Tiles(BaseSchedule):
         depth = self._order(conv).size
         return round_up(depth, self._unroll(depth))
 
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
+    def _kind(self, node: Node, graph: Graph) -> Kind | None:
+        return Kind.of(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], self.packing)
+
+    def takes(self, node: Node, graph: Graph) -> bool:
+        """Whether the weights are int8 or int16, and the epilogue one that tiles have by heart."""
+        return self._kind(node, graph) is not None and epilogue_of(node, graph) is not None
+
+    def packed(self, node: Node, graph: Graph) -> Packed:
+        """Return the weights in the columns' order."""
         conv = Conv.of(node, graph)
         return Packed.of(node, graph, self._order(conv), self._padded(conv), conv.group, self.packing)
 
     def _tiles(self, node: Node, graph: Graph) -> float:
         """Instructions of all tiles: the dot products, and 60 for two channels of three pixels."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        assert packed is not None
+        conv, epilogue, kind = Conv.of(node, graph), epilogue_of(node, graph), self._kind(node, graph)
+        assert epilogue is not None and kind is not None
         depth = self._order(conv).size
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)
-        results = 300 if packed.kind.long else 60
-        after = 8 * conv.pixels * conv.out_channels if packed.epilogue.rest is not None else 0
-        dots = dot_cost(depth, self._unroll(depth), packed.kind)
+        sums = isinstance(epilogue, SumEpilogue)
+        results = 300 if kind.long else 20 if sums else 60
+        after = (14 if sums else 8) * conv.pixels * conv.out_channels if epilogue.rest is not None else 0
+        dots = dot_cost(depth, self._unroll(depth), kind)
         return math.ceil(conv.pixels / 3) * pairs * (dots + results) + after

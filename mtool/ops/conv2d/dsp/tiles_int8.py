@@ -10,13 +10,13 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.kernels.dsp.loops import UNROLLS
-from mtool.kernels.dsp.weights_int8 import Packed
+from mtool.kernels.dsp.weights_int8 import Columns, Packed, go_in_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.schedule import BaseSchedule
 from mtool.kernels.target import Target
-from mtool.kernels.weight_offset import stored_weights
+from mtool.kernels.weight_offset import is_stored_as_int8, stored_weights
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.tile import Tile
 
@@ -62,7 +62,7 @@ class Tiles(BaseSchedule):
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def order(self, conv: Conv) -> Sequence[int]:
-        """Return the place in the kernel of each element of a column, -1 for filling."""
+        """Return the index into the kernel of each element of a column, -1 for filling."""
         raise NotImplementedError
 
     def depth(self, conv: Conv) -> int:
@@ -100,20 +100,18 @@ class Tiles(BaseSchedule):
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dot products, and what gathers the pixels."""
-        conv, packed = Conv.of(node, graph), self._packed(node, graph)
-        return self._cost(conv, self._tile(conv), apart=packed is not None and packed.apart)
-
-    def _packed(self, node: Node, graph: Graph) -> Packed | None:
-        """The weights in the columns' order; None: the schedule is not for them."""
-        epilogue, weights = Int8Epilogue.of(node, graph), stored_weights(node, graph)
-        if epilogue is None or weights.dtype != np.int8:
-            return None
         conv = Conv.of(node, graph)
-        flat = weights.reshape(weights.shape[0], -1)
-        columns = np.pad(flat, ((0, 0), (0, 1)), constant_values=-conv.offset)[:, self.order(conv)]
-        if conv.offset:  # also of what fills a column up, which is among its sums
-            filling, depth = -columns.shape[1] % 4, columns.shape[1]
-            columns = np.pad(columns, ((0, 0), (0, filling)), constant_values=-conv.offset)
-            columns = np.pad(columns, ((0, 0), (0, sums_of(depth))), constant_values=conv.offset)
-        real = graph.constants[node.inputs[1]] if conv.offset else None
-        return Packed.of(epilogue, columns, self._padded(conv), conv.group, real)
+        return self._cost(conv, self._tile(conv), apart=not go_in_pairs(node, graph, conv.group))
+
+    def takes(self, node: Node, graph: Graph) -> bool:
+        """Whether the stored weights are int8, and the epilogue one that tiles have by heart."""
+        return is_stored_as_int8(node, graph) and Int8Epilogue.of(node, graph) is not None
+
+    def packed(self, node: Node, graph: Graph) -> Packed:
+        """Return the weights in the columns' order."""
+        conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
+        assert epilogue is not None
+        order = self.order(conv)
+        columns = Columns(np.asarray(order), self._padded(conv), conv.offset, sums_of(len(order)))
+        real, apart = graph.constants[node.inputs[1]], not go_in_pairs(node, graph, conv.group)
+        return Packed.of(epilogue, stored_weights(node, graph), real, columns, conv.group, apart=apart)

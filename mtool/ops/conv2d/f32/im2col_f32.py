@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
-from mtool.kernels.f32.weights import LAYOUT, pack
+from mtool.kernels.f32.weights import LAYOUT, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -26,7 +26,7 @@ FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 @dataclass(frozen=True)
 class Im2col(BaseSchedule):
-    """The patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
+    """The patches of a tile's pixels are gathered side by side and multiplied with all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
     """
@@ -89,5 +89,5 @@ class Im2col(BaseSchedule):
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        weights = pack(filters, graph.constants[node.inputs[2]], tile.channels)
+        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels)
         return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADERS[tile.name], "float")

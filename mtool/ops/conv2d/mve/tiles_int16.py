@@ -5,6 +5,7 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_4x
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
@@ -108,9 +110,8 @@ class Tiles(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        parts = (filters, graph.constants[node.inputs[2]], epilogue.scale)
-        groups = zip(*(np.split(data, conv.group) for data in parts), strict=True)
-        weights = np.concatenate([pack(rows, bias, scale, self._padded(conv)) for rows, bias, scale in groups])
+        rows, bias = partial(pack, padded=self._padded(conv)), graph.constants[node.inputs[2]]
+        weights = packed_by_rows(rows, 2, filters, bias, epilogue.scale, groups=conv.group)
         body = template(
             self.template,
             conv=conv,

@@ -4,6 +4,7 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_*_
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
 from mtool.kernels.scaling import Scaling
@@ -141,11 +143,9 @@ class Tiles(BaseSchedule):
         assert epilogue is not None
         tile = self._tile(conv)
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        split = (*(np.split(data, conv.group) for data in (filters, epilogue.bias)), epilogue.scaling.split(conv.group))
-        groups = zip(*split, strict=True)
-        weights = np.concatenate(
-            [pack(rows, bias, scaling, self._padded(conv), tile.channels) for rows, bias, scaling in groups]
-        )
+        rows = partial(pack, padded=self._padded(conv), together=tile.channels)
+        numbers = (epilogue.bias, epilogue.scaling)
+        weights = packed_by_rows(rows, tile.channels, filters, *numbers, groups=conv.group)
         body = template(
             self.template,
             conv=conv,

@@ -4,11 +4,13 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_in
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.knobs import knob
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
 from mtool.ops.dense.dsp.gemv_int8 import UNROLLS, best_unroll
@@ -63,7 +65,8 @@ class Gemv(GroupedGemv):
         epilogue, kind = self.epilogue(node, graph), self._kind(node, graph)
         assert epilogue is not None and kind is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        filled = self.padded_depth(weights.shape[1])
-        stream = pack(weights, bias, epilogue.scale, filled, self.group(node, graph), self.packing)
+        filled, group = self.padded_depth(weights.shape[1]), self.group(node, graph)
+        rows = partial(pack, depth=filled, together=group, packing=self.packing)
+        stream = packed_by_rows(rows, group, weights, bias, epilogue.scale)
         function = kind.function("mt_dsp16_row", self.unroll or best_unroll(filled))
-        return Call(function, stream, kind.layout(self.group(node, graph)), "&range")
+        return Call(function, stream, kind.layout(group), "&range")

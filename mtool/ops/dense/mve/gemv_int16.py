@@ -9,6 +9,7 @@ from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
@@ -69,4 +70,4 @@ class Gemv(GroupedGemv):
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns, the bytes of scales"
-        return Call("mt_mve16_dense", pack(weights, bias, epilogue.scale), layout, "&range")
+        return Call("mt_mve16_dense", packed_by_rows(pack, GROUP, weights, bias, epilogue.scale), layout, "&range")

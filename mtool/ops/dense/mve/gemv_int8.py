@@ -4,6 +4,7 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_in
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT8_LANES
+from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
 from mtool.kernels.target import Target
@@ -33,14 +35,10 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     count = weights.shape[0]
     groups = round_up(count, GROUP) // GROUP
     more = groups * GROUP - count
-    vectors = depth // INT8_LANES
-    filled = filled_up(weights, groups * GROUP, depth).reshape(groups, GROUP, vectors, INT8_LANES)
+    filled = filled_up(weights, groups * GROUP, depth).reshape(groups, GROUP, -1, INT8_LANES)
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(groups, 4 * GROUP)
     tails = scaling.padded(groups * GROUP).vectors(GROUP)
-    stream = np.empty((groups, heads.shape[1] + GROUP * depth + tails.shape[1]), np.int8)
-    middle = stream[:, heads.shape[1] : -tails.shape[1]].reshape(groups, vectors, GROUP, INT8_LANES)
-    stream[:, : heads.shape[1]], middle[:], stream[:, -tails.shape[1] :] = heads, filled.swapaxes(1, 2), tails
-    return stream
+    return np.concatenate([heads, filled.swapaxes(1, 2).reshape(groups, -1), tails], axis=1)
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,8 @@ class Gemv(GroupedGemv):
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
         function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{self.unroll}' if self.unroll > 1 else ''}"
-        packed = pack(weights, epilogue.bias, epilogue.scaling, self.padded_depth(weights.shape[1]))
+        rows = partial(pack, depth=self.padded_depth(weights.shape[1]))
+        packed = packed_by_rows(rows, GROUP, weights, epilogue.bias, epilogue.scaling)
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         return Call(function, packed, layout, "&range")

@@ -1,0 +1,46 @@
+"""The schedules that the nodes of a graph get from what tuning has found."""
+
+import logging
+
+from mtool import ops
+from mtool.errors import UsageError
+from mtool.ir import Graph
+from mtool.kernels.target import Target
+from mtool.plan.choice import Choice, chosen
+from mtool.tuned.known import Known
+from mtool.tuned.tasks import named_nodes, record_of
+
+log = logging.getLogger(__name__)
+
+
+def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict[str, Choice]:
+    """Return the schedules of a graph's nodes by their names; none for a node of which nothing is known.
+
+    What was measured in the whole model comes first. A candidate that is no more, or that can't compute the node, is
+    skipped, with a note.
+    """
+    found: dict[str, Choice] = {}
+    gone: dict[str, str] = {}
+    in_whole = known.whole.get(model_hash, {})
+    for node, part in named_nodes(graph) if known.ranked or in_whole else ():
+        key = record_of(node, part).key
+        first = [in_whole[key]] if key in in_whole else []
+        for candidate in (*first, *known.ranked.get(key, ())):
+            choice = parse(candidate)
+            try:
+                chosen(choice, ops.KERNELS[node.op], node, part, target)
+            except UsageError as refused:
+                gone.setdefault(candidate, refused.what)
+                continue
+            found[node.name] = choice
+            break
+    for candidate, why in gone.items():
+        log.warning("tuned schedule %s is skipped: %s", candidate, why)
+    return found
+
+
+def parse(candidate: str) -> Choice:
+    """Return a candidate, as `--schedule` writes it, as a choice: dsp_patch:tile=2x2,unroll=8."""
+    name, _, settings = candidate.partition(":")
+    pairs = (setting.partition("=") for setting in settings.split(",") if setting)
+    return Choice(name, {knob: value for knob, _, value in pairs})

@@ -1,0 +1,152 @@
+"""The firmware of a trial: as many candidates as the board's memories take, in one project that is built again."""
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool import codegen, flash, session
+from mtool.boards import Board
+from mtool.compiler import target_of
+from mtool.session import Device
+from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
+from mtool.workflow import flashing
+from mtool.workflow.deployment import Deployment
+from mtool.workflow.stages import Model, Options, Prepared, build_model
+
+_RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
+_RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
+_BUFFERS = 2  # of the RPC server
+_CODE_PER_CHARACTER = 0.6  # bytes of machine code that a character of C becomes at most
+_LEAST_CODE = 700  # of a candidate
+_HOST_BYTES = 64 << 20  # of flash and of RAM, where the board says nothing
+_MOST_TASKS = 200  # whose inputs a session can number
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where trials are built and run.
+
+    Attributes:
+        board: the board.
+        options: its template, and the options of that.
+        folder: the project folder.
+        deployment: the port and the probe of an attached board.
+    """
+
+    board: Board
+    options: Options
+    folder: Path
+    deployment: Deployment
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether firmware has to be flashed: it runs neither on this computer nor in an emulator."""
+        return bool(self.deployment.port or self.deployment.probe) or not (
+            self.board.emulator is not None or self.board.cpu == "host"
+        )
+
+    def build(self, trial: Trial) -> Prepared:
+        """Build the firmware of a trial.
+
+        Raises:
+            FitError: it does not fit the board.
+            BuildError: the compiler is missing, or refuses a candidate.
+        """
+        said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
+        files, manifest = codegen.generate(trial.plan, NAME, hashlib.sha256("\n".join(said).encode()).hexdigest())
+        options = dataclasses.replace(self.options, edits="force")
+        return build_model(Model(Path(NAME), self.board, options, files, manifest), self.folder)
+
+    def open(self, prepared: Prepared) -> Device:
+        """Flash the firmware, or start its emulator, and return a session with it.
+
+        Raises:
+            FlashError: the board can't be flashed.
+            CommunicationError: the firmware does not answer.
+        """
+        if not self.is_attached:
+            return session.open(prepared.folder)
+        runner = flash.choose(self.board, template=_template(prepared))
+        return flashing.open_flashed(prepared, runner, self.deployment)
+
+
+def _template(prepared: Prepared) -> str:
+    assert prepared.manifest.project is not None
+    return prepared.manifest.project.template
+
+
+def _texts(share: Share) -> Iterator[str]:
+    return (candidate.text for candidate in share.candidates)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the candidates of one firmware may take.
+
+    Attributes:
+        code_bytes: of machine code.
+        constant_bytes: of weights and tables; None: they share the memory of the code.
+        arena_bytes: of the arena.
+        most: how many candidates there may be.
+    """
+
+    code_bytes: int
+    constant_bytes: int | None
+    arena_bytes: int
+    most: int
+
+    @classmethod
+    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "Room":
+        """Return the room of a board, less what the runtime takes with the options of its template."""
+        code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
+        if code is None or weights is None or arena is None:
+            return cls(_HOST_BYTES, None, _HOST_BYTES, most)
+        sizes = {name: int(value) for name, value in options.items() if name.endswith("_bytes")}
+        data = _RUNTIME_DATA + _BUFFERS * sizes.get("rpc_buffer_bytes", 0) + sizes.get("stack_bytes", 0)
+        ram = arena.size - (data if "stack" in arena.holds else 0)
+        return cls(code.size - min(_RUNTIME_CODE, code.size // 2), None if weights == code else weights.size, ram, most)
+
+    def takes(self, code_bytes: int, constant_bytes: int) -> bool:
+        """Return whether so much fits."""
+        if self.constant_bytes is None:
+            return code_bytes + constant_bytes <= self.code_bytes
+        return code_bytes <= self.code_bytes and constant_bytes <= self.constant_bytes
+
+    def holds(self, space: Space, candidate: Candidate) -> bool:
+        """Return whether a candidate may fit alone, beside its reference, whose code's size the build tells."""
+        constants = sum({**candidate.constants, **space.reference.constants}.values())
+        return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
+
+
+def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tuple[Share, ...], int]:
+    """Return as many candidates as fit a firmware, those of one task together, and how many of `wanted` these are."""
+    taken: dict[str, list[Candidate]] = {}
+    spaces: dict[str, Space] = {}
+    constants: dict[bytes, int] = {}
+    code = count = 0
+    for space, candidate in wanted:
+        key = space.task.record.key
+        added = [candidate] if key in spaces else [candidate, space.reference]
+        with_it = constants | {digest: size for one in added for digest, size in one.constants.items()}
+        code += sum(map(_code_bytes, added))
+        is_full = not room.takes(code, sum(with_it.values())) or (key not in spaces and len(spaces) >= _MOST_TASKS)
+        if count >= room.most or (count and is_full):
+            break
+        constants = with_it
+        spaces[key] = space
+        taken.setdefault(key, []).append(candidate)
+        count += 1
+    return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
+
+
+def made(place: Place, shares: Sequence[Share]) -> Trial:
+    """Return the trial of some candidates on a board."""
+    return trial_of(shares, target_of(place.board))
+
+
+def _code_bytes(candidate: Candidate) -> int:
+    """Return a guess of the bytes of a candidate's machine code; one that is too small costs a build."""
+    return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)

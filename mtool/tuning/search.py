@@ -1,0 +1,348 @@
+"""The search: all candidates, the most promising first, in few firmwares; where times are noisy the best ones again.
+
+Each measurement is in the log before the next begins. What the log knows is not measured again.
+"""
+
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from mtool.errors import BuildError, FitError
+from mtool.tuned import log as tuning_log
+from mtool.tuned.log import Log
+from mtool.tuned.record import Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
+from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.firmware import Room, shares_of
+from mtool.tuning.measuring import Measuring, Outcome, spread
+from mtool.tuning.progress import Progress
+from mtool.tuning.trial import Names, Share
+from mtool.version import __version__
+
+log = logging.getLogger(__name__)
+
+Wanted = tuple[Space, Candidate]
+
+_FINALISTS = 8  # of a task, that are measured again
+_FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
+_NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
+_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
+_BASELINE_REPEATS = 9
+_DRIFT = 0.01  # of the baseline, from which on it is told
+
+
+class Bench(Protocol):
+    """Runs trials: a board with its compiler, or in a test what stands for both."""
+
+    def start(self, shares: Sequence[Share]) -> "Session":
+        """Build the firmware of some candidates and bring it onto the board.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it.
+        """
+
+
+class Session(Protocol):
+    """A firmware on the board."""
+
+    names: tuple[Names, ...]
+    measuring: Measuring
+
+    def outcomes(self, measured: Mapping[tuple[int, int], Outcome]) -> Mapping[tuple[int, int], Outcome]:
+        """Return outcomes by the numbers of task and candidate in the unit of the objective."""
+
+    def close(self) -> None:
+        """Let go of the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """When a search ends: after so many measurements or seconds; 0: when all candidates are measured."""
+
+    trials: int = 0
+    seconds: float = 0.0
+
+
+class Search:
+    """A search over the candidates of a model's tasks.
+
+    Args:
+        progress: the tasks, and where the search tells how far it is.
+        bench: builds and runs trials.
+        room: what a firmware holds.
+        target, setup: what the measurements are of.
+        path: the log.
+        known: what is in it already.
+        goal: when to end.
+        clock: seconds, of `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        bench: Bench,
+        room: Room,
+        target: Target,
+        setup: Setup,
+        path: Path,
+        known: Log,
+        goal: Goal,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.progress, self.bench, self.room, self.path, self.goal = progress, bench, room, path, goal
+        self.target, self.setup = target, setup
+        self._clock, self._end = clock, clock() + goal.seconds if goal.seconds else None
+        self._baseline: list[float] = []
+        self._heaviest = max(
+            (row.space for row in progress.rows.values()),
+            key=lambda space: space.default.estimate * len(space.task.nodes),
+            default=None,
+        )
+        wanted = {self._key(space, one): (space, one) for space, one in self._ordered()}
+        for record in known.measurements:
+            if record.key in wanted and not record.baseline:
+                progress.rows[record.task.key].measured[record.candidate] = record
+        progress.known = progress.tried
+        self._left = [
+            (space, one)
+            for space, one in wanted.values()
+            if one.text not in progress.rows[space.task.record.key].measured
+        ]
+
+    def run(self) -> None:
+        """Measure what is left, until the goal is reached.
+
+        Raises:
+            MtoolError: nothing can be built, or the board does not come back.
+        """
+        while self._left and not self._is_over():
+            self._left = self._without_misfits(self._left)
+            room = self.room
+            if self.goal.trials:
+                room = replace(room, most=min(room.most, self._trials_left()))
+            _, count = shares_of(self._left, room)
+            batch, self._left = self._left[:count], self._left[count:]
+            if batch:
+                self._batch(batch)
+        if self.setup.unit == "ns" and not self._is_over():
+            self._finals()
+
+    def _trials_left(self) -> int:
+        return max(self.goal.trials - self.progress.measured, 0)
+
+    def _is_over(self) -> bool:
+        if self.goal.trials and self._trials_left() == 0:
+            return True
+        return self._end is not None and self._clock() >= self._end
+
+    def _ordered(self) -> list[Wanted]:
+        """Return all candidates: first the cost model's choices, then by how much more they cost than those."""
+        everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
+
+        def key(wanted: Wanted) -> tuple[bool, float]:
+            space, candidate = wanted
+            return candidate is not space.default, candidate.estimate / max(space.default.estimate, 1.0)
+
+        return sorted(everything, key=key)
+
+    def _without_misfits(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Return the candidates that fit a firmware alone; the others are recorded as too large."""
+        fitting = []
+        for space, candidate in wanted:
+            if self.room.holds(space, candidate):
+                fitting.append((space, candidate))
+            else:
+                self._record(
+                    space, candidate, Outcome("too large", reason="it does not fit the board's memories alone")
+                )
+        return fitting
+
+    def _batch(self, batch: Sequence[Wanted]) -> None:
+        """Measure candidates, in as few firmwares as can be built."""
+        for session, part in self._sessions(batch, f"build of {len(batch)} candidates"):
+            self._run(session, {(space.task.record.key, one.text) for space, one in part})
+
+    def _sessions(self, batch: Sequence[Wanted], phase: str) -> Iterator[tuple[Session, Sequence[Wanted]]]:
+        """Yield sessions with firmwares of some candidates: one of all, or of halves, where that can't be built.
+
+        A candidate that can't be built, or does not fit, even alone is recorded so.
+        """
+        self.progress.says(phase)
+        shares, _ = shares_of(batch, self.room)
+        try:
+            session = self.bench.start(self._with_baseline(shares) if len(batch) > 1 else shares)
+        except (FitError, BuildError) as refused:
+            half = len(batch) // 2
+            if not half:
+                self._refused(*batch[0], refused)
+                return
+            for part in (batch[:half], batch[half:]):
+                if not self._is_over():
+                    yield from self._sessions(part, phase)
+            return
+        self.progress.firmwares += 1
+        try:
+            yield session, batch
+        finally:
+            session.close()
+
+    def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:
+        """Record a candidate that can't be built; if that is the cost model's choice, the toolchain is the cause."""
+        if isinstance(refused, BuildError) and candidate is space.default:
+            raise refused
+        status: Status = "too large" if isinstance(refused, FitError) else "unbuildable"
+        self._record(space, candidate, Outcome(status, reason=reason_of("; ".join([refused.what, *refused.details]))))
+
+    def _with_baseline(self, shares: Sequence[Share]) -> tuple[Share, ...]:
+        """Return shares with the baseline among them: the choice of the cost model for the task that takes longest."""
+        heaviest = self._heaviest
+        assert heaviest is not None
+        found = []
+        is_there = False
+        for share in shares:
+            if share.space is heaviest:
+                is_there = True
+                if heaviest.default not in share.candidates:
+                    share = Share(heaviest, (heaviest.default, *share.candidates))
+            found.append(share)
+        return (*found, *([] if is_there else [Share(heaviest, (heaviest.default,))]))
+
+    def _run(self, session: Session, batch: set[tuple[str, str]]) -> None:
+        """Measure each candidate of a batch, and the baseline before and after them."""
+        self.progress.says("measuring")
+        self._time_baseline(session)
+        whole = session.measuring.meter.unit != self.setup.unit  # the unit is computed for all of them at once
+        measured: dict[tuple[int, int], Outcome] = {}
+        for task, names in enumerate(session.names):
+            for place, candidate in enumerate(names.share.candidates):
+                if (names.share.space.task.record.key, candidate.text) not in batch:
+                    continue
+                if self._is_over():
+                    break
+                outcome = session.measuring.measure(names, place)
+                measured[task, place] = outcome
+                if not whole:
+                    self._record(names.share.space, candidate, outcome)
+        if whole:
+            for (task, place), outcome in session.outcomes(measured).items():
+                share = session.names[task].share
+                self._record(share.space, share.candidates[place], outcome)
+        self._time_baseline(session)
+
+    def _time_baseline(self, session: Session) -> None:
+        """Time the baseline, and tell if the board has become faster or slower since the search began."""
+        if session.measuring.meter.unit == "instructions":
+            return
+        for names in session.names:
+            default = names.share.space.default
+            if names.share.space is not self._heaviest or default not in names.share.candidates:
+                continue
+            place = names.share.candidates.index(default)
+            outcome = session.measuring.measure(names, place, repeats=_BASELINE_REPEATS)
+            self._append(names.share.space, default, outcome, baseline=True)
+            if outcome.status == "ok":
+                self._baseline.append(outcome.median)
+                change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
+                noise = spread(outcome.times) / outcome.median if outcome.median else 0.0
+                if abs(change) > max(_DRIFT, 3 * noise, 1.2 * abs(self.progress.drift)):
+                    self.progress.drift = change
+                    log.warning(
+                        "the board has become %.1f%% %s", abs(change) * 100, "slower" if change > 0 else "faster"
+                    )
+
+    def _finals(self) -> None:
+        """Measure the fastest of each task again, in one firmware and in turn, more often from round to round."""
+        wanted = [
+            (row.space, one) for row in self.progress.rows.values() for one in _finalists(row.space, row.measured)
+        ]
+        while wanted:
+            _, count = shares_of(wanted, self.room)
+            for session, part in self._sessions(wanted[:count], "finals"):
+                self.progress.says("finals")
+                for names in session.names:
+                    self._final(session, names, {one.text for space, one in part if space is names.share.space})
+            wanted = wanted[count:]
+
+    def _final(self, session: Session, names: Names, texts: set[str]) -> None:
+        """Let the finalists of a task take turns; after each round the slower half leaves."""
+        places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
+        times: dict[int, list[float]] = {place: [] for place in places}
+        failed: dict[int, Outcome] = {}
+        number, strikes = dict.fromkeys(places, 1), dict.fromkeys(places, 0)
+        left = places
+        for turns in _FINAL_REPEATS:
+            for _ in range(turns):
+                for place in [one for one in left if one not in failed]:
+                    if self._end is not None and self._clock() >= self._end:
+                        return
+                    outcome = session.measuring.measure(names, place, repeats=1)
+                    if outcome.status == "ok":
+                        times[place] += outcome.times
+                        number[place] = outcome.number
+                        continue
+                    strikes[place] += 1
+                    if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
+                        failed[place] = outcome
+            ranked = [one for one in left if one not in failed and times[one]]
+            ranked.sort(key=lambda one: statistics.median(times[one]))
+            self._tell_final(names, ranked, times, number)
+            left = ranked[: max(2, (len(ranked) + 1) // 2)]
+            if len(ranked) < 2:
+                break
+        for place, outcome in failed.items():
+            self._record(names.share.space, names.share.candidates[place], outcome)
+
+    def _tell_final(
+        self, names: Names, ranked: Sequence[int], times: Mapping[int, Sequence[float]], number: Mapping[int, int]
+    ) -> None:
+        for place in ranked:
+            outcome = Outcome("ok", tuple(times[place]), number[place])
+            self._record(names.share.space, names.share.candidates[place], outcome, counts=False)
+
+    def _key(self, space: Space, candidate: Candidate) -> str:
+        return measurement_key(self.target, self.setup, space.task.record.key, candidate.text)
+
+    def _record(self, space: Space, candidate: Candidate, outcome: Outcome, *, counts: bool = True) -> None:
+        """Write a measurement to the log; then it is part of the progress."""
+        record = self._append(space, candidate, outcome)
+        self.progress.measured += counts
+        self.progress.take(record)
+
+    def _append(self, space: Space, candidate: Candidate, outcome: Outcome, *, baseline: bool = False) -> Measurement:
+        record = Measurement(
+            id=new_id(),
+            key=self._key(space, candidate),
+            when=now(),
+            mtool=__version__,
+            target=self.target,
+            setup=self.setup,
+            task=space.task.record,
+            candidate=candidate.text,
+            estimate=candidate.estimate,
+            status=outcome.status,
+            times=tuple(round(one, 3) for one in outcome.times),
+            number=outcome.number,
+            reason=outcome.reason,
+            baseline=baseline,
+        )
+        tuning_log.append(self.path, record)
+        return record
+
+
+def _finalists(space: Space, measured: Mapping[str, Measurement]) -> list[Candidate]:
+    """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone."""
+    right = {text: one for text, one in measured.items() if one.status == "ok" and one.times}
+    if not right:
+        return []
+    ranked = sorted(right.values(), key=lambda one: one.median)
+    best = ranked[0]
+    margin = max(_NEAR, *(3 * spread(one.times) / one.median for one in ranked[:_FINALISTS] if one.median))
+    near = {one.candidate for one in ranked[:_FINALISTS] if one.median <= best.median * (1 + margin)}
+    if near == {space.default.text}:
+        return []
+    near.add(space.default.text)
+    return [one for one in space.candidates if one.text in near and one.text in right]

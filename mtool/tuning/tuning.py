@@ -1,0 +1,218 @@
+"""Tune a model: measure the candidates of its tasks on a board, and the whole model with the best of them."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mtool import boards, files, locks
+from mtool.boards import Board
+from mtool.compiler import plan_model, target_of
+from mtool.errors import UsageError
+from mtool.flash import ports
+from mtool.option_values import Objective
+from mtool.session import cycles
+from mtool.tuned import log as tuning_log
+from mtool.tuned.log import Log
+from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
+from mtool.tuned.tasks import tasks_of
+from mtool.tuning.bench import BoardBench
+from mtool.tuning.candidates import space_of
+from mtool.tuning.firmware import Place, Room
+from mtool.tuning.measuring import REPEATS
+from mtool.tuning.progress import Progress
+from mtool.tuning.search import Goal, Search
+from mtool.tuning.whole import Whole, best_whole
+from mtool.version import __version__
+from mtool.workflow.deployment import DEFAULT, Deployment
+from mtool.workflow.stages import Options
+from mtool.workflow.tuned import options_of, target_and_setup
+
+log = logging.getLogger(__name__)
+
+LOG = Path("tuning.jsonl")
+MOST = 240
+"""Candidates of one firmware at most: more make its build slow, and a fault in it dear."""
+_FEW = 24  # of one firmware, where time is short
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The result: what was measured of each task, the whole plan, and the log that both are in."""
+
+    model: str
+    target: Target
+    setup: Setup
+    progress: Progress
+    whole: Whole | None
+    log: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return {
+            "model": self.model,
+            "target": self.target.model_dump(mode="json"),
+            "setup": self.setup.model_dump(mode="json"),
+            "log": str(self.log),
+            "candidates": self.progress.total,
+            "tried": self.progress.tried,
+            "measured": self.progress.measured,
+            "failed": self.progress.failed,
+            "firmwares": self.progress.firmwares,
+            "drift": self.progress.drift,
+            "tasks": [
+                {
+                    "key": key,
+                    "nodes": list(row.space.task.nodes),
+                    "label": row.space.task.record.label,
+                    "candidates": len(row.space.candidates),
+                    "failed": row.failed,
+                    "default": {"candidate": row.space.default.text, "median": row.default and row.default.median},
+                    "best": row.best and {"candidate": row.best.candidate, "median": row.best.median},
+                }
+                for key, row in self.progress.rows.items()
+            ],
+            "whole": self.whole
+            and {
+                "median": self.whole.best.median,
+                "default_median": self.whole.default.median,
+                "gain": self.whole.gain,
+                "arena_bytes": self.whole.best.arena_bytes,
+                "default_arena_bytes": self.whole.default.arena_bytes,
+                "choices": dict(self.whole.best.choices),
+            },
+        }
+
+
+@locks.keep_locks()
+def tune(
+    path: str | Path,
+    *,
+    board: str | Board,
+    output: Path = LOG,
+    objective: Objective = "auto",
+    trials: int = 0,
+    minutes: float = 0.0,
+    repeats: int = REPEATS,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+    listener: Callable[[Progress], None] | None = None,
+) -> Tuned:
+    """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
+
+    What the log knows already of this target and setup is not measured again, so that a run which was stopped goes on.
+
+    Args:
+        path: the ONNX or TFLite model.
+        board: a board or its name.
+        output: the log.
+        objective: what is to be small; "auto": what the board's timer measures.
+        trials: how many candidates to measure at most; 0: all.
+        minutes: how long to measure at most; 0: until all is measured.
+        repeats: readings of each candidate, where the timer measures time.
+        options: how to compile and which template to use.
+        deployment: the folder for the trials' projects, and the device that runs them.
+        listener: called after each change of the progress.
+
+    Raises:
+        UsageError: the objective is not one of the board, or the log can't be written or is no log.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    source, chosen = Path(path), options or Options()
+    target_board = boards.get(board) if isinstance(board, str) else board
+    unit = unit_of(target_board, objective)
+    _check_limits(trials, minutes, repeats)
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder", hint="give the name of a file: -o tuning.jsonl")
+    files.check_writable(output, read=[source])
+    known = tuning_log.read([output]) if output.exists() else Log()
+    target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
+    setup = setup.model_copy(update={"unit": unit})
+    plan = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
+    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan)]
+    progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
+    progress.seconds = minutes * 60
+    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
+    place = Place(target_board, _of_project(chosen), folder, deployment)
+    with _held(place):
+        bench = BoardBench(place, unit, repeats)
+        most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
+        room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
+        Search(progress, bench, room, target, setup, output, known, Goal(trials, minutes * 60)).run()
+        whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
+    if whole is not None:
+        tuning_log.append(output, _record(source.name, whole, target, setup))
+    progress.says("")
+    return Tuned(source.name, target, setup, progress, whole, output)
+
+
+def unit_of(board: Board, objective: Objective) -> Unit:
+    """Return the unit of an objective on a board.
+
+    Raises:
+        UsageError: the board can't measure it.
+    """
+    timer: Unit = "ns" if board.timer is None else board.timer.unit
+    if objective == "cycles":
+        able = [core.cpu for core in cycles.cores_for(board)]
+        if board.cpu not in able:
+            raise UsageError(f"cycles can't be estimated for {board.name}: there is no table for {board.cpu}")
+        return "cycles"
+    if objective != "auto" and (objective == "time") != (timer == "ns"):
+        raise UsageError(
+            f"{board.name} can't be tuned for {objective}",
+            details=[f"its timer counts {'nanoseconds' if timer == 'ns' else timer}"],
+            hint=f"give --objective {'time' if timer == 'ns' else 'instructions'}, or leave it out",
+        )
+    return timer
+
+
+def _check_limits(trials: int, minutes: float, repeats: int) -> None:
+    if trials < 0 or not 0 <= minutes < float("inf") or repeats < 1:
+        raise UsageError(
+            "trials and minutes have to be 0 or more, repeats at least 1",
+            details=[f"found trials={trials}, minutes={minutes}, repeats={repeats}"],
+        )
+
+
+def _of_project(options: Options) -> Options:
+    """Return the options of a trial's project: those of the template alone."""
+    return Options(
+        template=options.template,
+        template_options=options.template_options,
+        trust_template=options.trust_template,
+        edits="force",
+    )
+
+
+@contextmanager
+def _held(place: Place) -> Iterator[None]:
+    """Hold the board's lock for the whole search, if it is attached."""
+    devices: tuple[str, ...] = ()
+    if place.is_attached:
+        found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
+        devices = (found.probe, found.port)
+    with locks.locked(*filter(None, devices)):
+        yield
+
+
+def _record(model: str, whole: Whole, target: Target, setup: Setup) -> WholePlan:
+    key = digest([__version__, target.model_dump(mode="json"), setup.model_dump(mode="json"), whole.model_hash])
+    return WholePlan(
+        id=new_id(),
+        key=key,
+        when=now(),
+        mtool=__version__,
+        target=target,
+        setup=setup,
+        model=re.sub(r"[\ud800-\udfff]", "\ufffd", model),
+        model_hash=whole.model_hash,
+        choices=dict(whole.best.choices),
+        arena_bytes=whole.best.arena_bytes,
+        default_arena_bytes=whole.default.arena_bytes,
+        times=whole.best.times,
+        default_times=whole.default.times,
+    )

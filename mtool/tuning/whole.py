@@ -1,0 +1,179 @@
+"""The whole plan: what is fast alone is measured again in the model, and the default stays where that is faster."""
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mtool.compiler import is_short
+from mtool.errors import MtoolError
+from mtool.plan import Choice
+from mtool.tuned.choosing import parse
+from mtool.tuned.record import Unit
+from mtool.tuning.bench import whole_cycles
+from mtool.tuning.firmware import Place
+from mtool.tuning.progress import Progress, Row
+from mtool.workflow import samples as sampling
+from mtool.workflow.samples import Sample
+from mtool.workflow.stages import Model, Options, build_model, compile
+
+log = logging.getLogger(__name__)
+
+_REPEATS = 9  # readings of a plan, in turns with the default
+_TOLERANCE = 1e-3  # of the largest magnitude, by which a float output may differ from the default's
+_MOST_PLANS = 6  # that are tried in place of one that is no faster
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A plan that was measured in the whole model: the candidate of each task, the times, the arena's size."""
+
+    choices: Mapping[str, str]
+    times: tuple[float, ...]
+    arena_bytes: int
+
+    @property
+    def median(self) -> float:
+        """The median of the times."""
+        return float(np.median(self.times))
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The best plan that was found for a model, and the default, which it may be."""
+
+    best: Measured
+    default: Measured
+    model_hash: str
+
+    @property
+    def gain(self) -> float:
+        """The part of the default's time that is saved, 0 to 1."""
+        return 1 - self.best.median / self.default.median if self.default.median else 0.0
+
+
+def best_whole(model: Path, options: Options, place: Place, progress: Progress, unit: Unit) -> Whole:
+    """Return the fastest plan of those that the search suggests, measured in the whole model.
+
+    It is never slower than the default, gives the same outputs, and its arena fits the board.
+
+    Raises:
+        MtoolError: the default can't be built or measured.
+    """
+    rows = [row for row in progress.rows.values() if row.best is not None]
+    default = _Plan({row.space.task.record.key: row.space.default.text for row in rows})
+    trier = _Trier(model, options, place, rows, unit)
+    progress.says("the whole model, as it is by default")
+    first = trier.measure(default, None)
+    best = first
+    for plan in _plans(rows, default):
+        progress.says("the whole model")
+        found = trier.try_(plan, first)
+        if found is None:
+            continue
+        if found.median < best.median:
+            best = found
+        if plan.is_first and found.median < first.median:
+            break
+    return Whole(best, first, trier.model_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    choices: Mapping[str, str]
+    is_first: bool = False
+
+
+def _plans(rows: Sequence[Row], default: _Plan) -> list[_Plan]:
+    """Return the plans to try: the best of each task; then, as long as none is faster, those that change less."""
+
+    def gain(row: Row) -> float:
+        before = row.default
+        assert row.best is not None
+        return (before.median - row.best.median) * len(row.space.task.nodes) if before is not None else 0.0
+
+    changed = [row for row in rows if row.best is not None and row.best.candidate != row.space.default.text]
+    changed = sorted((row for row in changed if gain(row) > 0), key=gain, reverse=True)
+    sizes, size = [], len(changed)
+    while size:
+        sizes.append(size)
+        size //= 2
+    plans = [
+        _Plan(
+            {**default.choices, **{row.space.task.record.key: _best(row) for row in changed[:size]}},
+            size == len(changed),
+        )
+        for size in sizes
+    ]
+    return plans[:_MOST_PLANS]
+
+
+def _best(row: Row) -> str:
+    assert row.best is not None
+    return row.best.candidate
+
+
+class _Trier:
+    """Builds a model with a plan and measures it."""
+
+    def __init__(self, model: Path, options: Options, place: Place, rows: Sequence[Row], unit: Unit) -> None:
+        self.model, self.place, self.rows, self.unit = model, place, rows, unit
+        self.options = dataclasses.replace(options, edits="force", tuned=())
+        self.model_hash = ""
+        self._expected: list[Sample] | None = None
+
+    def try_(self, plan: _Plan, default: Measured) -> Measured | None:
+        """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
+        try:
+            return self.measure(plan, default)
+        except MtoolError as failed:
+            log.warning("a plan is left out: %s", failed.what)
+            return None
+
+    def measure(self, plan: _Plan, default: Measured | None) -> Measured:
+        """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.
+
+        Raises:
+            MtoolError: it can't be built or run, or gives other outputs.
+        """
+        compiled = self._compiled(plan)
+        described = compiled.manifest
+        self.model_hash = described.model_hash
+        if default is not None and is_short(self.place.board, described.arena_bytes):
+            raise MtoolError(f"its arena of {described.arena_bytes:,} B is larger than the board's memory for it")
+        prepared = build_model(compiled, self.place.folder.with_name(f"{self.place.folder.name}-whole"))
+        sample = sampling.seeded(described.inputs, count=1, seed=0)
+        with self.place.open(prepared) as device:
+            outputs = [device.run(one) for one in sample]
+            if self._expected is None:
+                self._expected = outputs
+            elif not _agree(self._expected, outputs):
+                raise MtoolError("its outputs are not those of the default plan")
+            count = 1 if device.unit == "instructions" else _REPEATS
+            timing = device.time(1, count, min_repeat_ms=0 if count == 1 else 5, inputs=sample[0])
+        times = (whole_cycles(prepared),) if self.unit == "cycles" else timing.runs
+        return Measured(plan.choices, times, described.arena_bytes)
+
+    def _compiled(self, plan: _Plan) -> Model:
+        schedules: dict[str, Choice] = {
+            node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
+        }
+        options = dataclasses.replace(self.options, schedules={**schedules, **self.options.schedules})
+        return compile(self.model, board=self.place.board, options=options)
+
+
+def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:
+    """Return whether outputs are the same: integers to the bit, floats within the tolerance."""
+    for one, other in zip(expected, found, strict=True):
+        for name, right in one.items():
+            if right.dtype.kind != "f":
+                if not np.array_equal(right, other[name]):
+                    return False
+                continue
+            scale = float(np.abs(right).max(initial=0.0))
+            if not np.allclose(right, other[name], rtol=0, atol=_TOLERANCE * scale, equal_nan=True):
+                return False
+    return True

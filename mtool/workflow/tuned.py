@@ -1,0 +1,96 @@
+"""Which target and setup a compilation is for, as tuning logs tell them apart, and what the logs know for it."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtool import configuration
+from mtool.boards import Board
+from mtool.manifest import Project
+from mtool.tuned.known import Known
+
+if TYPE_CHECKING:
+    from mtool.tuned.record import Setup, Target
+
+log = logging.getLogger(__name__)
+
+
+def logs_of(given: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the tuning logs to take schedules from: what is given, else those of mtool.toml.
+
+    Raises:
+        UsageError: mtool.toml is malformed.
+    """
+    return tuple(given) or configuration.load().tuned
+
+
+def known_for(board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str]) -> Known:
+    """Return what tuning logs know for a board; nothing, if there are none.
+
+    Args:
+        board: the board.
+        given: the logs, or folders of them; none: those of mtool.toml.
+        template: the project's; empty: the board's first.
+        template_options: values of its options, as text.
+
+    Raises:
+        UsageError: a log is missing or malformed, or the template is unknown.
+        BuildError: the board's compiler, whose version has to be that of the measurements, is not installed.
+    """
+    logs = logs_of(given)
+    if not logs:
+        return Known()
+    from mtool.tuned import log as tuning_log
+
+    read = tuning_log.read(logs)
+    target, setup = target_and_setup(board, template, template_options)
+    known = Known.of(read, target, setup)
+    if not known.ranked and not known.whole:
+        others = sorted({f"{one.setup.board} with {one.target.compiler}" for one in read.measurements})
+        log.warning(
+            "%s: nothing is known for %s with %s%s",
+            ", ".join(map(str, logs)), board.name, target.compiler,
+            f"; there are measurements of {', '.join(others)}" if others else "",
+        )  # fmt: skip
+    return known
+
+
+def options_of(board: Board, template: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a project's template, as text, with their defaults.
+
+    Raises:
+        UsageError: the template or an option is unknown.
+    """
+    from mtool import project
+
+    chosen = project.load(template or next(iter(board.templates), ""))
+    return {name: str(value) for name, value in chosen.read_options(given).items()}
+
+
+def target_and_setup(board: Board, template: str, template_options: Mapping[str, str]) -> "tuple[Target, Setup]":
+    """Return the target and the setup of a project that would be made with a template and its options.
+
+    Raises:
+        UsageError: the template or an option is unknown.
+        BuildError: the compiler is not installed.
+    """
+    from mtool import project
+    from mtool.build.build import BUILDERS
+    from mtool.tuned.record import setup_of, target_of
+
+    chosen = project.load(template or next(iter(board.templates), ""))
+    values = options_of(board, template, template_options)
+    planned = Project(
+        template=chosen.name,
+        builder=chosen.builder,
+        transport=chosen.transport,
+        board=board.placed_by(chosen.name),
+        build_hash="",
+        options=values,
+        firmware={},
+        model=chosen.folders.model,
+    )
+    found = BUILDERS[chosen.builder].compiler(Path.cwd(), planned)
+    compiler = f"{found.toolchain.name} {found.version}"
+    return target_of(board, compiler, values), setup_of(board, chosen.name)
