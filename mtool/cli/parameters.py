@@ -77,7 +77,8 @@ Maxima = Annotated[
     typer.Option(
         "--max",
         metavar="NAME=N",
-        help="The largest size of a value whose size depends on data; may be repeated.",
+        help="The largest size of an input's symbolic dimension, which is then known at run time, or of a value whose "
+        "size depends on data; may be repeated.",
         show_default=False,
     ),
 ]
