@@ -163,8 +163,8 @@ def _with_indices_inside(
         return proto
     changed = onnx.NodeProto()
     changed.CopyFrom(proto)
-    name = proto.input[allowed.place]
-    changed.input[allowed.place] = state.constant(
+    name = proto.input[allowed.index]
+    changed.input[allowed.index] = state.constant(
         f"{name}/inside", clamp_constant_indices(state.constants[name], allowed)
     )
     return changed
@@ -297,9 +297,9 @@ def _check_is_told(proto: onnx.NodeProto, state: Importer) -> None:
     """
     if proto.op_type in _KEEP_EMPTY and not state.types[proto.input[0]].count:
         return
-    for place in SHAPING.get(proto.op_type, ()):
-        if place < len(proto.input) and proto.input[place] and proto.input[place] not in state.constants:
-            raise ValueNeeded(proto.input[place], onnx.defs.get_schema(proto.op_type).inputs[place].name)
+    for index in SHAPING.get(proto.op_type, ()):
+        if index < len(proto.input) and proto.input[index] and proto.input[index] not in state.constants:
+            raise ValueNeeded(proto.input[index], onnx.defs.get_schema(proto.op_type).inputs[index].name)
 
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:

@@ -110,11 +110,11 @@ def _group_norm(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attr
 
 
 def _mean_variance(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-    """MeanVarianceNormalization: what is added to the deviation is too little to be told from its place."""
-    rank, given = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
-    if not all(-rank <= place < rank for place in given):
-        raise Unsupported(f"its axes are {list(given)}; its input has {rank} dimensions")
-    axes = tuple(sorted({place % rank for place in given}))
+    """MeanVarianceNormalization: what onnx adds to the deviation is tiny, and it adds it outside of the root."""
+    rank, stated = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
+    if not all(-rank <= dim < rank for dim in stated):
+        raise Unsupported(f"its axes are {list(stated)}; its input has {rank} dimensions")
+    axes = tuple(sorted({dim % rank for dim in stated}))
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], MeanVariance(axes=axes, epsilon=1e-9))
 
 
