@@ -12,6 +12,9 @@ Partial = Literal["auto", "never", "always"]
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
+Hybrid = Literal["auto", "int8", "float", "float32"]
+"""How float activations meet int8 weights: in integers, in float as they are read, or stored as float32."""
+
 InterfaceApi = Literal["c", "packed", "step"]
 """The entry point of a model: a typed C function, a packed function, or one call an operator."""
 
@@ -23,6 +26,9 @@ Executor = Literal["aot", "graph", "graph-host"]
 
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
+
+Objective = Literal["auto", "time", "cycles", "instructions"]
+"""What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""

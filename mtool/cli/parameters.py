@@ -9,7 +9,7 @@ import typer
 
 from mtool.cli import completion
 from mtool.errors import UsageError
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
     from mtool.workflow import Options
@@ -45,14 +45,15 @@ BoardName = Annotated[
 ]
 
 
-def _output_dir(meaning: str) -> Any:
+def output_dir(meaning: str) -> Any:
+    """Return the option -d with its help."""
     return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
 
 
-OutputDir = Annotated[Path | None, _output_dir("The project folder; default: build/<model>-<board>.")]
-SourceDir = Annotated[Path | None, _output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
+OutputDir = Annotated[Path | None, output_dir("The project folder; default: build/<model>-<board>.")]
+SourceDir = Annotated[Path | None, output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
 BuiltDir = Annotated[
-    Path | None, _output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
+    Path | None, output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
 ]
 InputsAndOutputs = Annotated[
     Io,
@@ -76,7 +77,8 @@ Maxima = Annotated[
     typer.Option(
         "--max",
         metavar="NAME=N",
-        help="The largest size of a value whose size depends on data; may be repeated.",
+        help="The largest size of an input's symbolic dimension, which is then known at run time, or of a value whose "
+        "size depends on data; may be repeated.",
         show_default=False,
     ),
 ]
@@ -115,6 +117,14 @@ RoundingMode = Annotated[
         help="How integers are rounded: as in ONNX, or as TFLite's reference kernels do (.tflite models only).",
     ),
 ]
+HybridOperators = Annotated[
+    Hybrid,
+    typer.Option(
+        "--hybrid",
+        help="Products of float activations and int8 weights: in int8 as LiteRT does, in float, or with weights stored "
+        "as float32; auto: int8 of a .tflite model.",
+    ),
+]
 Interface = Annotated[
     InterfaceApi,
     typer.Option(
@@ -139,6 +149,16 @@ Schedules = Annotated[
         "--schedule",
         metavar="NODE=SCHEDULE[:KNOB=VALUE,...]",
         help="Compute a node by this schedule (docs/schedules.md); may be repeated.",
+        show_default=False,
+    ),
+]
+TunedLogs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tuned",
+        metavar="FILE|DIR",
+        help="Take the fastest schedules that tuning logs know for this board and compiler (docs/tune.md); may be "
+        "repeated; default: those of mtool.toml.",
         show_default=False,
     ),
 ]
@@ -208,6 +228,7 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     **_OF_A_SHAPE,
     "state": (States, None),
     "rounding": (RoundingMode, "onnx"),
+    "hybrid": (HybridOperators, "auto"),
     "maxima": (Maxima, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {
@@ -219,6 +240,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "executor": (ExecutorName, "aot"),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
+    "tuned": (TunedLogs, None),
 }
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
@@ -238,6 +260,20 @@ SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 
 BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
 """How it becomes C and a firmware; nothing is written."""
+
+TuningOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "io": _OF_ITS_C["io"],
+            "partial": _OF_ITS_C["partial"],
+            **_OF_A_MODEL,
+            "weights": _OF_ITS_C["weights"],
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""What the model is, and how it becomes a firmware, whichever schedules it gets."""
 
 ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""

@@ -90,6 +90,9 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
         CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
         return
+    if proto.op_type == "Slice" and not domain and version < 10:
+        state.run(_slice_by_inputs(state, proto, attrs), {"": NEWEST_OPSET})
+        return
     check_axis(proto, attrs, state.types)
     check_attribute_values(proto.op_type, attrs)
     check_values(proto, attrs, state.types)
@@ -122,6 +125,16 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         state.emit(proto.op_type, origin, list(proto.input), list(proto.output), told)
     elif not functions.expand(state, proto, domain, version, origin, opsets, bodies):
         raise Unsupported("not supported")
+
+
+def _slice_by_inputs(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> onnx.NodeProto:
+    """Return the same Slice of a newer opset: of the old one, inference knows no starts before the beginning."""
+    values = [
+        state.constant(f"{proto.output[0]}/{name}", np.array(attrs[name], np.int64))
+        for name in ("starts", "ends", "axes")
+        if name in attrs
+    ]
+    return helper.make_node("Slice", [proto.input[0], *values], proto.output, name=proto.name)
 
 
 def _run_of_own_domain(state: Importer, proto: onnx.NodeProto, origin: str, own: OwnOperator) -> None:

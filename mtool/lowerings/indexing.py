@@ -26,6 +26,7 @@ from mtool.ir.index import (
     wrapped,
 )
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.lowerings.movement import chosen_indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +76,11 @@ def _tile(ctx: Lowering, node: Node) -> None:
 
 
 def _gather_elements(ctx: Lowering, node: Node) -> None:
-    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
+    kind = ctx.types[node.inputs[0]]
     own = tuple(axis(dim) for dim in range(len(kind.shape)))
     dim = AlongAxis.of(node).axis
-    chosen = wrapped(load(1, indices.dtype, own), kind.shape[dim])
-    ctx.loop(node, load(0, kind.dtype, (*own[:dim], chosen, *own[dim + 1 :])), node.inputs)
+    chosen, source = chosen_indices(ctx, node, kind.shape[dim], own)
+    ctx.loop(node, load(0, kind.dtype, (*own[:dim], chosen, *own[dim + 1 :])), [node.inputs[0], source])
 
 
 def _gather_nd(ctx: Lowering, node: Node) -> None:

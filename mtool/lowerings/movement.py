@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.ir import Attributes, DType, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import axis, call, const, load
 from mtool.ir.index import compare, every, wrapped
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
@@ -131,11 +131,21 @@ def _gather(ctx: Lowering, node: Node) -> None:
     kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
     dim = AlongAxis.of(node).axis
     spread = len(indices.shape)
-    chosen = load(1, indices.dtype, tuple(axis(dim + number) for number in range(spread)))
     index = [axis(number) for number in range(dim)]
-    index.append(wrapped(chosen, kind.shape[dim]))
+    chosen, source = chosen_indices(ctx, node, kind.shape[dim], [axis(dim + number) for number in range(spread)])
+    index.append(chosen)
     index += [axis(number - 1 + spread) for number in range(dim + 1, len(kind.shape))]
-    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), [node.inputs[0], source])
+
+
+def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) -> tuple[Expr, str]:
+    """Return the index that an element of a node's second input is, and what has it; constants count from the start."""
+    value = node.inputs[1]
+    known = ctx.constants.get(value)
+    if known is None:
+        return wrapped(load(1, ctx.types[value].dtype, tuple(index)), size), value
+    indices = np.where(known < 0, known + size, known).astype(np.int32)
+    return load(1, DType.INT32, tuple(index)), ctx.constant(f"{node.name}/indices", indices)
 
 
 LOWERINGS: dict[str, Operator] = {

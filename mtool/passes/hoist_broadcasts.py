@@ -41,11 +41,12 @@ def hoist_broadcasts(graph: Graph) -> Graph:
 def _moved(rewriter: Rewriter, node: Node) -> tuple[Node, Node] | None:
     """Return a loop that computes a part of a node's expression, and the node that reads it; None: none pays."""
     attrs, shape = Computation.of(node), rewriter.types[node.outputs[0]].shape
-    found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), is_enough)
+    shapes = [rewriter.types[value].shape for value in node.inputs]
+    found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), shapes, is_enough)
     return None if found is None else with_part_before(rewriter, node, *found)
 
 
-def is_enough(part: Expr, facts: Facts, saved: int, once: int) -> bool:
+def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
     """Whether a part saves what a loop of its own takes."""
     return saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size)
 

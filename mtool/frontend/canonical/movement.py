@@ -23,9 +23,10 @@ def _view(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ver
     if before.count != after.count:  # inference does not look, and a declared shape may say anything
         raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
     state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]])
-    if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
-        state.budget.afford("constants", state.types[proto.input[0]].count, f"{proto.op_type} {origin}")
-        state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
+    if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask: all is kept; before 12 onnxruntime fills in zeros
+        mask = state.types[proto.output[1]]
+        state.budget.afford("constants", mask.bytes, f"{proto.op_type} {origin}")
+        state.add_constant(proto.output[1], np.full(mask.shape, version >= 12, mask.dtype.numpy))
 
 
 def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

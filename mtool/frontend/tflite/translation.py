@@ -18,7 +18,7 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.tflite.description import Model, Operator, Tensor
-from mtool.frontend.tflite.variables import Key, Variables
+from mtool.frontend.tflite.variables import Kept, Key, Variables
 from mtool.ir.types import Array
 
 OPSET = 21
@@ -29,12 +29,16 @@ GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with."""
+    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with.
+
+    crossing: of a subgraph the variables that it shares with what is around it, its last inputs and outputs.
+    """
 
     proto: onnx.ModelProto
     tensors: Mapping[str, Tensor]
     states: Pairs = ()
     initial: Mapping[str, Array] = field(default_factory=dict)
+    crossing: tuple[Kept, ...] = ()
 
 
 def _none(number: int) -> Network:
@@ -60,8 +64,8 @@ class Translation:
     `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
     """
 
-    def __init__(self, model: Model, budget: Budget) -> None:
-        self.model, self.budget = model, budget
+    def __init__(self, model: Model, budget: Budget, *, is_body: bool = False) -> None:
+        self.model, self.budget, self.is_body = model, budget, is_body
         self.tensors = list(model.tensors)
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
@@ -280,8 +284,9 @@ class Translation:
     def put(self, value: str, index: int = 0) -> None:
         """Make `value` output number `index`, as it is."""
         name = self.names[self.op.outputs[index]]
-        if self.nodes and list(self.nodes[-1].output) == [value] and value not in self._stored:
-            self.nodes[-1].output[0] = name
+        made = list(self.nodes[-1].output) if self.nodes else []
+        if value in made and value not in self._stored:
+            self.nodes[-1].output[made.index(value)] = name
             self._names.discard(value)
             self._numbers.clear()
         else:
@@ -327,8 +332,11 @@ class Translation:
             return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
         inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
-        kept, fixed = self.variables.close(self.afford)
-        self.constants |= fixed
+        if self.is_body:
+            kept = self.variables.crossing(self.unique)
+        else:
+            kept, fixed = self.variables.close(self.afford)
+            self.constants |= fixed
         taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
         states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
         for state in kept:
@@ -349,4 +357,5 @@ class Translation:
         graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
         first = {state.input: state.first for state in kept if state.first is not None}
-        return Network(proto, tensors, tuple(states), first)
+        crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
+        return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())
