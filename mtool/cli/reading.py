@@ -31,6 +31,7 @@ def options(
     executor: Executor = "aot",
     weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
+    tuned: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -62,7 +63,19 @@ def options(
         weights=weights,
         edits="force" if force else "keep" if keep else "stop",
         trust_template=trust_template,
+        tuned=logs(tuned),
     )
+
+
+def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
+    """Return the paths of tuning logs.
+
+    Raises:
+        UsageError: one is empty.
+    """
+    if paths and not all(paths):
+        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
+    return tuple(map(Path, paths or ()))
 
 
 def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:

@@ -81,7 +81,7 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
 
 
 class _Pointers:
-    """The C of pointers to values and scratch; notes the declarations of those that are asked for."""
+    """The C of pointers to values and scratch; notes the declarations that they need."""
 
     def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
         self.plan, self.arena = plan, arena

@@ -95,7 +95,7 @@ class _Names:
 
 
 class _Pointers:
-    """The pointers to the values of a body; notes the declarations of those that lie in its scratch."""
+    """The pointers to the values of a body; notes the declarations that those in its scratch need."""
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],

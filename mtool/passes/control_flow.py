@@ -1,4 +1,4 @@
-"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes of their own."""
+"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

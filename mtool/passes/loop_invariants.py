@@ -130,7 +130,7 @@ class _Hoist:
         """Append loops that compute the parts of a node's expression that are the same in all rounds, if they pay."""
         shape = rewriter.types[node.outputs[0]].shape
 
-        def is_enough(part: Expr, facts: Facts, saved: int, once: int) -> bool:
+        def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
             """Whether a part does not change and saves enough, in a round and in all."""
             if ROUND in facts.axes:
                 return False
@@ -141,7 +141,8 @@ class _Hoist:
             expr = Computation.of(node).expr
             changing = [number for number, value in enumerate(node.inputs) if value not in same]
             count = int(prod(shape) * times)
-            found = part_that_pays(expr, sizes_of(expr, shape), count, is_enough, changing)
+            shapes = [rewriter.types[value].shape for value in node.inputs]
+            found = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
             if found is None:
                 return node
             made, node = with_part_before(rewriter, node, *found)

@@ -4,7 +4,7 @@ The C is written for the sizes of the graph's samples and joined (mtool.kernels.
 other C for other sizes, such as one that is unrolled by a size, can't be joined, and the next one is taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,12 @@ import numpy as np
 from mtool import ops
 from mtool.errors import ModelError
 from mtool.escaping import argument
+from mtool.formulas import Point
 from mtool.ir import Graph, Node
 from mtool.ir.joined import DifferError, Joiner
 from mtool.ir.types import Array
-from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text
+from mtool.kernels.joined_remainders import PERIODS, joined_remainders
+from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text, without_hints
 from mtool.kernels.knobs import Knob
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp, Schedule
 from mtool.kernels.target import Target
@@ -83,18 +85,30 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         schedules = sorted(fitting, key=lambda schedule: schedule.cost(plain, graph, target))
     reasons = []
     for schedule in schedules:
-        try:
-            made = _sized(schedule, plain, graph, target)
-        except DifferError as found:
-            reasons.append(f"{schedule.name}: {found}")
-        else:
-            return Step(node, _of_plain(op, plain), made, made.scratch)
+        for one in (schedule, *_turned(schedule, plain, graph, target)):
+            try:
+                made = _sized(one, plain, graph, target)
+            except DifferError as found:
+                reasons += [f"{schedule.name}: {found}"] if one is schedule else []
+            else:
+                return Step(node, _of_plain(op, plain), made, made.scratch)
     names = ", ".join(size.name for size in graph.sizes)
     raise ModelError(
         f"{op.label(plain, graph)} can't follow sizes known at run time ({names})",
         details=[f"operator {', '.join(node.origins[:3]) or node.name}", *reasons],
         hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
     )
+
+
+def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Sequence[Schedule]:
+    """Return a schedule with one of its knobs set, which it sets by the size otherwise; the cheapest first."""
+    found: list[Schedule] = []
+    for name, knob in schedule.knobs().items():
+        if getattr(schedule, name) == knob.default:
+            values = [value for value in knob.values if value != knob.default]
+            found += [replace(schedule, **{name: value}) for value in values]  # type: ignore[type-var]
+    able = [one for one in found if one.supports(plain, graph, target)]
+    return sorted(able, key=lambda one: one.cost(plain, graph, target))
 
 
 def _of_plain(op: KernelOp, plain: Node) -> KernelOp:
@@ -132,7 +146,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
     first = kernels[0]
     if any(kernel.arguments != first.arguments for kernel in kernels):
         raise DifferError("it has other parameters at other sizes")
-    joined = _joined_body(joiner, [kernel.body for kernel in kernels])
+    joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph.fixed_sizes)
     constants = {name: _joined_table(name, [kernel.constants[name] for kernel in kernels]) for name in first.constants}
     arguments, lines = list(first.arguments), []
     for number, size in enumerate(graph.sizes):
@@ -149,13 +163,35 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
     )
 
 
-def _joined_body(joiner: Joiner, bodies: Sequence[str]) -> JoinedText:
-    """Return the body at any sizes. The largest may be written in a simpler way, where they meet a constant's."""
-    top = joiner.points[0]
-    try:
-        return joined_text(joiner, bodies, top)
-    except DifferError:
-        return joined_text(Joiner(joiner.names, joiner.points[1:]), bodies[1:], top)
+def _joined_body(joiner: Joiner, bodies: Sequence[str], taken: Collection[int]) -> JoinedText:
+    """Return the body at any sizes: of one structure, or of one for each remainder of a size.
+
+    Sizes that are those of other dimensions too may have a simpler form, so they are left out if there are enough
+    others.
+    """
+    top, plain = joiner.points[0], without_hints(bodies)
+    others = [n for n, point in enumerate(joiner.points) if n and not any(size in taken for size in point)]
+    chosen = [list(range(len(plain)))]
+    if _cover([joiner.points[n] for n in others], len(joiner.names)):
+        chosen.append(others)
+    reasons = []
+    for numbers in chosen:
+        some = Joiner(joiner.names, tuple(joiner.points[n] for n in numbers))
+        for joining in (joined_text, joined_remainders):
+            try:
+                return joining(some, [plain[n] for n in numbers], top)
+            except DifferError as found:
+                reasons.append(found)
+    raise reasons[0]
+
+
+def _cover(points: Sequence[Point], sizes: int) -> bool:
+    """Whether there are points of every remainder that tiles may leave of each size."""
+    return all(
+        {point[place] % period for point in points} == set(range(period))
+        for place in range(sizes)
+        for period in PERIODS
+    )
 
 
 def _joined_table(name: str, tables: Sequence[Array]) -> Array:

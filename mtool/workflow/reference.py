@@ -152,8 +152,8 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
         ModelError: it refuses the network.
     """
     fed = {value.name for value in proto.graph.input}
-    given = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
-    (found,) = _onnxruntime(proto.SerializeToString(), model, [given], (), {}, constants={}, optimised=False)
+    feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
+    (found,) = _onnxruntime(proto.SerializeToString(), model, [feeds], (), {}, constants={}, optimised=False)
     return found
 
 
@@ -209,8 +209,8 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
         if put.name in wanted:
             kind = put.type.tensor_type
             sizes = [
-                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{place}"]
-                for place, dim in enumerate(kind.shape.dim)
+                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
+                for number, dim in enumerate(kind.shape.dim)
             ]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
@@ -218,10 +218,10 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
 
 
 def _given(first: Sample, chosen: Options) -> Sample:
-    """Return first values, those that are given in the place of others."""
-    given = {name: value for name, value in chosen.state_values.items() if name in first}
+    """Return first values: the user's, else the model's."""
+    feeds = {name: value for name, value in chosen.state_values.items() if name in first}
     return first | {
-        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in given.items()
+        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in feeds.items()
     }
 
 

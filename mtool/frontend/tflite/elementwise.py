@@ -18,7 +18,7 @@ def _simple(kind: str, count: int) -> Translate:
     """An operator of the real numbers of its inputs that ONNX has too."""
 
     def translate(t: Translation) -> None:
-        made = t.node(kind, [t.real(place) for place in range(count)])
+        made = t.node(kind, [t.real(index) for index in range(count)])
         t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
     return translate
@@ -34,7 +34,7 @@ def _compare(kind: str, *, negated: bool = False) -> Translate:
 
 def _logical(kind: str, count: int) -> Translate:
     def translate(t: Translation) -> None:
-        t.put(t.node(kind, [t.stored(place) for place in range(count)]))
+        t.put(t.node(kind, [t.stored(index) for index in range(count)]))
 
     return translate
 
@@ -85,8 +85,8 @@ def _gelu(t: Translation) -> None:
 
 def _add_n(t: Translation) -> None:
     made = t.real(0)
-    for place in range(1, len(t.op.inputs)):
-        made = t.node("Add", [made, t.real(place)])
+    for index in range(1, len(t.op.inputs)):
+        made = t.node("Add", [made, t.real(index)])
     t.store(made)
 
 

@@ -60,7 +60,7 @@ def _resize(mode: str) -> Callable[[Translation], None]:
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = t.whole("sizes", (batch, channels, *size))
-        if mode == "nearest" and t.same_grid(0):
+        if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
             image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
             t.put(t.node("Transpose", [t.node("Resize", [image, "", "", sizes], **attrs)], perm=NHWC_OF_NCHW))
         else:
@@ -84,7 +84,7 @@ def _moved(kind: str, **fixed: str) -> Callable[[Translation], None]:
 
 
 def _space_to_batch(t: Translation) -> None:
-    """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the place within the block to the front."""
+    """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the position within the block to the front."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     pads = np.reshape(t.known(2, "the pads"), (-1, 2)).tolist()
     spatial = len(block)
@@ -117,7 +117,7 @@ def _batch_to_space(t: Translation) -> None:
         raise Unsupported(f"its input is {list(shape)}, its block {block}, its crops {crops}")
     batch, sizes, rest = shape[0] // count, shape[1 : 1 + spatial], shape[1 + spatial :]
     value = t.node("Reshape", [t.stored(0), t.whole("cut", [*block, batch, *sizes, *rest])])
-    woven = [place for n in range(spatial) for place in (spatial + 1 + n, n)]
+    woven = [dim for n in range(spatial) for dim in (spatial + 1 + n, n)]
     value = t.node("Transpose", [value], perm=[spatial, *woven, *range(2 * spatial + 1, 2 * spatial + 1 + len(rest))])
     grown = [size * b for size, b in zip(sizes, block, strict=True)]
     value = t.node("Reshape", [value, t.whole("whole", [batch, *grown, *rest])])

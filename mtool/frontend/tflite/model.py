@@ -150,7 +150,7 @@ def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
-    return _network(Translation(inlined(model, title, t.budget), t.budget), title, rounding, depth)
+    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, rounding, depth)
 
 
 def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:

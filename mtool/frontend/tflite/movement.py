@@ -14,12 +14,12 @@ from mtool.frontend.tflite.translation import Translation
 Translate = Callable[[Translation], None]
 
 
-def moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
-    """Make the output `build` of input `place`, stored or real."""
-    if t.same_grid(place):
-        t.put(build(t.stored(place)))
+def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
+    """Make the output `build` of input `index`: as it is stored, on whatever grids they stand, as LiteRT does."""
+    if t.tensor(index).dtype == t.result().dtype:
+        t.put(build(t.stored(index)))
     else:
-        t.store(build(t.real(place)))
+        t.store(build(t.real(index)))
 
 
 def _view(t: Translation) -> None:
@@ -39,12 +39,12 @@ def _asked(t: Translation) -> tuple[int, ...]:
     """
     shape, declared, count = t.shape(0), t.result(), math.prod(t.shape(0))
     if t.op.kind == "EXPAND_DIMS" and t.tensor(1).data is not None:
-        place = t.numbers(1, "the axis")[0] % (len(shape) + 1)
-        return *shape[:place], 1, *shape[place:]
+        index = t.numbers(1, "the axis")[0] % (len(shape) + 1)
+        return *shape[:index], 1, *shape[index:]
     if t.op.kind == "RESHAPE" and t.has(1) and t.tensor(1).data is not None:
         sizes = t.numbers(1, "the shape")
     else:
-        sizes = [-1 if place in declared.open else size for place, size in enumerate(declared.shape)]
+        sizes = [-1 if index in declared.open else size for index, size in enumerate(declared.shape)]
     rest = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1 or (-1 in sizes and (not rest or count % rest)):
         raise Unsupported(f"its output's shape is {sizes}, its input's {list(shape)}")
@@ -71,8 +71,8 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
     (axis,), rank = t.numbers(1, "the axis"), len(shape)
     if not -rank - 1 <= axis <= rank:
         raise Unsupported(f"its axis is {axis} of {rank} dimensions")
-    place = axis % (rank + 1)
-    return made == (*shape[:place], 1, *shape[place:])
+    index = axis % (rank + 1)
+    return made == (*shape[:index], 1, *shape[index:])
 
 
 _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
@@ -93,7 +93,7 @@ def _pads(t: Translation) -> list[int]:
 
 
 def _pad(t: Translation) -> None:
-    """PAD with what 0 is stored as, PADV2 with a value of its own."""
+    """PAD with what 0 is stored as, PADV2 with a stated value."""
     pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
     if not t.same_grid(0):
         raise Unsupported("its input and output stand on different grids")
@@ -128,9 +128,9 @@ def _concatenation(t: Translation) -> None:
     axis = t.op.option("Axis")
     operands = range(len(t.op.inputs))
     if t.same_grid(*operands) and not t.op.option("FusedActivationFunction"):
-        t.put(t.node("Concat", [t.stored(place) for place in operands], axis=axis))
+        t.put(t.node("Concat", [t.stored(index) for index in operands], axis=axis))
         return
-    made = t.node("Concat", [t.real(place) for place in operands], axis=axis)
+    made = t.node("Concat", [t.real(index) for index in operands], axis=axis)
     t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
@@ -139,7 +139,7 @@ def _pack(t: Translation) -> None:
     axis = t.whole("axis", [t.op.option("Axis") % rank])
     operands = range(len(t.op.inputs))
     kept = t.same_grid(*operands)
-    parts = [t.node("Unsqueeze", [t.stored(place) if kept else t.real(place), axis]) for place in operands]
+    parts = [t.node("Unsqueeze", [t.stored(index) if kept else t.real(index), axis]) for index in operands]
     made = t.node("Concat", parts, axis=t.op.option("Axis") % rank)
     if kept:
         t.put(made)
@@ -160,9 +160,9 @@ def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
     if not t.same_grid(x):
         raise Unsupported("its input and outputs stand on different grids")
     start = 0
-    for place, length in enumerate(sizes):
+    for index, length in enumerate(sizes):
         ends = t.whole("starts", [start]), t.whole("ends", [start + length]), t.whole("axis", [axis % len(shape)])
-        t.put(t.node("Slice", [t.stored(x), *ends]), place)
+        t.put(t.node("Slice", [t.stored(x), *ends]), index)
         start += length
 
 
@@ -183,8 +183,8 @@ def _unpack(t: Translation) -> None:
     shape, axis = t.shape(0), t.op.option("Axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
         raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
-    for place in range(len(t.op.outputs)):
-        t.put(t.node("Gather", [t.stored(0), t.constant("place", place, np.int64)], axis=axis), place)
+    for index in range(len(t.op.outputs)):
+        t.put(t.node("Gather", [t.stored(0), t.constant("place", index, np.int64)], axis=axis), index)
 
 
 def _slice(t: Translation) -> None:
@@ -284,7 +284,7 @@ def _shape(t: Translation) -> None:
 
 
 def _broadcast_args(t: Translation) -> None:
-    shapes = (tuple(t.numbers(place, "a shape")) for place in (0, 1))
+    shapes = (tuple(t.numbers(index, "a shape")) for index in (0, 1))
     t.fix(t.op.outputs[0], np.asarray(np.broadcast_shapes(*shapes), t.result().dtype))
 
 
