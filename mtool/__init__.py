@@ -6,7 +6,7 @@
         print(device.time(number=10, repeat=5))
 
 `prepare`, `run`, `verify`, `bench`, `check` and `quantize` do what the commands of those names do (`prepare` is
-`mtool build`, `flash_model` is `mtool flash`).
+`mtool build`, `flash_model` is `mtool flash`), and so does `tune`.
 Errors are of the classes in mtool.errors.
 """
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mtool.version import __version__
 
 if TYPE_CHECKING:
+    from mtool.tuning import tune
     from mtool.workflow import (
         Choice,
         Deployment,
@@ -49,12 +50,13 @@ __all__ = [
     "quantize",
     "report",
     "run",
+    "tune",
     "verify",
     "verify_layers",
 ]
 
 # Loaded when first used: importing mtool stays light. Named as text: no part of mtool depends on what stands above it.
-_EXPORTS = {name: "mtool.workflow" for name in __all__ if name != "__version__"}
+_EXPORTS = {**{name: "mtool.workflow" for name in __all__ if name != "__version__"}, "tune": "mtool.tuning"}
 
 
 def __getattr__(name: str) -> Any:

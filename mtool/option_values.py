@@ -27,6 +27,9 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
+Objective = Literal["auto", "time", "cycles", "instructions"]
+"""What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
+
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
 

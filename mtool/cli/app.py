@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
+    "tune": "Measure schedules on a board and remember the fastest.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
     "fits.",
     "calibrate": "Measure a board's timer against this computer's clock.",

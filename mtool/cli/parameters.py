@@ -45,14 +45,15 @@ BoardName = Annotated[
 ]
 
 
-def _output_dir(meaning: str) -> Any:
+def output_dir(meaning: str) -> Any:
+    """Return the option -d with its help."""
     return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
 
 
-OutputDir = Annotated[Path | None, _output_dir("The project folder; default: build/<model>-<board>.")]
-SourceDir = Annotated[Path | None, _output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
+OutputDir = Annotated[Path | None, output_dir("The project folder; default: build/<model>-<board>.")]
+SourceDir = Annotated[Path | None, output_dir("The folder to write to; default: build/<model>-<board>-<format>.")]
 BuiltDir = Annotated[
-    Path | None, _output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
+    Path | None, output_dir("A project folder, whose build is measured; default: build/<model>-<board>.")
 ]
 InputsAndOutputs = Annotated[
     Io,
@@ -76,7 +77,8 @@ Maxima = Annotated[
     typer.Option(
         "--max",
         metavar="NAME=N",
-        help="The largest size of a value whose size depends on data; may be repeated.",
+        help="The largest size of an input's symbolic dimension, which is then known at run time, or of a value whose "
+        "size depends on data; may be repeated.",
         show_default=False,
     ),
 ]
@@ -147,6 +149,16 @@ Schedules = Annotated[
         "--schedule",
         metavar="NODE=SCHEDULE[:KNOB=VALUE,...]",
         help="Compute a node by this schedule (docs/schedules.md); may be repeated.",
+        show_default=False,
+    ),
+]
+TunedLogs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tuned",
+        metavar="FILE|DIR",
+        help="Take the fastest schedules that tuning logs know for this board and compiler (docs/tune.md); may be "
+        "repeated; default: those of mtool.toml.",
         show_default=False,
     ),
 ]
@@ -228,6 +240,7 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "executor": (ExecutorName, "aot"),
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
+    "tuned": (TunedLogs, None),
 }
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
@@ -247,6 +260,20 @@ SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 
 BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
 """How it becomes C and a firmware; nothing is written."""
+
+TuningOptions = Annotated[
+    "Options",
+    Asked(
+        {
+            "io": _OF_ITS_C["io"],
+            "partial": _OF_ITS_C["partial"],
+            **_OF_A_MODEL,
+            "weights": _OF_ITS_C["weights"],
+            **_OF_A_TEMPLATE,
+        }
+    ),
+]
+"""What the model is, and how it becomes a firmware, whichever schedules it gets."""
 
 ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""

@@ -32,6 +32,7 @@ def options(
     executor: Executor = "aot",
     weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
+    tuned: Sequence[str] | None = None,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -58,13 +59,25 @@ def options(
         states=state_pairs(state),
         state_values=first_values(state),
         template=template,
-        template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
+        template_options=_pairs(option, "--option", "opt=-O3"),
         conventions=conventions(interface_api, operators_api, executor),
         schedules=schedule_choices(schedule),
         weights=weights,
         edits="force" if force else "keep" if keep else "stop",
         trust_template=trust_template,
+        tuned=logs(tuned),
     )
+
+
+def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
+    """Return the paths of tuning logs.
+
+    Raises:
+        UsageError: one is empty.
+    """
+    if paths and not all(paths):
+        raise UsageError("--tuned is empty", hint="give a tuning log, or a folder of them: --tuned tuning.jsonl")
+    return tuple(map(Path, paths or ()))
 
 
 def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
@@ -73,11 +86,10 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     Raises:
         UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
     """
-    values = {}
-    for text in constants or ():
-        name, value = _pair(text, "--const", "axes=[1]")
-        values[name] = _numbers(text, value, "--const", "axes=[1]")
-    return values
+    return {
+        name: _numbers(f"{name}={value}", value, "--const", "axes=[1]")
+        for name, value in _pairs(constants, "--const", "axes=[1]").items()
+    }
 
 
 def _numbers(text: str, value: str, option: str, example: str) -> Array:
@@ -191,14 +203,29 @@ def limits(texts: Sequence[str] | None) -> dict[str, int]:
 
 def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
     values = {}
-    for text in texts or ():
-        name, value = _pair(text, option, example)
+    for name, value in _pairs(texts, option, example).items():
         number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
         if number < 1:
             raise UsageError(
-                f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
+                f"{option} {name}={value}: {value!r} is not a number of at least 1",
+                hint=f"for instance: {option} {example}",
             )
         values[name] = number
+    return values
+
+
+def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return values by name, from NAME=VALUE.
+
+    Raises:
+        UsageError: one is not written so, or a name stands twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, value = _pair(text, option, example)
+        if name in values:
+            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
+        values[name] = value
     return values
 
 

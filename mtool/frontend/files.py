@@ -60,7 +60,7 @@ def run_time_sizes(path: Path, options: ModelOptions) -> dict[str, int]:
 
         model = read(path, budget)
         kinds = [model.tensors[number] for number in model.inputs]
-        names = [f"{kind.name}_{place}" for kind in kinds for place in kind.open]
+        names = [f"{kind.name}_{number}" for kind in kinds for number in kind.open]
     else:
         names = [one.name for one in symbolic_dimensions(reading.read_separated(path, budget)[0])]
     return {name: stated[name] for name in dict.fromkeys(names) if name in stated}

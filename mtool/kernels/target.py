@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
-# Those of the architecture without stack pointer, program counter and what else has a use of its own.
+# Registers of the architecture without stack pointer, program counter and others with a fixed use.
 REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
     (THUMB1, 0),
     ("cortex", 14),
@@ -57,7 +57,7 @@ class Target:
 
     @property
     def flash_is_apart(self) -> bool:
-        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is an address space of its own."""
+        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is another address space."""
         return self.cpu.startswith("avr")
 
 

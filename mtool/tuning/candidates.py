@@ -1,7 +1,8 @@
 """Candidates: every schedule of a task with every setting of its knobs, those that give the same C once."""
 
+import hashlib
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mtool.ir import Graph, Node
@@ -18,14 +19,14 @@ class Candidate:
         schedule: with its knobs set.
         text: as `--schedule` takes it.
         estimate: the instructions that the cost model expects.
-        constant_bytes: what its weights and tables take.
+        constants: the bytes of each of its weights and tables, by a hash of it: equal ones are one in a firmware.
         code_bytes: the length of its C, from which its code's size is guessed.
     """
 
     schedule: Schedule
     text: str
     estimate: float
-    constant_bytes: int
+    constants: Mapping[bytes, int]
     code_bytes: int
 
 
@@ -75,11 +76,18 @@ def _settings(task: Task, target: Target) -> Iterator[Schedule]:
 
 
 def _candidate(schedule: Schedule, kernel: Kernel, node: Node, graph: Graph, target: Target) -> Candidate:
-    size = sum(data.nbytes for data in kernel.constants.values())
-    return Candidate(schedule, schedule_text(schedule), schedule.cost(node, graph, target), size, len(kernel.body))
+    return Candidate(
+        schedule, schedule_text(schedule), schedule.cost(node, graph, target), _constants(kernel), len(kernel.body)
+    )
+
+
+def _constants(kernel: Kernel) -> dict[bytes, int]:
+    return {
+        hashlib.sha256(f"{data.dtype.str}{data.shape}".encode() + data.tobytes()).digest(): data.nbytes
+        for data in kernel.constants.values()
+    }
 
 
 def _likeness(kernel: Kernel, schedule: Schedule, node: Node, graph: Graph) -> Hashable:
     """Return a key that settings share if they are the same program: C, constants, scratch."""
-    constants = tuple((name, data.dtype.str, data.tobytes()) for name, data in sorted(kernel.constants.items()))
-    return kernel.arguments, kernel.body, hash(constants), schedule.scratch_bytes(node, graph)
+    return kernel.arguments, kernel.body, tuple(sorted(_constants(kernel))), schedule.scratch_bytes(node, graph)

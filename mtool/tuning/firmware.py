@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Model, Options, Prepared, build_model
+from mtool.workflow.stages import Model, Options, Prepared, build_model, weights_of
 
-_RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator
-_RUNTIME_DATA = 24 * 1024
+_RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
+_RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
+_BUFFERS = 2  # of the RPC server
 _CODE_PER_CHARACTER = 0.6  # bytes of machine code that a character of C becomes at most
 _LEAST_CODE = 700  # of a candidate
 _HOST_BYTES = 64 << 20  # of flash and of RAM, where the board says nothing
@@ -55,8 +56,10 @@ class Place:
             BuildError: the compiler is missing, or refuses a candidate.
         """
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
-        files, manifest = codegen.generate(trial.plan, NAME, hashlib.sha256("\n".join(said).encode()).hexdigest())
+        said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
+        weights = weights_of(self.board, options)
+        files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
         return build_model(Model(Path(NAME), self.board, options, files, manifest), self.folder)
 
     def open(self, prepared: Prepared) -> Device:
@@ -83,42 +86,60 @@ def _texts(share: Share) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What candidates may take in one firmware: bytes of code and constants, and of the arena; and their number."""
+    """What the candidates of one firmware may take.
 
-    flash_bytes: int
+    Attributes:
+        code_bytes: of machine code.
+        constant_bytes: of weights and tables; None: they share the memory of the code.
+        arena_bytes: of the arena.
+        most: how many candidates there may be.
+    """
+
+    code_bytes: int
+    constant_bytes: int | None
     arena_bytes: int
     most: int
 
     @classmethod
-    def of(cls, board: Board, most: int) -> "Room":
-        """Return the room of a board, less what the runtime takes."""
+    def of(cls, board: Board, most: int, options: Mapping[str, str]) -> "Room":
+        """Return the room of a board, less what the runtime takes with the options of its template."""
         code, weights, arena = (board.memory_for(role) for role in ("code", "weights", "arena"))
-        sizes = [memory.size for memory in (code, weights) if memory is not None]
-        flash_bytes = min(sizes, default=_HOST_BYTES) - (_RUNTIME_CODE if sizes else 0)
-        shared = arena is not None and "stack" in arena.holds
-        ram = _HOST_BYTES if arena is None else arena.size - (_RUNTIME_DATA if shared else 0)
-        return cls(flash_bytes, ram, most)
+        if code is None or weights is None or arena is None:
+            return cls(_HOST_BYTES, None, _HOST_BYTES, most)
+        sizes = {name: int(value) for name, value in options.items() if name.endswith("_bytes")}
+        data = _RUNTIME_DATA + _BUFFERS * sizes.get("rpc_buffer_bytes", 0) + sizes.get("stack_bytes", 0)
+        ram = arena.size - (data if "stack" in arena.holds else 0)
+        return cls(code.size - min(_RUNTIME_CODE, code.size // 2), None if weights == code else weights.size, ram, most)
+
+    def takes(self, code_bytes: int, constant_bytes: int) -> bool:
+        """Return whether so much fits."""
+        if self.constant_bytes is None:
+            return code_bytes + constant_bytes <= self.code_bytes
+        return code_bytes <= self.code_bytes and constant_bytes <= self.constant_bytes
 
     def holds(self, space: Space, candidate: Candidate) -> bool:
-        """Return whether a candidate fits alone, beside its reference."""
-        need = _size(candidate) + _size(space.reference)
-        return need <= self.flash_bytes and arena_bytes(space, candidate) <= self.arena_bytes
+        """Return whether a candidate may fit alone, beside its reference, whose code's size the build tells."""
+        constants = sum({**candidate.constants, **space.reference.constants}.values())
+        return self.takes(0, constants) and arena_bytes(space, candidate) <= self.arena_bytes
 
 
 def shares_of(wanted: Sequence[tuple[Space, Candidate]], room: Room) -> tuple[tuple[Share, ...], int]:
     """Return as many candidates as fit a firmware, those of one task together, and how many of `wanted` these are."""
     taken: dict[str, list[Candidate]] = {}
     spaces: dict[str, Space] = {}
-    left, count = room.flash_bytes, 0
+    constants: dict[bytes, int] = {}
+    code = count = 0
     for space, candidate in wanted:
         key = space.task.record.key
-        new = key not in spaces
-        need = _size(candidate) + (_size(space.reference) if new else 0)
-        if count >= room.most or (count and need > left) or (new and len(spaces) >= _MOST_TASKS):
+        added = [candidate] if key in spaces else [candidate, space.reference]
+        with_it = constants | {digest: size for one in added for digest, size in one.constants.items()}
+        code += sum(map(_code_bytes, added))
+        is_full = not room.takes(code, sum(with_it.values())) or (key not in spaces and len(spaces) >= _MOST_TASKS)
+        if count >= room.most or (count and is_full):
             break
+        constants = with_it
         spaces[key] = space
         taken.setdefault(key, []).append(candidate)
-        left -= need
         count += 1
     return tuple(Share(spaces[key], tuple(candidates)) for key, candidates in taken.items()), count
 
@@ -128,5 +149,6 @@ def made(place: Place, shares: Sequence[Share]) -> Trial:
     return trial_of(shares, target_of(place.board))
 
 
-def _size(candidate: Candidate) -> int:
-    return candidate.constant_bytes + max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)
+def _code_bytes(candidate: Candidate) -> int:
+    """Return a guess of the bytes of a candidate's machine code; one that is too small costs a build."""
+    return max(int(candidate.code_bytes * _CODE_PER_CHARACTER), _LEAST_CODE)

@@ -1,8 +1,9 @@
 """Measure candidates: is its output right, how long does it take, and what if it fails."""
 
+import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mtool.errors import CommunicationError, DeviceError, NoAnswerError
@@ -15,6 +16,8 @@ _LEAST_NS = 2e6  # that a reading takes, where the timer counts time
 _STEPS = 1000  # of the timer, that a reading takes at least
 _MOST_RUNS = 100_000
 _IDLE_RUNS = 50
+_TRIES: Mapping[Status, int] = {"wrong": 3, "fault": 2, "timeout": 2}
+_BEGIN_TRIES = 4
 _SCALE = 1.4826  # of the median absolute deviation: the standard deviation of a normal distribution
 
 
@@ -56,27 +59,50 @@ class Measuring:
     def measure(self, names: Names, place: int, repeats: int | None = None) -> Outcome:
         """Return how the candidate of a task ends whose number is `place`; the board is restarted after a failure.
 
+        A failure counts if it happens again: of a board that was disturbed once, no candidate is the cause.
+
         Raises:
             MtoolError: the board does not come back, or can't run the reference.
         """
-        self._begin(names)
-        operator = names.candidates[place]
+        operator, tries = names.candidates[place], 0
+        while True:
+            self._begin(names)
+            outcome = self._tried(names, operator, repeats or self.repeats)
+            tries += 1
+            if outcome.status == "ok" or tries >= _TRIES[outcome.status]:
+                return outcome
+
+    def _tried(self, names: Names, operator: str, repeats: int) -> Outcome:
+        """Return how one try ends; after a failure the task begins anew, on a board that was restarted if need be."""
         try:
-            return self._measured(names, operator, repeats or self.repeats)
+            outcome = self._measured(names, operator, repeats)
+            if outcome.status != "ok":
+                self._begun = None
+            return outcome
         except NoAnswerError as failed:
             outcome = Outcome("timeout", reason=_told(failed))
         except (DeviceError, CommunicationError) as failed:
             outcome = Outcome("fault", reason=_told(failed))
-        self._begun = None
-        self.meter.restart()
+        self._restart()
         return outcome
 
     def _begin(self, names: Names) -> None:
-        if self._idle is None:
-            self._idle = self.meter.time(IDLE, _IDLE_RUNS) / _IDLE_RUNS
-        if self._begun is not names:
-            self.meter.begin(names)
-            self._begun = names
+        for tries in itertools.count(1):
+            try:
+                if self._idle is None:
+                    self._idle = self.meter.time(IDLE, _IDLE_RUNS) / _IDLE_RUNS
+                if self._begun is not names:
+                    self.meter.begin(names)
+                    self._begun = names
+                return
+            except (DeviceError, CommunicationError):
+                if tries >= _BEGIN_TRIES:
+                    raise
+                self._restart()
+
+    def _restart(self) -> None:
+        self._begun = None
+        self.meter.restart()
 
     def _measured(self, names: Names, operator: str, repeats: int) -> Outcome:
         meter = self.meter

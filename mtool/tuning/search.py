@@ -6,8 +6,8 @@ Each measurement is in the log before the next begins. What the log knows is not
 import logging
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +29,8 @@ Wanted = tuple[Space, Candidate]
 _FINALISTS = 8  # of a task, that are measured again
 _FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
 _NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
+_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
+_BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
 
@@ -121,20 +123,21 @@ class Search:
             self._left = self._without_misfits(self._left)
             room = self.room
             if self.goal.trials:
-                room = Room(room.flash_bytes, room.arena_bytes, min(room.most, self._trials_left()))
-            shares, count = shares_of(self._left, room)
+                room = replace(room, most=min(room.most, self._trials_left()))
+            _, count = shares_of(self._left, room)
             batch, self._left = self._left[:count], self._left[count:]
-            if shares:
-                self._batch(batch, shares)
-        if self.setup.unit == "ns" and not self._is_over():
+            if batch:
+                self._batch(batch)
+        if self.setup.unit == "ns":
             self._finals()
 
     def _trials_left(self) -> int:
         return max(self.goal.trials - self.progress.measured, 0)
 
     def _is_over(self) -> bool:
-        if self.goal.trials and self._trials_left() == 0:
-            return True
+        return self._is_late() or (self.goal.trials > 0 and self._trials_left() == 0)
+
+    def _is_late(self) -> bool:
         return self._end is not None and self._clock() >= self._end
 
     def _ordered(self) -> list[Wanted]:
@@ -159,30 +162,41 @@ class Search:
                 )
         return fitting
 
-    def _batch(self, batch: Sequence[Wanted], shares: Sequence[Share]) -> None:
-        """Measure candidates in one firmware; in two, where that can't be built or does not fit."""
-        self.progress.says(f"build of {len(batch)} candidates")
+    def _batch(self, batch: Sequence[Wanted]) -> None:
+        """Measure candidates, in as few firmwares as can be built."""
+        for session, part in self._sessions(batch, f"build of {len(batch)} candidates"):
+            self._run(session, {(space.task.record.key, one.text) for space, one in part})
+
+    def _sessions(self, batch: Sequence[Wanted], phase: str) -> Iterator[tuple[Session, Sequence[Wanted]]]:
+        """Yield sessions with firmwares of some candidates: one of all, or of halves, where that can't be built.
+
+        A candidate that can't be built, or does not fit, even alone is recorded so.
+        """
+        self.progress.says(phase)
+        shares, _ = shares_of(batch, self.room)
         try:
-            session = self.bench.start(self._with_baseline(shares))
+            session = self.bench.start(self._with_baseline(shares) if len(batch) > 1 else shares)
         except (FitError, BuildError) as refused:
-            if len(batch) == 1:
-                space, candidate = batch[0]
-                if candidate is space.default:
-                    raise
-                status: Status = "too large" if isinstance(refused, FitError) else "unbuildable"
-                told = reason_of("; ".join([refused.what, *refused.details]))
-                self._record(space, candidate, Outcome(status, reason=told))
-                return
             half = len(batch) // 2
+            if not half:
+                self._refused(*batch[0], refused)
+                return
             for part in (batch[:half], batch[half:]):
-                if not self._is_over():
-                    self._batch(part, shares_of(part, self.room)[0])
+                if not self._is_late():
+                    yield from self._sessions(part, phase)
             return
         self.progress.firmwares += 1
         try:
-            self._run(session, {(space.task.record.key, one.text) for space, one in batch})
+            yield session, batch
         finally:
             session.close()
+
+    def _refused(self, space: Space, candidate: Candidate, refused: FitError | BuildError) -> None:
+        """Record a candidate that can't be built; if that is the cost model's choice, the toolchain is the cause."""
+        if isinstance(refused, BuildError) and candidate is space.default:
+            raise refused
+        status: Status = "too large" if isinstance(refused, FitError) else "unbuildable"
+        self._record(space, candidate, Outcome(status, reason=reason_of("; ".join([refused.what, *refused.details]))))
 
     def _with_baseline(self, shares: Sequence[Share]) -> tuple[Share, ...]:
         """Return shares with the baseline among them: the choice of the cost model for the task that takes longest."""
@@ -225,11 +239,12 @@ class Search:
         if session.measuring.meter.unit == "instructions":
             return
         for names in session.names:
-            if names.share.space is not self._heaviest:
+            default = names.share.space.default
+            if names.share.space is not self._heaviest or default not in names.share.candidates:
                 continue
-            place = names.share.candidates.index(names.share.space.default)
-            outcome = session.measuring.measure(names, place)
-            self._append(names.share.space, names.share.space.default, outcome, baseline=True)
+            place = names.share.candidates.index(default)
+            outcome = session.measuring.measure(names, place, repeats=_BASELINE_REPEATS)
+            self._append(names.share.space, default, outcome, baseline=True)
             if outcome.status == "ok":
                 self._baseline.append(outcome.median)
                 change = outcome.median / self._baseline[0] - 1 if self._baseline[0] else 0.0
@@ -245,18 +260,12 @@ class Search:
         wanted = [
             (row.space, one) for row in self.progress.rows.values() for one in _finalists(row.space, row.measured)
         ]
-        while wanted:
-            shares, count = shares_of(wanted, self.room)
-            self.progress.says("finals")
-            session = self.bench.start(self._with_baseline(shares))
-            self.progress.firmwares += 1
-            try:
+        while wanted and not self._is_late():
+            _, count = shares_of(wanted, self.room)
+            for session, part in self._sessions(wanted[:count], "finals"):
+                self.progress.says("finals")
                 for names in session.names:
-                    self._final(
-                        session, names, {one.text for space, one in wanted[:count] if space is names.share.space}
-                    )
-            finally:
-                session.close()
+                    self._final(session, names, {one.text for space, one in part if space is names.share.space})
             wanted = wanted[count:]
 
     def _final(self, session: Session, names: Names, texts: set[str]) -> None:
@@ -264,20 +273,23 @@ class Search:
         places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
         times: dict[int, list[float]] = {place: [] for place in places}
         failed: dict[int, Outcome] = {}
-        number = dict.fromkeys(places, 1)
+        number, strikes = dict.fromkeys(places, 1), dict.fromkeys(places, 0)
         left = places
         for turns in _FINAL_REPEATS:
             for _ in range(turns):
                 for place in [one for one in left if one not in failed]:
-                    if self._end is not None and self._clock() >= self._end:
+                    if self._is_late():
                         return
                     outcome = session.measuring.measure(names, place, repeats=1)
                     if outcome.status == "ok":
                         times[place] += outcome.times
                         number[place] = outcome.number
-                    else:
+                        continue
+                    strikes[place] += 1
+                    if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
                         failed[place] = outcome
-            ranked = sorted((one for one in left if one not in failed), key=lambda one: statistics.median(times[one]))
+            ranked = [one for one in left if one not in failed and times[one]]
+            ranked.sort(key=lambda one: statistics.median(times[one]))
             self._tell_final(names, ranked, times, number)
             left = ranked[: max(2, (len(ranked) + 1) // 2)]
             if len(ranked) < 2:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from mtool.workflow.cut_network import operator_of
 from mtool.workflow.samples import Array
 
 MOVES = ("Transpose", "Reshape")  # between a tensor of the file and what is multiplied
@@ -64,8 +65,3 @@ class HybridBounds:
         real = (data - point.reshape(sizes)) * scale.reshape(sizes)
         reach: Array = np.abs(real).reshape(len(data), -1).sum(axis=1)
         return reach
-
-
-def operator_of(node: onnx.NodeProto) -> str:
-    """Return the name that the nodes of one operator share, without the number of each."""
-    return str(node.name.rpartition(" ")[0])

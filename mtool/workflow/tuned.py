@@ -56,6 +56,18 @@ def known_for(board: Board, given: Sequence[Path], template: str, template_optio
     return known
 
 
+def options_of(board: Board, template: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a project's template, as text, with their defaults.
+
+    Raises:
+        UsageError: the template or an option is unknown.
+    """
+    from mtool import project
+
+    chosen = project.load(template or next(iter(board.templates), ""))
+    return {name: str(value) for name, value in chosen.read_options(given).items()}
+
+
 def target_and_setup(board: Board, template: str, template_options: Mapping[str, str]) -> "tuple[Target, Setup]":
     """Return the target and the setup of a project that would be made with a template and its options.
 
@@ -68,7 +80,7 @@ def target_and_setup(board: Board, template: str, template_options: Mapping[str,
     from mtool.tuned.record import setup_of, target_of
 
     chosen = project.load(template or next(iter(board.templates), ""))
-    values = {name: str(value) for name, value in chosen.read_options(template_options).items()}
+    values = options_of(board, template, template_options)
     planned = Project(
         template=chosen.name,
         builder=chosen.builder,

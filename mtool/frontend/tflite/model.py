@@ -22,6 +22,7 @@ from mtool.frontend.tflite import (
     exact,
     hybrid,
     images,
+    indexing,
     kernels,
     lstm,
     mediapipe,
@@ -44,6 +45,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **images.TRANSLATIONS,
     **elementwise.TRANSLATIONS,
     **movement.TRANSLATIONS,
+    **indexing.TRANSLATIONS,
     **resources.TRANSLATIONS,
     **control.TRANSLATIONS,
     **lstm.TRANSLATIONS,
@@ -152,7 +154,7 @@ def _subgraph(t: Translation, title: str, options: ModelOptions, depth: int, num
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
-    return _network(Translation(inlined(model, title, t.budget), t.budget), title, options, depth)
+    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, options, depth)
 
 
 def _translate(t: Translation, operator: Operator, options: ModelOptions) -> None:

@@ -30,11 +30,11 @@ class SumEpilogue(TileEpilogue):
         if graph.types[node.inputs[0]].dtype is not DType.INT16 or bias.dtype.name != "int32":
             return None
         shape = graph.types[node.outputs[0]].shape
-        places = (const(0, DType.INT32), axis(len(shape) - 1), *([axis(0)] if len(shape) == 2 or shape[0] == 1 else []))
+        simple = (const(0, DType.INT32), axis(len(shape) - 1), *([axis(0)] if len(shape) == 2 or shape[0] == 1 else []))
         for part in expr.walk():
             if part.op == "reduce":
                 return None
-            if part.op == "load" and not all(index in places for index in part.args):
+            if part.op == "load" and not all(index in simple for index in part.args):
                 kind = graph.types[node.inputs[part.value]]
                 if any(index.op == "axis" for index in part.args) and not is_identity(part, shape, kind.shape):
                     return None

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps meet a channel's plane.
+"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps pass over a channel's plane.
 
 The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int8.h.
 """
@@ -114,9 +114,9 @@ def _turned(pair: Pair) -> Pair:
 
 @dataclass(frozen=True)
 class Depthwise(BaseSchedule):
-    """Depthwise: a channel is widened with its padding into a plane of int16, then pairs of taps meet four outputs.
+    """Depthwise: a channel is widened with its padding into a plane of int16; pairs of taps serve four outputs.
 
-    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 

@@ -15,7 +15,7 @@ from mtool.ops.conv2d.geometry import Conv
 
 
 class Im2col(Tiles):
-    """k x k: the patches of three pixels are gathered into columns, which meet all channels, two at a time.
+    """k x k: the patches of three pixels are gathered into columns, multiplied with all channels, two at a time.
 
     Rows of a patch are copied by words inside the image, element by element on its border. Taps whose channels do not
     stand side by side (groups, dilations) are gathered first.

@@ -16,7 +16,7 @@ from mtool.ops.conv2d.in_place import own_in_place
 
 
 class Pointwise(Tiles):
-    """1x1: three pixels stand side by side and meet all channels, two at a time. In place either way.
+    """1x1: three pixels stand side by side and are multiplied with all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """

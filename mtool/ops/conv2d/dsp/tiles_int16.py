@@ -50,7 +50,7 @@ class Packed:
         Args:
             node: a conv2d.
             graph: its graph.
-            order: the place in the filter of each element of a column, -1 for filling.
+            order: the index into the filter of each element of a column, -1 for filling.
             depth: what a column is filled up to, a multiple of 4.
             groups: of channels.
             packing: see `pack`.

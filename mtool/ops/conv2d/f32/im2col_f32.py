@@ -27,7 +27,7 @@ FUNCTIONS = {"4x4": "mt_f32_columns", "2x8": "mt_f32_columns_2x8"}
 
 @dataclass(frozen=True)
 class Im2col(BaseSchedule):
-    """The patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
+    """The patches of a tile's pixels are gathered side by side and multiplied with all channels, a tile's at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
     """

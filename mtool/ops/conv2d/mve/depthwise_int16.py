@@ -42,7 +42,7 @@ def pack(taps: Array, bias: Array, scale: Array | None) -> Array:
 
 
 class Depthwise(BaseSchedule):
-    """Depthwise: pixel by pixel, where each tap meets the image is found once for all channels, eight at a time.
+    """Depthwise: pixel by pixel, where each tap lies in the image is found once for all channels, eight at a time.
 
     Rows of the input are copied into a ring of as many as the kernel spans.
     """
@@ -64,7 +64,7 @@ class Depthwise(BaseSchedule):
         return channels if epilogue is not None and epilogue.rest is not None else 0
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A place a tap, a pixel of padding, results that an epilogue follows, the ring."""
+        """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
         conv = Conv.of(node, graph)
         ring = Ring.of(conv).rows * conv.size[1] * conv.channels
         return 4 * conv.depth + 2 * (conv.channels + self._results(node, graph) + ring)

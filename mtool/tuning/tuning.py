@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mtool import boards, files, locks
+from mtool import boards, files, frontend, locks
 from mtool.boards import Board
 from mtool.compiler import plan_model, target_of
 from mtool.errors import UsageError
 from mtool.flash import ports
+from mtool.option_values import Objective
 from mtool.session import cycles
 from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
@@ -28,16 +29,14 @@ from mtool.tuning.whole import Whole, best_whole
 from mtool.version import __version__
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.stages import Options
-from mtool.workflow.tuned import target_and_setup
+from mtool.workflow.tuned import options_of, target_and_setup
 
 log = logging.getLogger(__name__)
-
-Objective = Literal["auto", "time", "cycles", "instructions"]
-"""What is to be small: time by the board's timer, instructions that an emulator counts, cycles estimated of those."""
 
 LOG = Path("tuning.jsonl")
 MOST = 240
 """Candidates of one firmware at most: more make its build slow, and a fault in it dear."""
+_FEW = 24  # of one firmware, where time is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +128,12 @@ def tune(
     if output.is_dir():
         raise UsageError(f"{output} is a folder", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
+    open_sizes = frontend.run_time_sizes(source, chosen)
+    if open_sizes:
+        raise UsageError(
+            f"{', '.join(open_sizes)} of {source.name} is known only when it runs, and times depend on it",
+            hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
+        )
     known = tuning_log.read([output]) if output.exists() else Log()
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
@@ -140,7 +145,8 @@ def tune(
     place = Place(target_board, _of_project(chosen), folder, deployment)
     with _held(place):
         bench = BoardBench(place, unit, repeats)
-        room = Room.of(target_board, MOST)
+        most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
+        room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
         Search(progress, bench, room, target, setup, output, known, Goal(trials, minutes * 60)).run()
         whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
     if whole is not None:

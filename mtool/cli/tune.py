@@ -1,0 +1,221 @@
+"""`mtool tune`: measure schedules on a board, show what is known."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mtool.cli import parameters
+from mtool.cli.output import Output, table
+from mtool.errors import UsageError
+from mtool.option_values import Objective
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mtool.tuned.record import Unit
+    from mtool.tuned.summary import KnownTarget, KnownTask
+    from mtool.tuning import Tuned
+    from mtool.tuning.progress import Progress, Row
+
+
+def tune(
+    out: Output,
+    model: Annotated[
+        Path | None,
+        typer.Argument(metavar="[MODEL]", help="The model, .onnx or .tflite.", show_default=False),
+    ] = None,
+    board: parameters.BoardName = parameters.HOST,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The tuning log, to which is appended.")
+    ] = Path("tuning.jsonl"),
+    objective: Annotated[
+        Objective, typer.Option("--objective", help="What is to be small; auto: what the board's timer measures.")
+    ] = "auto",
+    trials: Annotated[int, typer.Option("--trials", min=0, help="Candidates to measure at most; 0: all.")] = 0,
+    minutes: Annotated[float, typer.Option("--minutes", min=0, help="Time to measure at most; 0: until all is.")] = 0.0,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Readings of each candidate, if they are times.")] = 3,
+    show: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--show",
+            metavar="FILE|DIR",
+            help="Show what a tuning log knows, and measure nothing; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path | None, parameters.output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>.")
+    ] = None,
+    *,
+    options: parameters.TuningOptions,
+    port: parameters.Port = "",
+    probe: parameters.Probe = "",
+) -> None:
+    """Measure schedules on a board and remember the fastest."""
+    if show:
+        if model is not None:
+            raise UsageError("--show measures nothing", hint="leave the model out, or --show")
+        _show(out, show)
+        return
+    if model is None:
+        raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
+    from mtool import workflow
+    from mtool.tuning import tune as measure
+
+    with _Display(out).shown() as display:
+        try:
+            tuned = measure(
+                model,
+                board=board,
+                output=output,
+                objective=objective,
+                trials=trials,
+                minutes=minutes,
+                repeats=repeat,
+                options=options,
+                deployment=workflow.Deployment(output_dir, port, probe),
+                listener=display.update,
+            )
+        except BaseException:
+            if display.has_measured:
+                out.note(f"what was measured is in {output}: the same command goes on from there")
+            raise
+    out.result(tuned.as_json())
+    _print(out, tuned)
+
+
+def _print(out: Output, tuned: "Tuned") -> None:
+    progress, unit = tuned.progress, tuned.setup.unit
+    out.text(_table(progress))
+    if tuned.whole is None:
+        out.text("no operator of the model has a choice")
+        return
+    best, default = tuned.whole.best, tuned.whole.default
+    arena = f"arena {best.arena_bytes:,} B" + (
+        f" (was {default.arena_bytes:,} B)" if best.arena_bytes != default.arena_bytes else ""
+    )
+    times = f"{written(default.median, unit)} -> {written(best.median, unit)}"
+    counts = f"{progress.measured} measured, {progress.known} known before, {progress.failed} failed"
+    out.text(f"whole     {times}   saved {tuned.whole.gain:.1%}, {arena}")
+    out.text(f"saved     {tuned.log}   {counts}, {progress.firmwares} firmwares")
+
+
+def _table(progress: "Progress") -> "Table":
+    unit = "" if progress.unit == "ns" else f", {progress.unit}"
+    heads = ("task", "tried", "failed", f"default{unit}", "", "best", "saved")
+    return table(heads, [_cells(row, progress.unit) for row in progress.rows.values()], right=(1, 2, 3, 5, 6))
+
+
+def _cells(row: "Row", unit: "Unit") -> list[str]:
+    default, best = row.default, row.best
+    saved = "" if not (default and best and default.median) else f"{1 - best.median / default.median:.1%}"
+    return [
+        row.label,
+        f"{len(row.measured)}/{len(row.space.candidates)}",
+        str(row.failed or ""),
+        "" if default is None else _number(default.median, unit),
+        "" if best is None else best.candidate,
+        "" if best is None else _number(best.median, unit),
+        saved,
+    ]
+
+
+def written(value: float, unit: "Unit") -> str:
+    """Return a median as people read it: milliseconds or microseconds, or a number of instructions or cycles."""
+    return _number(value, unit) + ("" if unit == "ns" else f" {unit}")
+
+
+def _number(value: float, unit: "Unit") -> str:
+    if unit != "ns":
+        return f"{value:,.0f}"
+    return f"{value / 1e6:,.3f} ms" if value >= 1e6 else f"{value / 1e3:,.2f} µs"
+
+
+class _Display:
+    """What is seen while a search runs: a table that changes on a terminal, else a line for each phase."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._live: Any = None
+        self._phase = ""
+        self.has_measured = False
+
+    @contextmanager
+    def shown(self) -> "Iterator[_Display]":
+        """Show it while the block runs."""
+        if self._out.verbosity < 0 or not self._out.stderr.is_terminal:
+            yield self
+            return
+        from rich.live import Live
+
+        with Live(console=self._out.stderr, refresh_per_second=4, transient=True) as self._live:
+            yield self
+        self._live = None
+
+    def update(self, progress: "Progress") -> None:
+        """Show how far the search is."""
+        self.has_measured |= progress.measured > 0
+        if self._live is not None:
+            from rich.console import Group
+
+            self._live.update(Group(_table(progress), _line(progress)))
+        elif progress.phase and progress.phase != self._phase:
+            self._out.note(f"  {_line(progress)}")
+        self._phase = progress.phase
+
+
+def _line(progress: "Progress") -> str:
+    import time
+
+    passed = time.monotonic() - progress.started
+    parts = [f"{progress.tried} of {progress.total} candidates", f"{progress.firmwares} firmwares"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.drift:
+        parts.append(f"the board has become {abs(progress.drift):.1%} {'slower' if progress.drift > 0 else 'faster'}")
+    left = f", {max(progress.seconds - passed, 0):.0f} s left" if progress.seconds else ""
+    return f"{passed:5.1f} s{left}   {', '.join(parts)}   {progress.phase}"
+
+
+def _show(out: Output, paths: list[Path]) -> None:
+    from mtool.tuned import log as tuning_log
+    from mtool.tuned.summary import summary
+
+    found = summary(tuning_log.read(paths))
+    out.result({"targets": [known.as_json() for known in found]})
+    if not found:
+        out.text("nothing was measured yet")
+    for number, known in enumerate(found):
+        if number:
+            out.text("")
+        _show_target(out, known)
+
+
+def _show_target(out: Output, known: "KnownTarget") -> None:
+    target, setup = known.target, known.setup
+    clock = f" at {setup.clock_hz / 1e6:g} MHz" if setup.clock_hz else ""
+    out.text(f"{setup.board}{clock}, {target.cpu}, {target.compiler} {' '.join(target.flags)}, {setup.template}")
+    heads = ("task", "candidates", "failed", "best", "", "noise", "next is slower by")
+    rows = [_known_cells(task, setup.unit) for task in known.tasks]
+    out.text(table(heads, rows, right=(1, 4, 5, 6)))
+    for plan in known.plans:
+        saved = 1 - plan.median / plan.default_median if plan.default_median else 0.0
+        before, after = written(plan.default_median, setup.unit), written(plan.median, setup.unit)
+        out.text(f"whole {plan.model}   {before} -> {after}   saved {saved:.1%}, arena {plan.arena_bytes:,} B")
+
+
+def _known_cells(task: "KnownTask", unit: "Unit") -> list[str]:
+    best, lead = task.best, task.lead
+    record = task.candidates[0].task
+    return [
+        f"{record.label}  {', '.join(text for text in record.reads if not text.startswith('constant'))}",
+        str(len(task.candidates)),
+        ", ".join(f"{count} {status}" for status, count in task.failed.items()),
+        "" if best is None else best.candidate,
+        "" if best is None else written(best.median, unit),
+        f"{task.noise:.2%}" if unit == "ns" else "",
+        "" if lead is None else f"{lead:.1%}",
+    ]

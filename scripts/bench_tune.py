@@ -1,0 +1,131 @@
+"""Tune the models of MLPerf Tiny on emulated boards and write docs/tune-gains.md.
+
+    scripts/bench_tune.py [--models DIR] [--work DIR] [--only MODEL-BOARD ...]
+
+The models come from DIR (default: ../shared/models). Logs and projects stay in the work folder, so that a run which was
+stopped goes on.
+"""
+
+import argparse
+import json
+import logging
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import mtool
+from mtool.option_values import Objective
+
+ROOT = Path(__file__).parents[1]
+RESULT = ROOT / "docs" / "tune-gains.md"
+MODELS = ("kws", "ad", "ic", "vww")
+BOARDS: dict[str, Objective] = {
+    "mps2_an386": "instructions",
+    "mps2_an385": "instructions",
+    "mps3_an547": "instructions",
+    "qemu_riscv32": "instructions",
+    "mps2_an500": "cycles",
+}
+HEAD = """# What tuning gives
+
+Written by `make bench-tune`; don't edit it. The models of MLPerf Tiny in int8 (QDQ), every candidate of every task, on
+emulated boards: instructions as QEMU counts them, or cycles of a Cortex-M7 as [cycles.md](cycles.md) estimates them.
+"Default" is what the cost model chooses, "tuned" what was fastest in the whole model; both give the same bytes.
+CPU seconds are mtool's, the compiler's and the emulator's together, of the search and of the whole plans.
+
+| model | board | counts | tasks | candidates | failed | firmwares | default | tuned | saved | arena | CPU s |
+|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one board."""
+
+    model: str
+    board: str
+    unit: str
+    tasks: int
+    candidates: int
+    failed: int
+    firmwares: int
+    default: float
+    tuned: float
+    default_arena: int
+    arena: int
+    cpu_s: float
+
+    def line(self) -> str:
+        """Return it as a row of the table."""
+        saved = 1 - self.tuned / self.default
+        arena = f"{self.arena:,}" if self.arena == self.default_arena else f"{self.default_arena:,} -> {self.arena:,}"
+        return (
+            f"| {self.model} | `{self.board}` | {self.unit} | {self.tasks} | {self.candidates} | {self.failed} | "
+            f"{self.firmwares} | {self.default:,.0f} | {self.tuned:,.0f} | {saved:.1%} | {arena} | {self.cpu_s:,.0f} |"
+        )
+
+
+def tuned(path: Path, board: str, objective: Objective, work: Path) -> Row:
+    """Tune one model on one board, all of it anew."""
+    log = work / f"{path.stem}-{board}.jsonl"
+    before = cpu_seconds()
+    found = mtool.tune(
+        path,
+        board=board,
+        output=log,
+        objective=objective,
+        deployment=mtool.Deployment(work / f"{path.stem}-{board}"),
+    )
+    assert found.whole is not None
+    best, default = found.whole.best, found.whole.default
+    progress = found.progress
+    return Row(
+        path.parent.name,
+        board,
+        found.setup.unit,
+        len(progress.rows),
+        progress.total,
+        progress.failed,
+        progress.firmwares,
+        default.median,
+        best.median,
+        default.arena_bytes,
+        best.arena_bytes,
+        cpu_seconds() - before,
+    )
+
+
+def cpu_seconds() -> float:
+    """Return the time that this process and those that it has started have worked."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def main() -> int:
+    """Tune what is asked for, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench-tune")
+    parser.add_argument("--only", nargs="*", default=[])
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    given.work.mkdir(parents=True, exist_ok=True)
+    kept = given.work / "rows.json"
+    rows = {name: Row(**row) for name, row in (json.loads(kept.read_text()) if kept.exists() else {}).items()}
+    wanted = [(model, board) for model in MODELS for board in BOARDS]
+    for model, board in wanted:
+        name = f"{model}-{board}"
+        if name in rows or (given.only and name not in given.only):
+            continue
+        path = given.models / model / f"{model}_int8_qdq.onnx"
+        rows[name] = tuned(path, board, BOARDS[board], given.work)
+        print(rows[name].line(), flush=True)
+        kept.write_text(json.dumps({each: asdict(row) for each, row in rows.items()}, indent=1))
+    lines = [rows[f"{model}-{board}"].line() for model, board in wanted if f"{model}-{board}" in rows]
+    RESULT.write_text(HEAD + "\n".join(lines) + "\n")
+    print(RESULT)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""`mtool tune` as a person types it: what it shows, what it refuses, what it says when it is stopped."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tuned"))
+
+from records import SETUP, measurement, whole
+
+from mtool.cli import app
+from mtool.tuned import log as tuning_log
+
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "tuning.jsonl"
+    counted = SETUP.model_copy(update={"board": "other", "unit": "instructions", "clock_hz": 0})
+    for record in (
+        measurement("c99_rows", 2e6, 2.1e6, 1.9e6),
+        measurement("dsp_rows:unroll=8", 1e6, 1e6, 1e6),
+        measurement("bad", status="wrong", reason="2 of 2 elements differ"),
+        measurement("c99_rows", 500.0, setup=counted),
+        whole({"k": "dsp_rows"}, model="m\x1b[31m.onnx", times=(3e6,), default_times=(4e6,)),
+    ):
+        tuning_log.append(path, record)
+    return path
+
+
+def test_what_is_known_is_shown_by_target_and_how_sure_it_is(log: Path, capsys: Captured) -> None:
+    assert app.invoke(["tune", "--show", str(log)]) == 0
+    shown = capsys.readouterr().out
+    assert "b at 120 MHz, cortex-m4, arm-none-eabi-gcc 12.2.1 -mthumb, baremetal" in shown
+    assert "dsp_rows:unroll=8" in shown and "1.000 ms" in shown and "100.0%" in shown and "1 wrong" in shown
+    assert "500 instructions" in shown
+    assert "4.000 ms -> 3.000 ms   saved 25.0%" in shown
+    assert "\x1b" not in shown
+
+
+def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None:
+    assert app.invoke(["tune", "--show", str(log.parent), "--json"]) == 0
+    shown: Any = json.loads(capsys.readouterr().out)
+    assert [target["setup"]["board"] for target in shown["targets"]] == ["b", "other"]
+    (task,) = shown["targets"][0]["tasks"]
+    assert task["best"] == {"candidate": "dsp_rows:unroll=8", "median": 1e6}
+    assert (task["candidates"], task["failed"], task["lead"]) == (3, {"wrong": 1}, 1.0)
+    assert shown["targets"][0]["plans"][0]["median"] == 3e6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["tune"], "the model's path is missing"),
+        (["tune", DIGITS, "--show", "x.jsonl"], "--show measures nothing"),
+        (["tune", "--show", "missing.jsonl"], "there is no tuning log missing.jsonl"),
+        (["tune", DIGITS, "-o", "."], ". is a folder"),
+        (["tune", DIGITS, "-o", "nowhere/t.jsonl"], "nowhere/t.jsonl can't be written"),
+        (["tune", DIGITS, "-o", DIGITS], "would be overwritten, and is read"),
+        (["tune", DIGITS, "--trials", "-1"], "'--trials': expected at least 0"),
+        (["tune", DIGITS, "-b", "mps2_an386", "--objective", "time"], "can't be tuned for time"),
+        (["tune", DIGITS, "--objective", "tme"], "did you mean time?"),
+        (["tune", "missing.onnx"], "there is no file missing.onnx"),
+        (["compile", DIGITS, "--tuned", "missing.jsonl"], "there is no tuning log missing.jsonl"),
+        (["compile", DIGITS, "--tuned", ""], "--tuned is empty"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    arguments: list[str], expected: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(arguments) == 2
+    assert expected in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_model_without_a_choice_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["tune", DIGITS, "--board", "host"]) == 0
+    assert "no operator of the model has a choice" in capsys.readouterr().out
+
+
+def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(log.parent)
+    (log.parent / "mtool.toml").write_text('tuned = "tuning.jsonl"\n')
+    below = log.parent / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert app.invoke(["compile", DIGITS]) == 0
+    told = capsys.readouterr().err
+    assert "nothing is known for host with cc" in told
+    assert "there are measurements of b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
+
+
+@pytest.mark.parametrize("text", ["tuned = 3", "tuned = [3]", "tuned = {}", "tunes = 'x'"])
+def test_what_is_wrong_in_mtool_toml_is_told(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "mtool.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["compile", DIGITS]) == 2
+    assert "is unknown or no text" in capsys.readouterr().err
+
+
+def test_a_run_that_is_stopped_says_where_its_measurements_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    import mtool.tuning.tuning
+
+    def stopped(*arguments: Any, listener: Any, **given: Any) -> None:
+        listener(type("Progress", (), {"measured": 3, "phase": "", "rows": {}}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mtool.tuning.tuning, "tune", stopped)
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(["tune", DIGITS, "-o", "mine.jsonl"]) == 130
+    assert "what was measured is in mine.jsonl" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""Tasks, and the schedules that a model gets from what is known of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import onnx
+from graphs import model
+from onnx import helper
+
+from mtool import boards
+from mtool.compiler import compile_model, plan_model
+from mtool.plan import Choice
+from mtool.request import Request
+from mtool.tuned.known import Known
+from mtool.tuned.record import setup_of
+from mtool.tuned.tasks import Task, tasks_of
+
+BOARD = boards.get("mps2_an386")
+RANDOM = np.random.default_rng(0)
+
+
+def network(path: Path, *, channels: int = 8, scale: float = 0.02) -> Path:
+    """Write a network of four 1x1 convolutions in int8, the second and the third of which differ in weights alone."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x0"])]
+    constants = {"s": np.float32(scale), "z": np.int8(0), "ws": np.float32(0.01)}
+    sizes = (4, *[channels] * 4)
+    for number in range(4):
+        shape = (sizes[number + 1], sizes[number], 1, 1)
+        constants[f"w{number}"] = RANDOM.integers(-127, 127, shape).astype(np.int8)
+        nodes += [
+            helper.make_node("DequantizeLinear", [f"x{number}", "s", "z"], [f"f{number}"]),
+            helper.make_node("DequantizeLinear", [f"w{number}", "ws", "z"], [f"g{number}"]),
+            helper.make_node("Conv", [f"f{number}", f"g{number}"], [f"c{number}"], name=f"conv{number}"),
+            helper.make_node("QuantizeLinear", [f"c{number}", "s", "z"], [f"x{number + 1}"]),
+        ]
+    nodes.append(helper.make_node("DequantizeLinear", ["x4", "s", "z"], ["y"]))
+    proto = model(nodes, {"x": (np.float32, (1, 4, 6, 6))}, ["y"], {k: np.asarray(v) for k, v in constants.items()})
+    onnx.save(proto, path)
+    return path
+
+
+def tasks(path: Path) -> list[Task]:
+    return [task for task in tasks_of(plan_model(path, BOARD)) if task.record.op == "conv2d"]
+
+
+def test_layers_that_differ_in_weights_and_scales_alone_are_one_task(tmp_path: Path) -> None:
+    found = tasks(network(tmp_path / "a.onnx"))
+    assert [len(task.nodes) for task in found] == [1, 2, 1]
+    again = tasks(network(tmp_path / "b.onnx", scale=0.5))
+    assert [task.record.key for task in again] == [task.record.key for task in found]
+
+
+def test_layers_of_other_shapes_are_other_tasks(tmp_path: Path) -> None:
+    keys = {task.record.key for task in tasks(network(tmp_path / "a.onnx"))}
+    assert not keys & {task.record.key for task in tasks(network(tmp_path / "b.onnx", channels=12))}
+
+
+def schedules(path: Path, known: Known, **given: Choice) -> dict[str, str]:
+    manifest = compile_model(path, BOARD, Request(known=known, schedules=given)).manifest
+    return {operator.name: operator.schedule for operator in manifest.operators if operator.label.startswith("conv2d")}
+
+
+def test_every_node_of_a_task_gets_the_fastest_candidate_and_the_user_comes_first(tmp_path: Path) -> None:
+    path = network(tmp_path / "a.onnx")
+    _, twice, _ = tasks(path)
+    known = Known(ranked={twice.record.key: ("dsp_pointwise:unroll=8", "c99_patch")})
+    plain = schedules(path, Known())
+    first, second = twice.nodes
+    expected = {**plain, first: "dsp_pointwise:unroll=8", second: "dsp_pointwise:unroll=8"}
+    assert schedules(path, known) == expected
+    assert schedules(path, known, **{second: Choice("c99_patch")}) == {**expected, second: "c99_patch"}
+
+
+@pytest.mark.parametrize("gone", ["gone", "dsp_pointwise:spin=2", "dsp_pointwise:unroll=5", "dsp_plane", "a:b:c==,"])
+def test_a_candidate_that_is_no_more_is_skipped_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, gone: str
+) -> None:
+    path = network(tmp_path / "a.onnx")
+    _, twice, _ = tasks(path)
+    known = Known(ranked={twice.record.key: (gone, "c99_patch")})
+    assert [*schedules(path, known).values()][1:3] == ["c99_patch", "c99_patch"]
+    assert f"tuned schedule {gone} is skipped" in caplog.text
+
+
+def test_what_was_measured_in_the_whole_model_comes_first_for_that_model(tmp_path: Path) -> None:
+    path, other = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx")
+    _, twice, _ = tasks(path)
+    model_hash = compile_model(path, BOARD).manifest.model_hash
+    key = twice.record.key
+    known = Known(ranked={key: ("dsp_pointwise:unroll=8",)}, whole={model_hash: {key: "c99_patch"}})
+    assert [*schedules(path, known).values()][1:3] == ["c99_patch"] * 2
+    assert [*schedules(other, known).values()][1:3] == ["dsp_pointwise:unroll=8"] * 2
+
+
+def test_the_setup_tells_boards_clocks_and_memories_apart() -> None:
+    setup = setup_of(BOARD, "baremetal")
+    faster = BOARD.model_copy(update={"clock_hz": BOARD.clock_hz * 2})
+    assert setup == setup_of(BOARD, "baremetal") != setup_of(faster, "baremetal")
+    assert setup.unit == "instructions" and setup.memories["code"].startswith("ssram1 ")

@@ -1,0 +1,158 @@
+"""Tuning on an emulated board: what is measured, what fails there, and what a compilation takes of it."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import altered
+import pytest
+
+import mtool
+from mtool import ops
+from mtool.errors import UsageError
+from mtool.ir import Graph, Node
+from mtool.kernels.target import Target
+from mtool.tuned import log as tuning_log
+from mtool.tuning import Tuned
+from mtool.workflow.deployment import Deployment
+from mtool.workflow.stages import Options
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "cmake", "ninja", "qemu-system-arm")),
+    reason="the toolchain or the emulator is not installed",
+)
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+BOARD = "mps2_an386"
+NODE = "dense_5"
+
+
+class Dear(altered.Altered):
+    """A schedule that the planner never takes by itself."""
+
+    def cost(self, node: Node, graph: Graph, target: Target) -> float:
+        return 1.0  # the estimate by which it is tried first
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        return node.op == "dense"
+
+
+@pytest.fixture
+def spoilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Add schedules to dense layers: one that does nothing, one that has no end, one that reads where nothing is."""
+    kernel = ops.KERNELS["dense"]
+    sound = kernel.schedules[0]
+    bad = {
+        "idle": lambda body: "if (sizeof(int32_t) == 4u) {\n    return;\n}\n" + body,
+        "endless": lambda body: "for (volatile int32_t n = 0;; ++n) {\n}\n" + body,
+        "crash": lambda body: "*(volatile int32_t *)0x70000000u = 1;\n" + body,
+        "refused": lambda body: "this is no C;\n" + body,
+    }
+    added = [Dear(name, sound, NODE, alter) for name, alter in bad.items()]
+    for one in added:
+        monkeypatch.setattr(one, "cost", lambda node, graph, target: 1e9)
+    monkeypatch.setitem(ops.KERNELS, "dense", dataclasses.replace(kernel, schedules=(*kernel.schedules, *added)))
+    yield
+
+
+def tuned(folder: Path, **given: object) -> Tuned:
+    deployment = Deployment(folder / "trials")
+    return mtool.tune(DIGITS, board=BOARD, output=folder / "t.jsonl", deployment=deployment, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_what_is_wrong_hangs_crashes_or_is_no_c_costs_itself_alone(
+    tmp_path: Path, spoilt: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mtool.tuning.meter._LEAST_LIMIT_S", 0.5)
+    monkeypatch.setattr("mtool.tuning.tuning.space_of", _dense_alone())
+    found = tuned(tmp_path)
+    (row,) = found.progress.rows.values()
+    told = {text: one.status for text, one in row.measured.items() if one.status != "ok"}
+    assert told == {"idle": "wrong", "endless": "timeout", "crash": "fault", "refused": "unbuildable"}
+    assert "10 of 10 elements differ" in row.measured["idle"].reason
+    assert row.best is not None and row.best.status == "ok"
+    assert len(row.measured) == len(row.space.candidates)
+    assert found.whole is not None and found.whole.best.median <= found.whole.default.median
+
+
+def _dense_alone() -> object:
+    from mtool.tuning import candidates
+
+    def few(task: object, target: Target) -> candidates.Space:
+        space = candidates.space_of(task, target)  # type: ignore[arg-type]
+        wanted = ("dsp_rows", "c99_rows", "idle", "endless", "crash", "refused")
+        some = tuple(one for one in space.candidates if one.text in wanted)
+        return dataclasses.replace(space, candidates=some or space.candidates[:1])
+
+    return few
+
+
+@pytest.mark.long
+def test_what_was_measured_is_used_and_never_measured_again(tmp_path: Path) -> None:
+    first = tuned(tmp_path, trials=9)
+    assert first.progress.measured == 9 and first.progress.firmwares == 1
+    assert first.whole is not None and first.whole.best.median <= first.whole.default.median
+    second = tuned(tmp_path, trials=4)
+    assert (second.progress.known, second.progress.measured) == (9, 4)
+    read = tuning_log.read([tmp_path / "t.jsonl"])
+    assert len({one.key for one in read.measurements}) == len(read.measurements) == 13
+    options = Options(tuned=(tmp_path,))
+    compiled = mtool.compile(DIGITS, board=BOARD, options=options)
+    schedules = {one.name: one.schedule for one in compiled.manifest.operators}
+    assert second.whole is not None
+    for key, row in second.progress.rows.items():
+        for node in row.space.task.nodes:
+            assert schedules[node] == second.whole.best.choices.get(key, schedules[node])
+    mtool.verify(DIGITS, board=BOARD, options=options, deployment=Deployment(tmp_path / "v")).check()
+
+
+def test_times_are_those_of_the_operators_in_the_model(tmp_path: Path) -> None:
+    found = tuned(tmp_path, trials=6)
+    profile = mtool.bench_layers(DIGITS, board=BOARD, deployment=Deployment(tmp_path / "bench"))
+    times = {one.name: one.median for one in profile.operators}
+    rows = [row for row in found.progress.rows.values() if row.default is not None]
+    assert len(rows) >= 4
+    for row in rows:
+        assert row.default is not None
+        assert row.default.median == pytest.approx(times[row.space.task.nodes[0]], rel=0.01, abs=120)
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    command = [sys.executable, "-m", "mtool", "-q", "tune", str(DIGITS), "-b", BOARD, "-o", str(path)]
+    with subprocess.Popen([*command, "-d", str(tmp_path / "trials")], env=dict(os.environ)) as process:
+        deadline = time.monotonic() + 300
+        while not (path.exists() and path.read_bytes().count(b"\n") >= 5) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    before = tuning_log.read([path]).measurements
+    assert before
+    found = tuned(tmp_path, trials=3)
+    assert found.progress.known == len(before)
+    after = tuning_log.read([path]).measurements
+    assert len({one.key for one in after}) == len(after) == len(before) + found.progress.measured
+
+
+def test_what_a_board_can_not_measure_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be tuned for time"):
+        tuned(tmp_path, objective="time")
+    with pytest.raises(UsageError, match="cycles can't be estimated"):
+        mtool.tune(DIGITS, board="qemu_riscv32", objective="cycles", output=tmp_path / "t.jsonl")
+    with pytest.raises(UsageError, match="have to be 0 or more"):
+        tuned(tmp_path, trials=-1)
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+def test_the_result_is_plain_values(tmp_path: Path) -> None:
+    found = tuned(tmp_path, trials=6).as_json()
+    assert json.loads(json.dumps(found)) == found
+    assert found["measured"] == 6 and found["setup"]["unit"] == "instructions"
