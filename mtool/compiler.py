@@ -49,10 +49,9 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     filed: dict[str, FileConstants] = {}
-    model_hash = file_hash(path)
     # No name for the graph and the plan: a large model is not to be held once for each stage.
     emitted = emit(
-        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash),
+        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash := file_hash(path)),
         path.name, model_hash, request.conventions, filed,
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import axis, call, const, load
-from mtool.ir.index import wrapped
+from mtool.ir.index import compare, every, wrapped
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
 from mtool.ops.concat.node import Concat
 
@@ -99,15 +99,13 @@ def _pad(ctx: Lowering, node: Node) -> None:
         outside = (source < 0) | (source >= size)
         inputs.append(ctx.constant(f"{node.name}/source", np.where(outside, 0, source).astype(np.int32)))
         index.append(load(len(inputs) - 1, DType.INT32, (axis(dim),)))
-        if outside.any():
-            low = call("greater_equal", axis(dim), const(before, DType.INT32), dtype=DType.BOOL)
-            high = call("less", axis(dim), const(before + size, DType.INT32), dtype=DType.BOOL)
-            inside.append(call("and", low, high))
+        if outside[:1].any():
+            inside.append(compare("greater_equal", axis(dim), before))
+        if outside[-1:].any():
+            inside.append(compare("less", axis(dim), before + size))
     element = load(0, kind.dtype, tuple(index))
-    if inside:
-        condition = inside[0]
-        for other in inside[1:]:
-            condition = call("and", condition, other)
+    condition = every(inside)
+    if condition is not None:
         value = const(Pad.of(node).value, kind.dtype)
         if len(node.inputs) > 1:
             value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))

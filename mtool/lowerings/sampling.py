@@ -107,7 +107,7 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
         else:
             x, low, high = _times(_add(_times(shifted, size), _number(-1, coordinate)), 0.5), -0.5, size - 0.5
         x = call("rint", x) if mode == "nearest" else x
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # whose weights are of where x is, as in PyTorch and onnxruntime
             x = call("minimum", call("maximum", x, _number(0, x)), _number(size - 1, x))
         elif padding == "reflection":
             x = _reflected(x, low, high)

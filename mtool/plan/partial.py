@@ -58,8 +58,13 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
     starts = [plan, *_small_ones_first(plan)]
     trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(trials, key=lambda trial: trial.arena_bytes)
+    return best if is_worth(plan, best, partial) else plan
+
+
+def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
+    """Whether another plan is so much smaller than one that its calls are worth it."""
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
-    return best if plan.arena_bytes - best.arena_bytes >= least else plan
+    return plan.arena_bytes - other.arena_bytes >= least
 
 
 def _small_ones_first(plan: Plan) -> list[Plan]:

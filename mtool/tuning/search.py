@@ -128,15 +128,16 @@ class Search:
             batch, self._left = self._left[:count], self._left[count:]
             if batch:
                 self._batch(batch)
-        if self.setup.unit == "ns" and not self._is_over():
+        if self.setup.unit == "ns":
             self._finals()
 
     def _trials_left(self) -> int:
         return max(self.goal.trials - self.progress.measured, 0)
 
     def _is_over(self) -> bool:
-        if self.goal.trials and self._trials_left() == 0:
-            return True
+        return self._is_late() or (self.goal.trials > 0 and self._trials_left() == 0)
+
+    def _is_late(self) -> bool:
         return self._end is not None and self._clock() >= self._end
 
     def _ordered(self) -> list[Wanted]:
@@ -181,7 +182,7 @@ class Search:
                 self._refused(*batch[0], refused)
                 return
             for part in (batch[:half], batch[half:]):
-                if not self._is_over():
+                if not self._is_late():
                     yield from self._sessions(part, phase)
             return
         self.progress.firmwares += 1
@@ -259,7 +260,7 @@ class Search:
         wanted = [
             (row.space, one) for row in self.progress.rows.values() for one in _finalists(row.space, row.measured)
         ]
-        while wanted:
+        while wanted and not self._is_late():
             _, count = shares_of(wanted, self.room)
             for session, part in self._sessions(wanted[:count], "finals"):
                 self.progress.says("finals")
@@ -277,7 +278,7 @@ class Search:
         for turns in _FINAL_REPEATS:
             for _ in range(turns):
                 for place in [one for one in left if one not in failed]:
-                    if self._end is not None and self._clock() >= self._end:
+                    if self._is_late():
                         return
                     outcome = session.measuring.measure(names, place, repeats=1)
                     if outcome.status == "ok":

@@ -15,6 +15,8 @@ from mtool.codegen.tidy import tidied
         ("memcpy(patch, from + g * 1, 1 * sizeof(*patch));", "memcpy(patch, from + g, sizeof(*patch));"),
         ("for (int32_t y = 0; y < 6; ++y, source += 0) {", "for (int32_t y = 0; y < 6; ++y) {"),
         ("for (int32_t y = 0; y < 6; ++y, source += 01) {", "for (int32_t y = 0; y < 6; ++y, source += 01) {"),
+        ("for (int32_t x = 0; x < 6; ++x, p += 1, o += 4)", "for (int32_t x = 0; x < 6; ++x, ++p, o += 4)"),
+        ("sum += row[k] * w[1 * 3 + k];", "sum += row[k] * w[3 + k];"),
         ("x = a / 1 + b;", "x = a + b;"),
         ("w = weights + 1 * 4;", "w = weights + 4;"),
         ("o = (x) * 16 + c;", "o = x * 16 + c;"),

@@ -84,6 +84,16 @@ def others() -> Iterator[Form]:
         yield "Cast", opset, (3, 4), {"to": onnx.TensorProto.INT32}, {}, 1
 
 
+def sampling() -> Iterator[Form]:
+    places = np.stack(np.meshgrid(np.linspace(-1.7, 1.9, 9), np.linspace(-1.4, 1.3, 7)), -1)[None].astype(F)
+    for opset, modes in ((16, ("bilinear", "nearest", "bicubic")), (20, ("linear", "nearest", "cubic"))):
+        for mode in modes:
+            for padding in ("zeros", "border", "reflection"):
+                for corners in (0, 1):
+                    attributes = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+                    yield "GridSample", opset, (1, 2, 4, 5), attributes, {"g": places}, 1
+
+
 def proto_of(form: Form) -> onnx.ModelProto:
     op, opset, shape, attributes, constants, count = form
     node = helper.make_node(op, ["x", *constants], [f"y{n}" for n in range(count)], **attributes)
@@ -91,7 +101,7 @@ def proto_of(form: Form) -> onnx.ModelProto:
     return model([node], {"x": (F, shape)}, list(node.output), given, opset)
 
 
-@pytest.mark.parametrize("forms", [slices, reductions, others], ids=lambda forms: forms.__name__)
+@pytest.mark.parametrize("forms", [slices, reductions, others, sampling], ids=lambda forms: forms.__name__)
 def test_each_form_computes_what_onnxruntime_does(forms: object, tmp_path: Path) -> None:
     cases = list(forms())  # type: ignore[operator]
     protos = [proto_of(form) for form in cases]

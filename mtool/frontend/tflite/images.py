@@ -25,6 +25,15 @@ def _average_pool(t: Translation) -> None:
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
+def _l2_pool(t: Translation) -> None:
+    """L2_POOL_2D: the root of the mean of the squares."""
+    kernel, strides, pads = window(t)
+    x = t.image(0)
+    squares = t.node("Mul", [x, x])
+    made = t.node("AveragePool", [squares], kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=0)
+    t.store_image(t.activated(t.node("Sqrt", [made]), t.op.option("FusedActivationFunction")))
+
+
 def max_pool(t: Translation) -> None:
     """MAX_POOL_2D, of the integers themselves where the output stands on the same grid."""
     kernel, strides, pads = window(t)
@@ -121,6 +130,7 @@ def _batch_to_space(t: Translation) -> None:
 TRANSLATIONS = {
     "AVERAGE_POOL_2D": _average_pool,
     "MAX_POOL_2D": max_pool,
+    "L2_POOL_2D": _l2_pool,
     "RESIZE_BILINEAR": _resize("linear"),
     "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
     "SPACE_TO_DEPTH": _moved("SpaceToDepth"),

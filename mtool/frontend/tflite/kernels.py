@@ -151,6 +151,34 @@ def _conv(t: Translation) -> None:
     _finish(t, weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0), shape[0], geometry)
 
 
+def _conv_3d(t: Translation) -> None:
+    """CONV_3D: of float32, weights [depth, height, width, in, out]."""
+    size, shape = t.shape(0, 5), t.shape(1, 5)
+    if size[4] != shape[3]:
+        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[4]}")
+    axes = ("D", "H", "W")
+    strides, dilated = (
+        tuple(t.op.option(name.format(axis), 1) for axis in axes) for name in ("Stride{}", "Dilation{}Factor")
+    )
+    if min(*strides, *dilated) < 1:
+        raise Unsupported(f"its strides are {list(strides)}, its dilations {list(dilated)}")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(shape[:3], dilated, strict=True))
+    made = t.node(
+        "Conv",
+        [
+            t.node("Transpose", [t.real(0)], perm=[0, 4, 1, 2, 3]),
+            weights(t, 1, lambda data: data.transpose(4, 3, 0, 1, 2), 0),
+            *filter(None, [bias(t, 2, shape[4], 0, 1)]),
+        ],
+        kernel_shape=list(shape[:3]),
+        strides=list(strides),
+        dilations=list(dilated),
+        pads=padding(t.op.option("Padding"), size[1:4], reach, strides),
+    )
+    made = t.node("Transpose", [made], perm=[0, 2, 3, 4, 1])
+    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+
+
 def _depthwise(t: Translation) -> None:
     shape, geometry = of_depthwise(t)
     _finish(t, weights(t, 1, lambda data: data.transpose(3, 0, 1, 2), 0), shape[3], geometry)
@@ -244,6 +272,7 @@ def _batch_matmul(t: Translation) -> None:
 
 TRANSLATIONS = {
     "CONV_2D": _conv,
+    "CONV_3D": _conv_3d,
     "DEPTHWISE_CONV_2D": _depthwise,
     "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _fully_connected,

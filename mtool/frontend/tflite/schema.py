@@ -240,6 +240,9 @@ class _Reader:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
                 options |= _fields(view)
+                if kind is tflite.BucketizeOptions:
+                    self._fitting(view.BoundariesLength())
+                    options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
         custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
         self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]
