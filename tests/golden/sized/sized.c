@@ -37,12 +37,12 @@ MT_ALONE void sized_pw_0(const int8_t *input, int8_t *output, const uint32_t *we
     }
     /* the last pixels; words of theirs are read from a copy, since the input ends before they do */
     int8_t *const x = staging + (4 * size_n - 8 * (size_n / 2));
-    memcpy(x, input + (size_t)(12 * ((size_n + 1) / 2) - 12), (size_t)(-6 * size_n + 12 * (size_n / 2) + 12));
-    if (size_n % 4 == 0 || size_n % 4 == 2) {
+    memcpy(x, input + (12 * ((size_n + 1) / 2) - 12), (size_t)(-6 * size_n + 12 * (size_n / 2) + 12));
+    if (size_n % 2 == 0) {
         mt_dsp_widen2(scratch, x, x + 6, 2);
         mt_dsp_columns_2x2_8_range(scratch, scratch + 8, weights, output + (size_n - 2) * 4,
                 output + (size_n - 2) * 4 + 4, 2, &range);
-    } else if (size_n % 4 == 1 || size_n % 4 == 3) {
+    } else if (size_n % 2 == 1) {
         mt_dsp_widen2(scratch, x, x, 2);
         mt_dsp_columns_2x2_8_range(scratch, scratch + 8, weights, output + (size_n - 1) * 4, staging, 2, &range);
     }
