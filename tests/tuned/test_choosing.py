@@ -45,7 +45,7 @@ def network(path: Path, *, channels: int = 8, scale: float = 0.02) -> Path:
 
 
 def tasks(path: Path) -> list[Task]:
-    return [task for task in tasks_of(plan_model(path, BOARD)) if task.record.op == "conv2d"]
+    return [task for task in tasks_of(*plan_model(path, BOARD)) if task.record.op == "conv2d"]
 
 
 def test_layers_that_differ_in_weights_and_scales_alone_are_one_task(tmp_path: Path) -> None:
@@ -102,3 +102,14 @@ def test_the_setup_tells_boards_clocks_and_memories_apart() -> None:
     faster = BOARD.model_copy(update={"clock_hz": BOARD.clock_hz * 2})
     assert setup == setup_of(BOARD, "baremetal") != setup_of(faster, "baremetal")
     assert setup.unit == "instructions" and setup.memories["code"].startswith("ssram1 ")
+
+
+def test_what_the_planner_adds_is_no_task(tmp_path: Path) -> None:
+    """States that are swapped are copied, by nodes of the planner's that no schedule can be asked for."""
+    nodes = [helper.make_node("Neg", ["a"], ["c"]), helper.make_node("Abs", ["b"], ["d"])]
+    path = tmp_path / "swap.onnx"
+    onnx.save(model(nodes, {"a": (np.float32, (64,)), "b": (np.float32, (64,))}, ["c", "d"]), path)
+    plan, names = plan_model(path, BOARD, Request(states=(("d", "a"), ("c", "b"))))
+    added = {step.node.name for step in plan.steps} - names
+    assert added
+    assert not added & {node for task in tasks_of(plan, names) for node in task.nodes}

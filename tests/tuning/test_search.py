@@ -31,7 +31,7 @@ MOST = 40
 @pytest.fixture(scope="module")
 def spaces(tmp_path_factory: pytest.TempPathFactory) -> list[Space]:
     path = network(tmp_path_factory.mktemp("model") / "m.onnx")
-    found = [space_of(task, target_of(BOARD)) for task in tasks_of(plan_model(path, BOARD))]
+    found = [space_of(task, target_of(BOARD)) for task in tasks_of(*plan_model(path, BOARD))]
     return [space for space in found if len(space.candidates) > 1][:2]
 
 
