@@ -162,7 +162,7 @@ class Board(Record):
                 update={
                     "holds": (
                         *(role for role in memory.holds if role not in moved),
-                        *(role for role, place in moved.items() if place == name),
+                        *(role for role, other in moved.items() if other == name),
                     )
                 }
             )

@@ -33,7 +33,7 @@ def load(folder: Path | None = None) -> Configuration:
     if path is None:
         return Configuration()
     try:
-        read = tomllib.loads(path.read_text())
+        read = tomllib.loads(path.read_text("utf-8-sig"))  # an editor may put a mark first
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:

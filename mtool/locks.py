@@ -153,14 +153,14 @@ def _take(what: str) -> _Taken | str:
     """Lock what is named, or return the number of the process that holds it."""
     known = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:16]
     name = re.sub(r"[^A-Za-z0-9]+", "-", what)[-_READABLE:].strip("-") + f"-{known}.lock"
-    place, own = _own_folder()
+    path, own = _own_folder()
     try:
         while True:
             handle = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 os.close(handle)
-                raise UsageError(f"{place / name} is not a lock of mtool's", hint="remove it")
+                raise UsageError(f"{path / name} is not a lock of mtool's", hint="remove it")
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -170,7 +170,7 @@ def _take(what: str) -> _Taken | str:
             if os.fstat(handle).st_nlink == 1:
                 break
             os.close(handle)  # who held it has removed it meanwhile
-        held = _Taken(place / name, handle)
+        held = _Taken(path / name, handle)
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -179,7 +179,7 @@ def _take(what: str) -> _Taken | str:
             raise
         return held
     except OSError as failed:
-        raise of_os_error(failed, f"{place / name} can't be locked") from None
+        raise of_os_error(failed, f"{path / name} can't be locked") from None
     finally:
         os.close(own)
 

@@ -11,6 +11,7 @@ Imports at small sizes hold the formulas against what the model really does ther
 import itertools
 import keyword
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,8 +38,10 @@ from mtool.ops.loop.node import Loop
 log = logging.getLogger(__name__)
 
 _STRUCTURE = 5  # values of a size at which a graph is brought to kernels
+_FEW = 4  # below it, other kernels may be chosen
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
-_EMITTED = (2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 32, 48, 64, 80)  # for which C is compared besides
+_EMITTED = (*range(1, 20), 32, 48, 64, 80)  # for which C is compared besides
+_EMITTED_BEYOND = 19  # whatever the largest size is
 _MOST_SIZES = 3
 
 
@@ -75,20 +78,22 @@ class _Maker:
         taken = {size for kind in highest.types.values() for size in kind.shape}
         imported = {top: highest}
         least = self.smallest(top, imported)
-        for point in self.structural(top, least, taken):
-            self.add(point, top, imported)
+        structural = [point for point in self.structural(top, least, taken) if self.add(point, top, imported)]
+        for place, (low, most) in enumerate(zip(least, top, strict=True)):
+            for size in _SMALL:
+                if low <= size < most:
+                    self.add((*top[:place], size, *top[place + 1 :]), top, imported)
         symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(self.names))
         self.check_imports(imported, symbols)
         ranges = dict(zip(self.names, zip(least, top, strict=True), strict=True))
-        points = [point for point in imported if not any(size in _SMALL[:1] for size in point)] or list(imported)
-        lowered = {point: passes.run(imported[point], self.target) for point in points}
-        if top not in lowered:
-            lowered[top] = passes.run(highest, self.target)
+        lowered = {point: passes.run(imported[point], self.target) for point in dict.fromkeys([top, *structural])}
         outputs = _varying_outputs(imported.values())
         with_counts = {point: _with_counts(graph, outputs) for point, graph in lowered.items()}
         joined = self.joined(with_counts, symbols, top)
-        emitted = self.emitted_points(with_counts, least, top, taken)
-        samples = [(point, self.at(joined, symbols, point)) for point in emitted]
+        emitted = self.emitted_points(with_counts, least, top)
+        samples = [
+            (point, self.at(joined, symbols, point)) for point in emitted if self.is_known(joined, symbols, point, top)
+        ]
         return highest, self.finished(dict(samples)[top], samples, symbols, ranges)
 
     def imported(self, point: Point) -> Graph:
@@ -131,7 +136,7 @@ class _Maker:
 
     def structural(self, top: Point, least: Point, taken: Collection[int]) -> Iterator[Point]:
         """Yield sizes at which the graph is compared: each size on its own, then several together."""
-        own = [list(_values(most, low, taken)) for most, low in zip(top, least, strict=True)]
+        own = [_values(most, low, taken) for most, low in zip(top, least, strict=True)]
         for place, values in enumerate(own):
             for size in values:
                 yield (*top[:place], size, *top[place + 1 :])
@@ -147,6 +152,12 @@ class _Maker:
             joiner.join([graph.nodes for graph in graphs], "the model")
         except DifferError as found:
             self.explain(graphs, points, found)
+        read = {value for node in graphs[0].nodes for value in node.inputs} | {*graphs[0].outputs}
+        for name in (name for name in graphs[0].constants if name in read):
+            try:
+                joiner.join([graph.constants[name] for graph in graphs], name)
+            except (DifferError, KeyError) as found:
+                raise self.refusal("a constant depends on its sizes", [str(found)]) from None
         for value, kind in graphs[0].types.items():
             kinds = [graph.types.get(value, kind) for graph in graphs]
             try:
@@ -184,13 +195,16 @@ class _Maker:
     def joined(self, graphs: Mapping[Point, Graph], symbols: tuple[str, ...], top: Point) -> Joined:
         """Return the lowered graph at any sizes."""
         failed: DifferError | None = None
-        for points in (tuple(graphs), tuple(point for point in graphs if point != top)):
+        others = tuple(point for point in graphs if point != top)
+        beyond = any(all(size >= most for size, most in zip(point, top, strict=True)) for point in others)
+        for points in (tuple(graphs), *([others] if beyond else [])):  # the largest may meet another dimension's
             chosen = _with_large_tables([graphs[point] for point in points])
             try:
                 return Joiner(symbols, points).join(chosen)
             except DifferError as found:
                 failed = failed or found
-        raise self.refusal("an operator depends on its sizes in a way that no formula tells", [str(failed)])
+        details = [*_operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
+        raise self.refusal("an operator depends on its sizes in a way that no formula tells", details)
 
     def at(self, joined: Joined, symbols: tuple[str, ...], point: Point) -> Graph:
         """Return the lowered graph at some sizes."""
@@ -200,13 +214,22 @@ class _Maker:
             raise self.refusal("a constant depends on its sizes", [str(found)]) from None
         return graph
 
-    def emitted_points(
-        self, graphs: Collection[Point], least: Point, top: Point, taken: Collection[int]
-    ) -> list[Point]:
+    def is_known(self, joined: Joined, symbols: tuple[str, ...], point: Point, top: Point) -> bool:
+        """Whether the graph is known at some sizes: tables may end where the largest need no more."""
+        if all(size <= most for size, most in zip(point, top, strict=True)):
+            return True
+        try:
+            joined.at(dict(zip(symbols, point, strict=True)))
+        except DifferError:
+            return False
+        return True
+
+    def emitted_points(self, graphs: Collection[Point], least: Point, top: Point) -> list[Point]:
         """Return the sizes for which C is compared, the largest first."""
         points = dict.fromkeys([top, *graphs])
         for place, (low, most) in enumerate(zip(least, top, strict=True)):
-            small = [size for size in _EMITTED if max(low, 2) <= size <= most and size not in taken]
+            first = low if len(top) == 1 else max(low, 2)
+            small = [size for size in _EMITTED if first <= size <= max(most, _EMITTED_BEYOND)]
             points |= dict.fromkeys((*top[:place], size, *top[place + 1 :]) for size in small)
         if len(top) > 1:
             points[tuple(min(max(low, 3), most) for low, most in zip(least, top, strict=True))] = None
@@ -242,6 +265,7 @@ class _Maker:
             nodes=tuple(nodes),
             sizes=sizes,
             samples=tuple(samples),
+            fixed_sizes=_fixed_sizes([sample for _, sample in samples]),
         )
 
     def check(self, graph: Graph, samples: Sequence[tuple[Point, Graph]]) -> None:
@@ -279,28 +303,17 @@ class _Maker:
         return ", ".join(f"{name} = {size}" for name, size in zip(self.names, point, strict=True))
 
 
-def _values(most: int, least: int, taken: Collection[int]) -> Iterator[int]:
-    """Yield values of a size at which a graph's structure is looked at: not 1, and none that another dimension has."""
-    wished = [
-        most - 1,
-        most - 2,
-        most // 2 + 1,
-        most * 2 // 3,
-        most * 3 // 4,
-        most - 3,
-        most // 2 - 1,
-        most // 3,
-        most // 4,
-    ]
-    below = [
-        size
-        for size in dict.fromkeys([*wished, *range(most - 4, max(most - 40, 1), -1)])
-        if max(least, 2) <= size < most
-    ]
+def _values(most: int, least: int, taken: Collection[int]) -> list[int]:
+    """Return values of a size at which a graph's structure is looked at.
+
+    They are near the largest, as passes may choose other kernels for a few rows; none is the size of another
+    dimension, with which it could be mistaken.
+    """
+    parts = [most - 1, most - 2, most // 2 + 1, most * 2 // 3, most * 3 // 4, most - 3, most // 2 - 1, most // 3]
+    below = [size for size in dict.fromkeys([*parts, *range(most - 4, max(most - 40, 1), -1)]) if least <= size < most]
     beyond = [most + step for step in (1, 2, 3, 5, 7, 9, 10, 11, 13)]
-    good = [size for size in (*below, *beyond) if size not in taken]
-    yield from good[:_STRUCTURE]
-    yield from (size for size in _SMALL if least <= size < most)
+    good = [size for size in (*below, *beyond) if size not in taken and size >= _FEW]
+    return good[:_STRUCTURE]
 
 
 def _outline(graph: Graph) -> list[tuple[object, ...]]:
@@ -374,6 +387,28 @@ def _with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
         output_names=(*own, *labels, *rest),
         counts=counts,
     )
+
+
+def _operator_of(graph: Graph, where: str) -> list[str]:
+    """Return the operator that a difference is in, as far as that can be told from where it was found."""
+    number = re.match(r"nodes\[(\d+)\]", where)
+    readers = [
+        node
+        for place, node in enumerate(graph.nodes)
+        if (number and place == int(number[1]))
+        or any(where.startswith((f"constants {value}:", f"types {value}.")) for value in node.inputs)
+    ]
+    return [f"operator {', '.join(node.origins[:3]) or node.name}" for node in readers[:1]]
+
+
+def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:
+    """Return the sizes of dimensions that are the same in all graphs."""
+    found = set()
+    for value, kind in graphs[0].types.items():
+        for place, size in enumerate(kind.shape):
+            if all(graph.types[value].shape[place] == size for graph in graphs):
+                found.add(size)
+    return frozenset(found)
 
 
 def _with_large_tables(graphs: Sequence[Graph]) -> list[Graph]:

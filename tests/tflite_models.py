@@ -54,7 +54,7 @@ class T:
 class Op:
     """An operator by the schema's names: `Op("ADD", ["a", "b"], ["y"], "AddOptions", {...})`.
 
-    That of a custom operator is `CUSTOM name`, its options are `custom`. Values of options may be strings and bytes.
+    That of a custom operator is `CUSTOM name`, its options are `custom`. Values may be strings, bytes and arrays.
     """
 
     kind: str
@@ -88,6 +88,7 @@ def model(
     def table(kind: str, fields: Mapping[str, Any]) -> Any:
         fields = {name: b.CreateString(v) if isinstance(v, str) else v for name, v in fields.items()}
         fields = {name: b.CreateByteVector(v) if isinstance(v, bytes) else v for name, v in fields.items()}
+        fields = {name: b.CreateNumpyVector(v) if isinstance(v, np.ndarray) else v for name, v in fields.items()}
         getattr(tflite, f"{kind}Start")(b)
         for name, value in fields.items():
             getattr(tflite, f"{kind}Add{name}")(b, value)

@@ -76,7 +76,7 @@ MT_DSP_INLINE void mt_dsp_max(const int8_t *x, int8_t *output, int32_t rows, int
         }
         memcpy(output, &most, 4);
     }
-    for (; channels; --channels, ++x, ++output) {
+    for (; channels > 0; --channels, ++x, ++output) {
         int8_t most = *x;
         for (int32_t i = 0; i < rows; ++i)
             for (int32_t j = 0; j < columns; ++j)
@@ -108,7 +108,7 @@ MT_DSP_INLINE void mt_dsp_sum(const int8_t *x, int32_t *output, int32_t rows, in
         }
         memcpy(output, sums, 16);
     }
-    for (; channels; --channels, ++x, ++output) {
+    for (; channels > 0; --channels, ++x, ++output) {
         int32_t sum = 0;
         for (int32_t i = 0; i < rows; ++i)
             for (int32_t j = 0; j < columns; ++j)

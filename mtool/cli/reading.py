@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.codegen import conventions
 from mtool.errors import UsageError
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.plan import Choice
 from mtool.workflow.samples import Array, read
 from mtool.workflow.stages import Options
@@ -23,6 +23,7 @@ def options(
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
+    hybrid: Hybrid = "auto",
     maxima: Sequence[str] | None = None,
     limit: Sequence[str] | None = None,
     state: Sequence[str] | None = None,
@@ -52,12 +53,13 @@ def options(
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,
+        hybrid=hybrid,
         maxima=largest_sizes(maxima),
         limits=limits(limit),
         states=state_pairs(state),
         state_values=first_values(state),
         template=template,
-        template_options=dict(_pair(text, "--option", "opt=-O3") for text in option or ()),
+        template_options=_pairs(option, "--option", "opt=-O3"),
         conventions=conventions(interface_api, operators_api, executor),
         schedules=schedule_choices(schedule),
         weights=weights,
@@ -84,11 +86,10 @@ def constant_values(constants: Sequence[str] | None) -> dict[str, Array]:
     Raises:
         UsageError: a value is neither a number, a JSON list of numbers, nor a .npy file.
     """
-    values = {}
-    for text in constants or ():
-        name, value = _pair(text, "--const", "axes=[1]")
-        values[name] = _numbers(text, value, "--const", "axes=[1]")
-    return values
+    return {
+        name: _numbers(f"{name}={value}", value, "--const", "axes=[1]")
+        for name, value in _pairs(constants, "--const", "axes=[1]").items()
+    }
 
 
 def _numbers(text: str, value: str, option: str, example: str) -> Array:
@@ -202,14 +203,29 @@ def limits(texts: Sequence[str] | None) -> dict[str, int]:
 
 def _sizes(texts: Sequence[str] | None, option: str, example: str) -> dict[str, int]:
     values = {}
-    for text in texts or ():
-        name, value = _pair(text, option, example)
+    for name, value in _pairs(texts, option, example).items():
         number = int(value) if value.isdecimal() and len(value) <= _DIGITS else 0
         if number < 1:
             raise UsageError(
-                f"{option} {text}: {value!r} is not a number of at least 1", hint=f"for instance: {option} {example}"
+                f"{option} {name}={value}: {value!r} is not a number of at least 1",
+                hint=f"for instance: {option} {example}",
             )
         values[name] = number
+    return values
+
+
+def _pairs(texts: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    """Return values by name, from NAME=VALUE.
+
+    Raises:
+        UsageError: one is not written so, or a name stands twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, value = _pair(text, option, example)
+        if name in values:
+            raise UsageError(f"{option} {name} is given twice", details=[f"as {values[name]!r} and as {value!r}"])
+        values[name] = value
     return values
 
 

@@ -40,17 +40,17 @@ def usage_error(wrong: TyperException) -> UsageError:
     refused: list[Any] = getattr(wrong.__cause__, "errors", list)()
     if invalid is None or not refused:
         return UsageError(what, hint=hint)
-    where, given, reason = invalid[0], str(refused[0]["input"]), refused[0]["msg"].removesuffix(".")
+    where, value, reason = invalid[0], str(refused[0]["input"]), refused[0]["msg"].removesuffix(".")
     allowed = re.findall(r"'([^']*)'", reason.partition(" is not one of ")[2])
     if allowed:
         return UsageError(
-            f"{where}{given!r} is not one of {', '.join(allowed)}",
-            hint=spelling.did_you_mean(given, allowed, otherwise=page),
+            f"{where}{value!r} is not one of {', '.join(allowed)}",
+            hint=spelling.did_you_mean(value, allowed, otherwise=page),
         )
     expected = reason.removeprefix("Value error, ").partition(", unable")[0]
     for theirs, ours in _WORDS.items():
         expected = expected.replace(theirs, ours)
-    return UsageError(f"{where}{expected}, found {given!r}", hint=page)
+    return UsageError(f"{where}{expected}, found {value!r}", hint=page)
 
 
 def _meant(message: str) -> str:

@@ -17,7 +17,7 @@ LARGE_BYTES = 4 << 20  # of all constants, from which on the larger ones lie in 
 PIECE_BYTES = 4096  # of a constant that lies there
 _ALIGNMENT = 16
 
-# GCC and Clang, for every ELF target. Each constant has a section of its own, which goes if nothing reads it.
+# GCC and Clang, for every ELF target. Each constant is a section, which the linker drops if nothing reads it.
 _MACRO = """\
 #if !defined(__GNUC__) || !defined(__ELF__)
 #error "{file} is taken in by GNU assembler: use GCC or Clang for ELF, or compile the model with --weights text"

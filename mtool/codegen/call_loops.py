@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
-from mtool.codegen.functions import Functions
+from mtool.codegen.function import Call
 from mtool.plan import Plan
 
 LONGEST = 96  # steps of a loop's body
@@ -39,21 +39,21 @@ class _Call:
     sizes: tuple[int, ...]
 
 
-def call_loops(plan: Plan, functions: Functions) -> tuple[CallLoop, ...]:
+def call_loops(plan: Plan, calls: Sequence[Call]) -> tuple[CallLoop, ...]:
     """Return all steps as loops, in order; without row-wise execution each step is by itself."""
     if not plan.graph.line_buffers:
         return tuple(CallLoop(number) for number in range(len(plan.steps)))
-    calls = [_call(plan, functions, number) for number in range(len(plan.steps))]
+    described = [_call(plan, call, number) for number, call in enumerate(calls)]
     found: list[CallLoop] = []
     number = 0
-    while number < len(calls):
-        found.append(_longest(calls, number))
+    while number < len(described):
+        found.append(_longest(described, number))
         number = found[-1].end
     return tuple(found)
 
 
-def _call(plan: Plan, functions: Functions, number: int) -> _Call:
-    node, call = plan.steps[number].node, functions.calls[number]
+def _call(plan: Plan, call: Call, number: int) -> _Call:
+    node = plan.steps[number].node
     same: list[object] = [call.function.name]
     offsets, sizes = [], []
     for argument in call.function.kernel.arguments:
@@ -106,3 +106,14 @@ def _moves(
             return None
         moves.append(tuple(by // size for by, size in zip(moved, one.sizes, strict=True)))
     return None if wanted is not None and tuple(moves) != wanted else tuple(moves)
+
+
+def moved(arguments: Sequence[str], moves: Sequence[int]) -> list[str]:
+    """Return arguments of a call in a loop, which `n` counts: each so many elements further on."""
+    return [f"{argument}{_further(step)}" for argument, step in zip(arguments, moves, strict=True)]
+
+
+def _further(step: int) -> str:
+    if not step:
+        return ""
+    return f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import IN_PLACE, Arena, Interface, Spot
-from mtool.codegen.call_loops import CallLoop, call_loops
+from mtool.codegen.call_loops import CallLoop, call_loops, moved
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.codegen.functions import Functions
@@ -65,7 +65,7 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
     operators = []
     memories: set[str] = set()
     typed = conventions.operators == "typed"
-    for loop in call_loops(plan, functions):
+    for loop in call_loops(plan, functions.calls):
         steps: list[tuple[str, ...]] = []
         for number in range(loop.first, loop.first + loop.length):
             moves = loop.moves[number - loop.first] if loop.times > 1 else ()
@@ -81,7 +81,7 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
 
 
 class _Pointers:
-    """The C of pointers to values and scratch; notes the declarations of those that are asked for."""
+    """The C of pointers to values and scratch; notes the declarations that they need."""
 
     def __init__(self, plan: Plan, interface: Interface, arena: Arena) -> None:
         self.plan, self.arena = plan, arena
@@ -125,9 +125,8 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
 
 def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int]) -> str:
     arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
-    for position, step in enumerate(moves):
-        if step:
-            arguments[position] += f" {'-' if step < 0 else '+'} " + ("n" if abs(step) == 1 else f"{abs(step)} * n")
+    if moves:
+        arguments = moved(arguments, moves)
     text = f"{call.function.name}({', '.join(arguments)});"
     title, first = plan.steps[number].node.title, call.function.uses[0].title
     return text if title == first else f"{text} {comment(title)}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import written
+from mtool.codegen.call_loops import call_loops, moved
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.escaping import comment
 from mtool.ir import Graph, Node
@@ -95,7 +96,7 @@ class _Names:
 
 
 class _Pointers:
-    """The pointers to the values of a body; notes the declarations of those that lie in its scratch."""
+    """The pointers to the values of a body; notes the declarations that those in its scratch need."""
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
@@ -142,13 +143,20 @@ def _nth(stem: str, number: int) -> str:
 
 
 def _calls(body: Body, pointers: _Pointers) -> list[str]:
-    """Return a line for each call of a body's operators."""
+    """Return a line for each call of a body's operators, those that repeat in loops."""
     lines = []
-    for number, (step, call) in enumerate(zip(body.plan.steps, body.calls, strict=True)):
-        arguments = arguments_of(body.plan, number, call, pointers.value, pointers.scratch)
-        text = f"{call.function.name}({', '.join(arguments)});"
-        first = call.function.uses[0].title
-        lines.append(text if step.node.title == first else f"{text} {comment(step.node.title)}")
+    for loop in call_loops(body.plan, body.calls):
+        called = []
+        for number in range(loop.first, loop.first + loop.length):
+            call, title = body.calls[number], body.plan.steps[number].node.title
+            arguments = arguments_of(body.plan, number, call, pointers.value, pointers.scratch)
+            if loop.times > 1:
+                arguments = moved(arguments, loop.moves[number - loop.first])
+            text = f"{call.function.name}({', '.join(arguments)});"
+            called.append(text if title == call.function.uses[0].title else f"{text} {comment(title)}")
+        if loop.times > 1:
+            called = [f"for (int32_t n = 0; n < {loop.times}; ++n) {{", *(f"    {line}" for line in called), "}"]
+        lines += called
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops that are made once.
+"""Take out of a function's C what its templates leave for sizes of one: `* 1`, `+ 0`, loops made once, bare blocks.
 
 Templates write for any sizes; this writes for those at hand, where a person would. It works on the text, line by line,
 as the templates lay it out: a loop's head is a line, what is in it is indented by four more.
@@ -30,6 +30,8 @@ _RULES = [
         (rf" [+-] 0{_END}(?! [*%/])", ""),
         (r"(?<=[(\[])0 \+ |(?<=[,=+] )0 \+ ", ""),
         (r", \w+ \+= 0(?=[,)])", ""),
+        (r"(; .*), (\w+) \+= 1(?=[,)])", r"\1, ++\2"),
+        (r"(?<=[(\[])1 \* (?=\d+(?: \+|\]))", ""),
     )
 ]
 
@@ -39,11 +41,11 @@ def tidied(body: str) -> str:
     lines = body.split("\n")
     number = 0
     while number < len(lines):
-        once = _made_once(lines, number)
-        if once is None:
+        changed = _made_once(lines, number) or _without_block(lines, number)
+        if changed is None:
             number += 1
         else:
-            lines = once
+            lines = changed
     return "\n".join(_without_numbers([_simplified(line) for line in lines]))
 
 
@@ -143,7 +145,10 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     moved = _MOVED.findall(match[6])
     kept = [f"{step};" for step, name in moved if not _is_last_use(lines, head, end + braced, name)]
     if _leaves(inside) and (kept or not _goes_on_alike(inside, lines, head, end + braced)):
-        return None
+        inside = _with_else(inside, indent + 4)
+        if _leaves(inside):
+            return None
+        text = "\n".join(inside)
     inside += [" " * (indent + 4) + step for step in kept]
     if re.search(rf"\bint32_t {variable}\b", text):
         return None
@@ -166,6 +171,46 @@ def _made_once(lines: Sequence[str], head: int) -> list[str] | None:
     if any(re.search(rf"\b{name}\b", outside) for name in own):
         return [*before, " " * indent + "{", *inside, " " * indent + "}", *after]
     return [*before, *(line[4:] for line in inside), *after]
+
+
+def _with_else(inside: Sequence[str], indent: int) -> list[str]:
+    """Return a loop's body where what stands behind `if (…) { … continue; }` is in its `else`."""
+    lines = list(inside)
+    for number, line in enumerate(lines):
+        if line != " " * (indent + 4) + "continue;" or lines[number + 1 : number + 2] != [" " * indent + "}"]:
+            continue
+        behind = _with_else(lines[number + 2 :], indent)
+        heads = [other for other in lines[:number] if _indent(other) == indent]
+        if heads and heads[-1].lstrip().startswith("if (") and behind:
+            moved = [" " * 4 + other if other.strip() else other for other in behind]
+            return [*lines[:number], " " * indent + "} else {", *moved, " " * indent + "}"]
+    return lines
+
+
+def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
+    """Return the lines without the braces of a block at `head` that no statement needs; None: there is none such.
+
+    Those of a statement's body stand on the line of its head.
+    """
+    indent = _indent(lines[head])
+    if lines[head] != " " * indent + "{":
+        return None
+    end = lines.index(" " * indent + "}", head)
+    before, inside, after = list(lines[:head]), lines[head + 1 : end], list(lines[end + 1 :])
+    if before and _is_bare_head(before[-1], indent):
+        outer = _indent(before[-1])
+        before[-1] += " {"
+        return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
+    own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]
+    if any(_is_named(name, after) or not _is_of_loops(name, before, indent) for name in own):
+        return None
+    return [*before, *(line[4:] for line in inside), *after]
+
+
+def _is_of_loops(name: str, lines: Sequence[str], indent: int) -> bool:
+    """Whether a variable was named in blocks only that have ended: of a deeper indent, or as a loop's own."""
+    named = (line for line in lines if re.search(rf"\b{name}\b", line) and _indent(line) <= indent)
+    return all(line.startswith(f"{' ' * indent}for (int32_t {name} =") for line in named)
 
 
 def _is_bare_head(line: str, indent: int) -> bool:

@@ -1,7 +1,7 @@
 """Wrap long lines of generated C at commas and operators, the outermost first."""
 
 WIDTH = 118
-_BREAKS = (", ", " + ", " - ", " ? ", " : ", " = ")
+_BREAKS = {", ": 0, " || ": 1, " && ": 1, " + ": 1, " - ": 1, " ? ": 1, " : ": 1, " = ": 1, " * ": 2, " / ": 2}
 _LEAST = WIDTH // 2  # columns of a line that is broken, where one can be that long
 
 
@@ -28,16 +28,16 @@ def _wrapped_line(line: str) -> str:
 def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
 
-    It is the last one within the fewest brackets, there a comma before an operator. 0: there is none.
+    It is the last one within the fewest brackets, there a comma before an operator, a product last. 0: there is none.
     """
-    best, found = (True, 0, True, 0), (0, depth)
-    for place in range(WIDTH - 1):
-        depth += (line[place] in "([{") - (line[place] in ")]}")
-        if place <= first:
+    best, found = (True, 0, 0, 0), (0, depth)
+    for column in range(WIDTH - 1):
+        depth += (line[column] in "([{") - (line[column] in ")]}")
+        if column <= first:
             continue
-        mark = next((mark for mark in _BREAKS if line.startswith(mark, place)), "")
-        cut = place + len(mark)
-        rank = (cut < _LEAST, depth, mark != ", ", -place)
+        mark = next((mark for mark in _BREAKS if line.startswith(mark, column)), "")
+        cut = column + len(mark)
+        rank = (cut < _LEAST, depth, _BREAKS.get(mark, 0), -column)
         if mark and cut <= WIDTH and (not found[0] or rank < best):
             best, found = rank, (cut, depth)
     return found

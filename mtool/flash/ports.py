@@ -127,13 +127,13 @@ def wanted(
         UsageError: mtool.toml can't be read, or has an unknown key.
     """
     config = configuration.load(folder)
-    for origin, given in (
+    for origin, names in (
         ("the command line", (port, probe)),
         ("the environment", (environment.get("MTOOL_PORT", ""), environment.get("MTOOL_PROBE", ""))),
         (configuration.FILE_NAME, (config.port, config.probe)),
     ):
-        if any(given):
-            return Wanted(given[0], given[1], origin)
+        if any(names):
+            return Wanted(*names, origin)
     return Wanted()
 
 

@@ -19,12 +19,12 @@ from mtool.ir.types import Array
 class States:
     """Pairs of an output and an input of a model, and what the inputs begin with.
 
-    That is what is `given`, be it one number for all elements; else the number of `zeros`, which is what a quantised
+    That is `initial`, be it one number for all elements; else the number of `zeros`, which is what a quantised
     input has for 0.
     """
 
     pairs: Pairs = ()
-    given: Mapping[str, Array] = field(default_factory=dict)
+    initial: Mapping[str, Array] = field(default_factory=dict)
     zeros: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
         ModelError: what they begin with exceeds the budget.
     """
     pairs = states.pairs
-    strange = sorted(set(states.given) - {value for _, value in pairs})
+    strange = sorted(set(states.initial) - {value for _, value in pairs})
     if strange:
         raise UsageError(f"a first value is given for {', '.join(strange)} of {title}, which is no state")
     if not pairs:
@@ -74,7 +74,7 @@ def bind_states(graph: Graph, states: States, title: str, budget: Budget) -> Gra
             details=differing,
             hint="a symbolic dimension is set with --dim NAME=N",
         )
-    made = [graph.types[value].bytes for value in fed if value in states.given or states.zeros.get(value)]
+    made = [graph.types[value].bytes for value in fed if value in states.initial or states.zeros.get(value)]
     budget.afford("constants", sum(made), f"the first values of the states of {title}")
     values = dict(zip(graph.output_names, graph.outputs, strict=True))
     sent = {output for output, _ in pairs}
@@ -94,17 +94,17 @@ def _first(kind: TensorType, value: str, states: States, title: str) -> Array | 
     Raises:
         UsageError: that does not go into the input.
     """
-    if value not in states.given:
+    if value not in states.initial:
         point = states.zeros.get(value, 0)
         return np.full(kind.shape, point, kind.dtype.numpy) if point else None
-    given = np.asarray(states.given[value])
-    data = np.broadcast_to(given.reshape(()), kind.shape) if given.size == 1 else given
+    initial = np.asarray(states.initial[value])
+    data = np.broadcast_to(initial.reshape(()), kind.shape) if initial.size == 1 else initial
     stored = stored_as(data, kind.dtype.numpy)
     if data.shape != kind.shape or stored is None:
         limits = limits_of(kind.dtype.numpy)
         raise UsageError(
             f"the first value of the state {value!r} does not go into that input of {title}",
-            details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(given)}"],
+            details=[f"expected  {kind}{limits}, or one number", f"found     {found_in(initial)}"],
         )
     return stored
 

@@ -45,9 +45,9 @@ class Decomposition:
         """Add a constant and return its name."""
         return self.state.constant(f"{self.origin}/parameter", np.asarray(data, dtype))
 
-    def input(self, place: int) -> str:
+    def input(self, index: int) -> str:
         """Return the name of an input; empty: it is not given."""
-        return self.proto.input[place] if place < len(self.proto.input) else ""
+        return self.proto.input[index] if index < len(self.proto.input) else ""
 
     def kind(self, value: str) -> TensorType:
         """Return a value's type."""
@@ -60,21 +60,21 @@ class Decomposition:
 
     def word(self, key: str, default: str = "NONE") -> str:
         """Return an attribute that is a word."""
-        given = self.attrs.get(key, default)
-        return given.decode() if isinstance(given, bytes) else str(given)
+        word = self.attrs.get(key, default)
+        return word.decode() if isinstance(word, bytes) else str(word)
 
-    def give(self, value: str, place: int = 0) -> None:
+    def give(self, value: str, index: int = 0) -> None:
         """Make a value the operator's output of that number, if that is read."""
-        if place < len(self.proto.output) and self.proto.output[place]:
-            node = helper.make_node("Identity", [value], [self.proto.output[place]], name=self.origin)
+        if index < len(self.proto.output) and self.proto.output[index]:
+            node = helper.make_node("Identity", [value], [self.proto.output[index]], name=self.origin)
             self.state.run(node, OPSET)
 
-    def refuse(self, **given: Any) -> None:
+    def refuse(self, **named: Any) -> None:
         """Refuse inputs and attributes that are given but not supported, by what they are called.
 
         Raises:
             Unsupported: one is given.
         """
-        for name, value in given.items():
+        for name, value in named.items():
             if value:
                 raise Unsupported(f"its {name} is not supported")

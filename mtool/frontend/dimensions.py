@@ -29,7 +29,7 @@ class SymbolicDimension:
 
 
 def open_negative_dimensions(model: onnx.ModelProto) -> None:
-    """Make symbolic dimensions of those that are negative (-1), as some exporters write them."""
+    """Make negative dimensions (-1) symbolic, as some exporters write them."""
     for graph in tensors.graphs(model):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():

@@ -90,6 +90,9 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     if domain == "ai.onnx.ml" and proto.op_type in CLASSICAL:
         CLASSICAL[proto.op_type](ClassicalWriter(state, proto, origin, attrs))
         return
+    if proto.op_type == "Slice" and not domain and version < 10:
+        state.run(_slice_by_inputs(state, proto, attrs), {"": NEWEST_OPSET})
+        return
     check_axis(proto, attrs, state.types)
     check_attribute_values(proto.op_type, attrs)
     check_values(proto, attrs, state.types)
@@ -124,6 +127,16 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
         raise Unsupported("not supported")
 
 
+def _slice_by_inputs(state: Importer, proto: onnx.NodeProto, attrs: Mapping[str, Any]) -> onnx.NodeProto:
+    """Return the same Slice of a newer opset: of the old one, inference knows no starts before the beginning."""
+    values = [
+        state.constant(f"{proto.output[0]}/{name}", np.array(attrs[name], np.int64))
+        for name in ("starts", "ends", "axes")
+        if name in attrs
+    ]
+    return helper.make_node("Slice", [proto.input[0], *values], proto.output, name=proto.name)
+
+
 def _run_of_own_domain(state: Importer, proto: onnx.NodeProto, origin: str, own: OwnOperator) -> None:
     """Import a node of an operator that an installed package adds; it is as canonical as that makes it."""
     attrs = attributes_of(own.operator.attributes, _attributes(proto))
@@ -150,8 +163,8 @@ def _with_indices_inside(
         return proto
     changed = onnx.NodeProto()
     changed.CopyFrom(proto)
-    name = proto.input[allowed.place]
-    changed.input[allowed.place] = state.constant(
+    name = proto.input[allowed.index]
+    changed.input[allowed.index] = state.constant(
         f"{name}/inside", clamp_constant_indices(state.constants[name], allowed)
     )
     return changed
@@ -284,9 +297,9 @@ def _check_is_told(proto: onnx.NodeProto, state: Importer) -> None:
     """
     if proto.op_type in _KEEP_EMPTY and not state.types[proto.input[0]].count:
         return
-    for place in SHAPING.get(proto.op_type, ()):
-        if place < len(proto.input) and proto.input[place] and proto.input[place] not in state.constants:
-            raise ValueNeeded(proto.input[place], onnx.defs.get_schema(proto.op_type).inputs[place].name)
+    for index in SHAPING.get(proto.op_type, ()):
+        if index < len(proto.input) and proto.input[index] and proto.input[index] not in state.constants:
+            raise ValueNeeded(proto.input[index], onnx.defs.get_schema(proto.op_type).inputs[index].name)
 
 
 def _attributes(proto: onnx.NodeProto) -> dict[str, Any]:

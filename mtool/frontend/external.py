@@ -83,12 +83,12 @@ class Folder:
             ModelError: it can't be read.
         """
         with self._open(tensor, extent.location) as file:
-            place, end = extent.offset, extent.offset + extent.length
-            while place < end:
-                block = os.pread(file, min(BLOCK_BYTES, end - place), place)
+            position, end = extent.offset, extent.offset + extent.length
+            while position < end:
+                block = os.pread(file, min(BLOCK_BYTES, end - position), position)
                 if not block:
                     raise self._malformed(tensor, extent.location, "it became shorter while it was read")
-                place += len(block)
+                position += len(block)
                 yield block
 
     @contextmanager
@@ -97,20 +97,20 @@ class Folder:
         parts = location.split("/")
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            place = os.open(self.path, flags | os.O_DIRECTORY)
+            folder = os.open(self.path, flags | os.O_DIRECTORY)
             try:
                 for number, part in enumerate(parts):
-                    if stat.S_ISLNK(os.stat(part, dir_fd=place, follow_symlinks=False).st_mode):
+                    if stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
                         raise self._outside(tensor, f"{location}, where {part} is a link")
                     kind = 0 if number == len(parts) - 1 else os.O_DIRECTORY
-                    inner = os.open(part, flags | os.O_NOFOLLOW | kind, dir_fd=place)
-                    os.close(place)
-                    place = inner
-                if not stat.S_ISREG(os.fstat(place).st_mode):
+                    inner = os.open(part, flags | os.O_NOFOLLOW | kind, dir_fd=folder)
+                    os.close(folder)
+                    folder = inner
+                if not stat.S_ISREG(os.fstat(folder).st_mode):
                     raise self._malformed(tensor, location, "expected a file")
-                yield place
+                yield folder
             finally:
-                os.close(place)
+                os.close(folder)
         except FileNotFoundError:
             raise ModelError(
                 f"{self.title} lacks its external data", details=[f"tensor {tensor.name!r}: {location}"],

@@ -29,8 +29,8 @@ def first_values(graph: onnx.GraphProto, states: Pairs) -> dict[str, int]:
         return {}
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
     for node in graph.node:
-        for place, name in enumerate(node.input):
-            readers.setdefault(name, []).append((node, place))
+        for index, name in enumerate(node.input):
+            readers.setdefault(name, []).append((node, index))
     constants = {tensor.name: tensor for tensor in graph.initializer}
     constants |= {
         node.output[0]: attr.t
@@ -53,21 +53,21 @@ def _zero_point(
     """Return the zero point by which a value, or what its elements are moved to, is read first."""
     waiting, seen = [value], {value}
     for name in waiting:
-        for node, place in readers.get(name, ()):
-            where = _place_of_zero_point(node, place)
+        for node, index in readers.get(name, ()):
+            where = _place_of_zero_point(node, index)
             if 0 <= where < len(node.input):
                 return _number(constants.get(node.input[where]))
-            if node.op_type in _MOVING and (not place or node.op_type == "Concat"):
+            if node.op_type in _MOVING and (not index or node.op_type == "Concat"):
                 waiting += [output for output in node.output if output not in seen]
                 seen.update(node.output)
     return 0
 
 
-def _place_of_zero_point(node: onnx.NodeProto, place: int) -> int:
+def _place_of_zero_point(node: onnx.NodeProto, index: int) -> int:
     """Return which input is the zero point of another one, or -1."""
-    if node.op_type == "QLinearConcat" and place > 1 and (place - 2) % _QLINEAR_CONCAT == 0:
-        return place + 2
-    return _ZERO_POINTS.get(node.op_type, {}).get(place, -1)
+    if node.op_type == "QLinearConcat" and index > 1 and (index - 2) % _QLINEAR_CONCAT == 0:
+        return index + 2
+    return _ZERO_POINTS.get(node.op_type, {}).get(index, -1)
 
 
 def _number(tensor: onnx.TensorProto | None) -> int:

@@ -77,9 +77,9 @@ def _body(
     node: onnx.NodeProto, domain: str, version: int, types: Mapping[str, TensorType]
 ) -> onnx.FunctionProto | None:
     schema = onnx.defs.get_schema(node.op_type, version, domain)
-    given = {attr.name for attr in node.attribute}
+    named = {attr.name for attr in node.attribute}
     node.attribute.extend(
-        attr.default_value for name, attr in schema.attributes.items() if name not in given and attr.default_value.name
+        attr.default_value for name, attr in schema.attributes.items() if name not in named and attr.default_value.name
     )
     if schema.context_dependent_function_opset_versions:
         kinds = [
@@ -106,8 +106,8 @@ def _names(
     """
     inside = {value for node in nodes for value in node.output}
     names = state.inner(prefix, inside)
-    names |= {inner: proto.input[place] if place < len(proto.input) else "" for place, inner in enumerate(inputs)}
-    made = {inner: proto.output[place] for place, inner in enumerate(outputs) if place < len(proto.output)}
+    names |= {inner: proto.input[index] if index < len(proto.input) else "" for index, inner in enumerate(inputs)}
+    made = {inner: proto.output[index] for index, inner in enumerate(outputs) if index < len(proto.output)}
     return names | {inner: outer for inner, outer in made.items() if outer and inner in inside}
 
 

@@ -186,7 +186,7 @@ class Importer:
 
     @contextmanager
     def apart(self) -> Iterator[list[Node]]:
-        """Import the nodes of a body, which become a list of their own."""
+        """Import the nodes of a body, and return them as a list."""
         outer, self.nodes = self.nodes, []
         try:
             yield self.nodes

@@ -1,6 +1,6 @@
 """Constant indices and lengths held against the dimensions that they are of.
 
-Those that come with the data are kept inside when the model runs; one that the model itself has is a fault of the
+Indices that come with the data are clamped when the model runs; one that the model itself has is a fault of the
 model, an error to ONNX and to onnxruntime.
 """
 
@@ -25,7 +25,7 @@ class Range:
     size: of the dimensions that it is of, for messages.
     """
 
-    place: int
+    index: int
     low: Array
     high: Array
     size: Array
@@ -47,10 +47,10 @@ def range_of_wrong_indices(
         allowed = rule(shapes, attrs)
     except (IndexError, ValueError):  # the shapes do not go together, which is told elsewhere
         return None
-    if allowed.place >= len(proto.input) or proto.input[allowed.place] not in constants:
+    if allowed.index >= len(proto.input) or proto.input[allowed.index] not in constants:
         return None
     try:
-        inside = _is_inside(constants[proto.input[allowed.place]], allowed)
+        inside = _is_inside(constants[proto.input[allowed.index]], allowed)
     except ValueError:
         return None
     return None if inside.all() else allowed
@@ -71,10 +71,10 @@ def check_indices(
     allowed = range_of_wrong_indices(proto, attrs, types, constants)
     if allowed is None:
         return
-    found = constants[proto.input[allowed.place]]
+    found = constants[proto.input[allowed.index]]
     wrong = np.unravel_index(np.argmin(_is_inside(found, allowed)), found.shape)
     low, high, size = (np.broadcast_to(each, found.shape)[wrong] for each in (allowed.low, allowed.high, allowed.size))
-    name = schema.inputs[allowed.place].name
+    name = schema.inputs[allowed.index].name
     raise Unsupported(f"its {name} hold {found[wrong]} for a dimension of {size}; expected {low} to {high}")
 
 
@@ -87,14 +87,14 @@ def _is_inside(found: Array, allowed: Range) -> Array:
     return np.asarray((allowed.low <= found) & (found <= allowed.high))
 
 
-def _of(place: int, size: Any, *, from_end: bool = True) -> Range:
+def _of(index: int, size: Any, *, from_end: bool = True) -> Range:
     """Return the range of an index into dimensions of a size; `from_end`: it may be negative."""
     sizes = np.asarray(size, np.int64)
-    return Range(place, -sizes if from_end else np.zeros_like(sizes), sizes - 1, sizes)
+    return Range(index, -sizes if from_end else np.zeros_like(sizes), sizes - 1, sizes)
 
 
-def _length(place: int, size: int) -> Range:
-    return Range(place, np.array(0), np.array(size), np.array(size))
+def _length(index: int, size: int) -> Range:
+    return Range(index, np.array(0), np.array(size), np.array(size))
 
 
 def _along(shapes: Sequence[Shape], attrs: Mapping[str, Any]) -> Range:

@@ -72,13 +72,13 @@ def known_type(kind: onnx.TypeProto, declared: onnx.TypeProto | None) -> TensorT
         assert declared is not None
         kind.tensor_type.shape.CopyFrom(declared.tensor_type.shape)
     dims = []
-    for place, dim in enumerate(kind.tensor_type.shape.dim):
+    for index, dim in enumerate(kind.tensor_type.shape.dim):
         if not dim.HasField("dim_value") and other is not None and len(other) == len(kind.tensor_type.shape.dim):
-            dim = other[place]
+            dim = other[index]
         if not dim.HasField("dim_value"):
             raise Unsupported("its output shape depends on data; declare its shape in the model")
         if dim.dim_value < 0:
-            raise Unsupported(f"dimension {place} of its output is {dim.dim_value}")
+            raise Unsupported(f"dimension {index} of its output is {dim.dim_value}")
         dims.append(dim.dim_value)
     return TensorType(dtype, tuple(dims))
 
@@ -125,8 +125,8 @@ def infer(
         )
     except (onnx.shape_inference.InferenceError, onnx.defs.SchemaError, onnx.checker.ValidationError) as failed:
         failure = str(failed).strip().splitlines()[-1]
-    sizes = [place for place in SHAPING.get(proto.op_type, ()) if place < len(proto.input) and proto.input[place]]
-    told = bool(sizes) and proto.op_type not in _DECLARED and all(proto.input[place] in constants for place in sizes)
+    sizes = [index for index in SHAPING.get(proto.op_type, ()) if index < len(proto.input) and proto.input[index]]
+    told = bool(sizes) and proto.op_type not in _DECLARED and all(proto.input[index] in constants for index in sizes)
     result = {}
     for name in filter(None, proto.output):
         if proto.op_type in LIKE_THEIR_INPUT and not domain:
@@ -139,9 +139,9 @@ def infer(
                 found.get(name) or onnx.TypeProto(tensor_type={}), None if told else declared.get(name)
             )
         except Unsupported as problem:
-            for place in SHAPING.get(proto.op_type, ()):
-                if place < len(proto.input) and proto.input[place] and proto.input[place] not in constants:
-                    raise ValueNeeded(proto.input[place], schema.inputs[place].name) from None
+            for index in SHAPING.get(proto.op_type, ()):
+                if index < len(proto.input) and proto.input[index] and proto.input[index] not in constants:
+                    raise ValueNeeded(proto.input[index], schema.inputs[index].name) from None
             raise Unsupported(str(problem)) from None
         check_size(result[name], "its output")
     return result

@@ -88,20 +88,20 @@ def _outputs(
         return [(proto.output[0], TensorType(DType.INT64, (rank, most)), 1)]
     if proto.op_type == "NonMaxSuppression":
         return [(proto.output[0], TensorType(DType.INT64, (most, 3)), 0)]
-    place = attrs.get("axis", -1 if proto.op_type == "TopK" else None)
+    dim = attrs.get("axis", -1 if proto.op_type == "TopK" else None)
     flat: tuple[int, ...]
-    if place is None:
-        flat, place = (most,), 0
+    if dim is None:
+        flat, dim = (most,), 0
     else:
-        place %= rank
-        most = min(most, kind.shape[place]) if proto.op_type == "TopK" else most
-        flat = (*kind.shape[:place], most, *kind.shape[place + 1 :])
+        dim %= rank
+        most = min(most, kind.shape[dim]) if proto.op_type == "TopK" else most
+        flat = (*kind.shape[:dim], most, *kind.shape[dim + 1 :])
     first = TensorType(kind.dtype, flat)
     rows = TensorType(DType.INT64, (most,))
-    whole = TensorType(DType.INT64, (kind.count if "axis" not in attrs else kind.shape[place],))
-    every: list[tuple[TensorType, int | None]] = [(first, place)]
+    whole = TensorType(DType.INT64, (kind.count if "axis" not in attrs else kind.shape[dim],))
+    every: list[tuple[TensorType, int | None]] = [(first, dim)]
     if proto.op_type == "TopK":
-        every.append((TensorType(DType.INT64, flat), place))
+        every.append((TensorType(DType.INT64, flat), dim))
     if proto.op_type == "Unique":
         every += [(rows, 0), (whole, None), (rows, 0)]
     return [(name, *pair) for name, pair in zip(proto.output, every, strict=False) if name]

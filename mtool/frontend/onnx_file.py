@@ -78,12 +78,14 @@ def graph_of(
     _fix_inputs(model, options.constants, title)
     separated = separated or {}
     if states is None:
-        given = _initial_values(model, {value for _, value in options.states}, budget, separated)
+        initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
         zeros = first_values(model.graph, options.states)
-        states = States(options.states, given, zeros)
+        states = States(options.states, initial, zeros)
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated))
+    halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     graph = import_graph(model, model_name(stem), options.maxima, budget, separated, natural=options.natural_maxima)
-    return bind_states(graph, replace(states, given={**states.given, **options.state_values}), title, budget)
+    graph = replace(graph, halves=halves and options.hybrid != "float32")
+    return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 
 
 def _trial(model: onnx.ModelProto, title: str, options: ModelOptions, separated: Separated) -> Works:

@@ -68,9 +68,7 @@ def _tile(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
 
 def _top(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     x, axis = ins[0] or (), attrs.get("axis", -1) % max(len(ins[0] or ()), 1)
-    kept = all(
-        n <= size if place == axis else n == size for place, (n, size) in enumerate(zip(outs[0], x, strict=True))
-    )
+    kept = all(n <= size if dim == axis else n == size for dim, (n, size) in enumerate(zip(outs[0], x, strict=True)))
     return kept and all(shape == outs[0] for shape in outs)
 
 
@@ -115,7 +113,7 @@ def _by_element(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) ->
     """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
     data, indices = ins[0] or (), ins[1] or ()
     axis = attrs.get("axis", 0) % max(len(data), 1)
-    inside = all(n <= size for place, (n, size) in enumerate(zip(indices, data, strict=False)) if place != axis)
+    inside = all(n <= size for dim, (n, size) in enumerate(zip(indices, data, strict=False)) if dim != axis)
     return len(data) == len(indices) and inside and _is(ins[2], indices)
 
 
@@ -132,7 +130,7 @@ def _instance_norm(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any])
 def _tensor_scatter(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
     past, update = ins[0] or (), ins[1] or ()
     axis = attrs.get("axis", -2) % len(past)
-    same = all(n == m for place, (n, m) in enumerate(zip(past, update, strict=True)) if place != axis)
+    same = all(n == m for dim, (n, m) in enumerate(zip(past, update, strict=True)) if dim != axis)
     return same and update[axis] <= past[axis] and _is(ins[2], past[:1])
 
 

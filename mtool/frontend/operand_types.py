@@ -22,10 +22,10 @@ def check_operand_types(proto: onnx.NodeProto, schema: OpSchema, types: Mapping[
     """
     formal = schema.inputs
     shared: dict[str, tuple[str, DType]] = {}
-    for place, name in enumerate(proto.input):
+    for index, name in enumerate(proto.input):
         if name not in types or not formal:
             continue
-        kind, dtype = formal[min(place, len(formal) - 1)], types[name].dtype
+        kind, dtype = formal[min(index, len(formal) - 1)], types[name].dtype
         if _NAMES[dtype] not in kind.types:
             expected = ", ".join(sorted(one.removeprefix("tensor(").removesuffix(")") for one in kind.types))
             raise Unsupported(f"its input {kind.name!r} is {dtype.label}; expected {expected}")

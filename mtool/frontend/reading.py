@@ -99,11 +99,11 @@ def _external_tensors(model: onnx.ModelProto, folder: external.Folder) -> Iterat
     """
     read_names = tensors.read_names(model)
     for graph in tensors.graphs(model):
-        for place in reversed(range(len(graph.initializer))):
-            tensor = graph.initializer[place]
+        for index in reversed(range(len(graph.initializer))):
+            tensor = graph.initializer[index]
             if external.is_external(tensor) and tensor.name not in read_names:
                 folder.parts(tensor)
-                del graph.initializer[place]
+                del graph.initializer[index]
     return (tensor for tensor in tensors.every(model) if external.is_external(tensor))
 
 

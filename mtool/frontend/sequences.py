@@ -24,7 +24,7 @@ def _identity(state: Importer, old: str, new: str, opsets: Opsets) -> None:
 
 
 def _give(state: Importer, proto: onnx.NodeProto, values: list[str]) -> None:
-    """Let the output be these values; each sequence is a list of its own, whose memory counts."""
+    """Let the output be these values; each sequence is a new list, whose memory counts."""
     state.budget.spend("work", 8 * len(values), f"{proto.op_type} {proto.name or proto.output[0]}")
     state.sequences[proto.output[0]] = values
 
@@ -52,12 +52,12 @@ def _split(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) 
         raise Unsupported(f"its axis is {axis}, its input {list(shape)}")
     axis %= len(shape)
     if len(proto.input) > 1 and proto.input[1]:
-        given = state.value_of(proto.input[1], "split")
-        size = int(given.item()) if given.ndim == 0 else 0
-        if (given < 0).any() or (given.ndim == 0 and not size) or (given.ndim and given.sum() != shape[axis]):
-            raise Unsupported(f"its split is {given.tolist()} of {shape[axis]}")
-        state.budget.afford("nodes", -(-shape[axis] // size) if size else given.size, f"SplitToSequence {origin}")
-        lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else given.tolist()
+        split = state.value_of(proto.input[1], "split")
+        size = int(split.item()) if split.ndim == 0 else 0
+        if (split < 0).any() or (split.ndim == 0 and not size) or (split.ndim and split.sum() != shape[axis]):
+            raise Unsupported(f"its split is {split.tolist()} of {shape[axis]}")
+        state.budget.afford("nodes", -(-shape[axis] // size) if size else split.size, f"SplitToSequence {origin}")
+        lengths = [min(size, shape[axis] - at) for at in range(0, shape[axis], size)] if size else split.tolist()
     else:
         state.budget.afford("nodes", shape[axis], f"SplitToSequence {origin}")
         lengths, drop = [1] * shape[axis], not attrs.get("keepdims", 1)
@@ -75,17 +75,17 @@ def _split(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) 
 
 def _insert(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
-    given = len(proto.input) > 2 and proto.input[2]
-    place = _position(state, proto.input[2], len(values), len(values)) if given else len(values)
-    _give(state, proto, [*values[:place], proto.input[1], *values[place:]])
+    has_position = len(proto.input) > 2 and proto.input[2]
+    position = _position(state, proto.input[2], len(values), len(values)) if has_position else len(values)
+    _give(state, proto, [*values[:position], proto.input[1], *values[position:]])
 
 
 def _erase(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
     values = list(_list(state, proto.input[0]))
     if not values:
         raise Unsupported("its sequence is empty")
-    given = len(proto.input) > 1 and proto.input[1]
-    del values[_position(state, proto.input[1], len(values), len(values) - 1) if given else -1]
+    has_position = len(proto.input) > 1 and proto.input[1]
+    del values[_position(state, proto.input[1], len(values), len(values) - 1) if has_position else -1]
     _give(state, proto, values)
 
 

@@ -57,8 +57,8 @@ def check_node(proto: onnx.NodeProto, schema: OpSchema, graphs: Mapping[str, Any
         if not least <= len(names) <= most:
             expected = f"{least}" if least == most else f"{least} or more" if most > 1 << 20 else f"{least} to {most}"
             raise Unsupported(f"it has {len(names)} {role}s; expected {expected}")
-        for place, name in enumerate(names):
-            kind = formal[min(place, len(formal) - 1)]
+        for index, name in enumerate(names):
+            kind = formal[min(index, len(formal) - 1)]
             if not name and kind.option != OpSchema.FormalParameterOption.Optional and proto.op_type not in _CONTROL:
                 raise Unsupported(f"its {role} {kind.name!r} is not given")
     for attr in proto.attribute:
@@ -95,11 +95,11 @@ def check_values(proto: onnx.NodeProto, attrs: Mapping[str, Any], types: Mapping
         Unsupported: an attribute or the size of an input is out of range.
     """
     shapes = [types[name].shape if name in types else () for name in proto.input]
-    for place in SHAPING.get(proto.op_type, ()):
-        if place < len(shapes) and proto.input[place] in types:
-            count = types[proto.input[place]].count
+    for index in SHAPING.get(proto.op_type, ()):
+        if index < len(shapes) and proto.input[index] in types:
+            count = types[proto.input[index]].count
             if count > max(_MOST_SIZES, len(proto.output)) and proto.op_type != "ImageDecoder":
-                raise Unsupported(f"its input {place} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
+                raise Unsupported(f"its input {index} has {count:,} elements; at most {_MOST_SIZES:,} are supported")
     for key, value in attrs.items():
         numbers = [one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, int)]
         if key not in _WIDE and any(abs(number) > _MOST for number in numbers):
@@ -136,9 +136,9 @@ def _check_windows(attrs: Mapping[str, Any], spatial: Sequence[int], kernel: Seq
         return
     pads = (0,) * 2 * rank if mode == "VALID" else attrs.get("pads") or (0,) * 2 * rank
     dilations = attrs.get("dilations") or (1,) * rank
-    for place, size in enumerate(spatial):
-        span = (kernel[place] - 1) * dilations[place] + 1
-        padded = size + pads[place] + pads[rank + place]
+    for index, size in enumerate(spatial):
+        span = (kernel[index] - 1) * dilations[index] + 1
+        padded = size + pads[index] + pads[rank + index]
         if padded < span:
             raise Unsupported(f"its window reaches over {span:,} elements, its padded input has {padded:,}")
 

@@ -164,6 +164,11 @@ def bodies_of(node: Node) -> tuple[Graph, ...]:
     return node.attrs.bodies if isinstance(node.attrs, Control) else ()
 
 
+def has_bodies(graph: Graph) -> bool:
+    """Whether a node of a graph has graphs."""
+    return any(isinstance(node.attrs, Control) for node in graph.nodes)
+
+
 def check(node: Node, graph: Graph) -> None:
     """Check that a control node and its graphs fit together.
 

@@ -65,9 +65,9 @@ def every(conditions: Iterable[Expr]) -> Expr | None:
     return total
 
 
-def inside(place: Expr, size: int) -> list[Expr]:
-    """Return the conditions under which 0 <= place < size."""
-    return [compare("greater_equal", place, 0), compare("less", place, size)]
+def inside(index: Expr, size: int) -> list[Expr]:
+    """Return the conditions under which 0 <= index < size."""
+    return [compare("greater_equal", index, 0), compare("less", index, size)]
 
 
 def choose(condition: Expr, yes: Expr, no: Expr) -> Expr:

@@ -1,7 +1,7 @@
 """What the parts of an expression cost and depend on, and which of them is worth computing before the rest."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -25,7 +25,8 @@ OTHER = 1  # of another operation,
 STORED = 8  # of storing an element and going on to the next one,
 LOADED = 3  # and of loading it
 
-GUARDS = ("where", "and", "or")  # of which only the first operand is always computed
+GUARDS = ("where", "and", "or")  # of which only the first operand is always computed,
+GUARDED = 0.5  # and the others that often, as far as is known
 
 ROUND = -1
 """The axis along which the rounds of a loop lie."""
@@ -82,25 +83,27 @@ def part_that_pays(
     expr: Expr,
     sizes: Mapping[int, int],
     count: int,
-    is_enough: Callable[[Expr, Facts, int, int], bool],
+    shapes: Sequence[tuple[int, ...]],
+    is_enough: Callable[[Expr, Facts, float, int], bool],
     changing: Collection[int] = (),
 ) -> tuple[Expr, frozenset[int]] | None:
     """Return the largest part that is worth computing once for each element of its axes, and these.
 
-    What a condition keeps from being computed (an element beyond an edge, a division by zero) stays behind it.
+    What reads elements that a condition proves to be there (those inside an edge) stays behind it.
 
     Args:
         expr: what is computed for each element.
         sizes: those of its axes.
         count: how many elements there are.
+        shapes: those of the operands.
         is_enough: whether a part is to be moved, by its facts, what that saves, and for how many elements it is then
             computed.
         changing: the operands that change from round to round.
     """
     facts = facts_of(expr, changing)
-    waiting, seen = deque([(expr, count)]), set[int]()
+    waiting, seen = deque([(expr, float(count), False)]), set[int]()
     while waiting:
-        part, times = waiting.popleft()
+        part, times, is_guarded = waiting.popleft()
         if id(part) in seen or part.op in ("const", "load", "axis", "acc"):
             continue
         seen.add(id(part))
@@ -108,9 +111,23 @@ def part_that_pays(
         once = prod(sizes[number] for number in own.axes if number in sizes)
         saved = (times - once) * own.cost - once * STORED - times * LOADED
         is_fact = part.dtype is DType.BOOL  # which proves that indices behind it lie inside
-        if not (own.is_own or is_fact) and is_enough(part, own, saved, once):
+        pays = not (own.is_own or is_fact) and is_enough(part, own, saved, once)
+        if pays and (not is_guarded or all(_is_inside(inner, sizes, shapes) for inner in part.parts())):
             return part, own.axes
         if part.op == "reduce":
             times *= prod(size for _, size in part.value.axes)
-        waiting += [(arg, times) for arg in part.args[: 1 if part.op in GUARDS else None]]
+        waiting += [(arg, times, is_guarded) for arg in part.args[: 1 if part.op in GUARDS else None]]
+        if part.op in GUARDS:
+            waiting += [(arg, times * GUARDED, True) for arg in part.args[1:]]
     return None
+
+
+def _is_inside(part: Expr, sizes: Mapping[int, int], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a part is no load, or one that reads an element of its operand whatever surrounds it."""
+    if part.op != "load":
+        return True
+    for index, size in zip(part.args, shapes[part.value], strict=True):
+        last = index.value if index.op == "const" else sizes[index.value] - 1 if index.op == "axis" else size
+        if not 0 <= last < size:
+            return False
+    return True

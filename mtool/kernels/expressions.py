@@ -39,8 +39,8 @@ def operand_names(node: Node, graph: Graph, expr: Expr) -> dict[int, str]:
         names[part.value] = stem if not taken else f"{stem}{taken + 1}"
     activations = [number for number, name in names.items() if name.startswith("input")]
     if len(activations) > 1:
-        for place, number in enumerate(sorted(activations)):
-            names[number] = f"input{place}"
+        for index, number in enumerate(sorted(activations)):
+            names[number] = f"input{index}"
     return names
 
 
@@ -150,10 +150,10 @@ def flat_index(index: Sequence[Text], shape: Sequence[int]) -> Text:
 
 
 def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) -> bool:
-    """Say whether a load reads the element of the same place in a tensor of the same shape."""
+    """Say whether a load reads the same element of a tensor of the same shape."""
     return tuple(shape) == tuple(operand_shape) and all(
-        (index.op == "axis" and index.value == place) or (index.op == "const" and shape[place] == 1)
-        for place, index in enumerate(load.args)
+        (index.op == "axis" and index.value == dim) or (index.op == "const" and shape[dim] == 1)
+        for dim, index in enumerate(load.args)
     )
 
 
@@ -194,10 +194,10 @@ def element(
             return reduce(part)
         kind = graph.types[node.inputs[part.value]]
         if offset and is_identity(part, shape, kind.shape):
-            place = offset
+            index = offset
         else:
-            place = flat_index([render(i, leaf) for i in part.args], kind.shape).c
-        text = f"{names[part.value]}[{place}]"
+            index = flat_index([render(i, leaf) for i in part.args], kind.shape).c
+        text = f"{names[part.value]}[{index}]"
         return Text(text if raw and part is expr else loaded(text, kind.dtype))
 
     raw = as_stored and expr.op == "load"  # a move: the bits go as they are

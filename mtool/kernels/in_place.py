@@ -15,8 +15,7 @@ def identity_loads(node: Node, graph: Graph, expr: Expr) -> tuple[int, ...]:
         kind = graph.types[node.inputs[load.value]]
         same = kind.shape == out.shape and kind.dtype.size == out.dtype.size
         plain = all(
-            (index.op == "axis" and index.value == place) or kind.shape[place] == 1
-            for place, index in enumerate(load.args)
+            (index.op == "axis" and index.value == dim) or kind.shape[dim] == 1 for dim, index in enumerate(load.args)
         )
         found[load.value] = found.get(load.value, True) and same and plain
     return tuple(number for number, ok in sorted(found.items()) if ok and node.inputs[number] not in graph.constants)

@@ -1,5 +1,10 @@
-"""The C of an operator at several sizes becomes its C at any: numbers that differ become formulas of the sizes."""
+"""The C of an operator at several sizes becomes its C at any: numbers that differ become formulas of the sizes.
 
+Where a schedule writes other lines for what is left over of whole tiles, the lines of each remainder stand behind a
+test of it.
+"""
+
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +20,12 @@ PREFIX = "size_"
 _TOKEN = re.compile(
     r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|0[xX][0-9a-fA-F]+[uUlL]*|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFuUlL]*|\s+|.', re.S
 )
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)")
 _NUMBER = re.compile(r"\.?\d")
+_ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
 _BYTES = ("memcpy", "memset", "memmove")  # whose last argument is a size_t
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
@@ -28,6 +36,15 @@ class JoinedText:
 
     text: str
     symbols: frozenset[str]
+
+
+def without_hints(texts: Sequence[str]) -> list[str]:
+    """Return texts without what comments and hints of unrolling make different; what the C does is the same."""
+    plain = list(texts)
+    for pattern in (_UNROLL, _COMMENT):
+        if len({tuple(pattern.findall(text)) for text in plain}) > 1:
+            plain = [pattern.sub("", text) for text in plain]
+    return ["\n".join(line for line in text.split("\n") if line.strip()) for text in plain]
 
 
 def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
@@ -41,7 +58,7 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
     Raises:
         DifferError: they differ in more than numbers that follow formulas, or where C wants a constant.
     """
-    tokens = [_TOKEN.findall(text) for text in texts]
+    tokens = [_tokens(text) for text in texts]
     if len({len(one) for one in tokens}) != 1:
         raise DifferError("it has other C at other sizes")
     made, symbols = list(tokens[0]), set[str]()
@@ -63,6 +80,33 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
             at = max(n for n in range(place) if made[n] == opening)
             made[at] = _WIDE[opening]
     return JoinedText("".join(made), frozenset(symbols))
+
+
+@functools.lru_cache(maxsize=100_000)
+def skeleton(line: str) -> str:
+    """Return a line without what its numbers are."""
+    return _ANY_NUMBER.sub("#", line)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(text))
+
+
+def declared_names(text: str) -> set[str]:
+    """Return the names that are declared in lines of C, at least."""
+    return set(re.findall(r"^ *(?:static )?(?:const )?(?:struct )?\w+ \*?(?:const )?(\w+)(?= =|;|\[)", text, re.M))
+
+
+def names_in(text: str) -> set[str]:
+    """Return all names in lines of C."""
+    return {token for token in _tokens(text) if _NAME.fullmatch(token)}
+
+
+def types_and_functions(text: str) -> set[str]:
+    """Return the types and the functions in lines of C."""
+    called = re.findall(r"([A-Za-z_]\w*)\(", text)
+    return {*called} | {name for name in names_in(text) if name.endswith("_t") or name in ("float", "double", "int")}
 
 
 def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
@@ -125,11 +169,8 @@ def _is_declared_length(before: Sequence[str]) -> bool:
             names = [name for _, name in _significant(before, place)]
             while names and names[0] == "]":  # a dimension before it
                 del names[: names.index("[") + 1]
-            return (
-                len(names) > 1
-                and bool(_NAME.fullmatch(names[0]) and _NAME.fullmatch(names[1]))
-                and names[1] not in ("return", "else")
-            )
+            is_typed = len(names) > 1 and all(_NAME.fullmatch(name) for name in names[:2])
+            return is_typed and names[1] not in ("return", "else")
     return False
 
 

@@ -12,7 +12,7 @@ Fill = int | float | None
 class RowReads:
     """The rows of one input that output rows are computed from: row r reads `reach` rows from r * stride - pad on.
 
-    input: its place among the node's inputs.
+    input: its index among the node's inputs.
     after: the padding rows below the input that the last output row reads.
     fill: what padding rows hold; None: there are none.
     """

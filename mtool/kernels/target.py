@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 THUMB1 = ("cortex-m0", "cortex-m1", "cortex-m23")
-# Those of the architecture without stack pointer, program counter and what else has a use of its own.
+# Registers of the architecture without stack pointer, program counter and others with a fixed use.
 REGISTERS: tuple[tuple[str | tuple[str, ...], int], ...] = (
     (THUMB1, 0),
     ("cortex", 14),
@@ -57,13 +57,13 @@ class Target:
 
     @property
     def flash_is_apart(self) -> bool:
-        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is an address space of its own."""
+        """Whether constants in flash need a qualifier to be read: on an 8-bit AVR it is another address space."""
         return self.cpu.startswith("avr")
 
 
-def plain_product(target: Target) -> float:
+def plain_product(target: Target, *, widened: bool = False) -> float:
     """Return the instructions of a multiply-accumulate in plain loops: itself, and 1.5 of loads and the loop's end.
 
-    What an AVR has in its registers is spilled: twice as many.
+    What an AVR has in its registers is spilled: twice as many. `widened`: 2.4 that make a float of an int8.
     """
-    return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1)
+    return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1) + (2.4 if widened else 0)

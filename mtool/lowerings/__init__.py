@@ -4,6 +4,7 @@ An operator, or a family of them, is a file of this folder; it stands in the lis
 """
 
 from mtool.lowerings import (
+    argmax_pooling,
     classical,
     control,
     conv,
@@ -33,7 +34,6 @@ from mtool.lowerings import (
     sliding_window,
     softmax,
     standardise,
-    window_places,
 )
 from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_of_kind
@@ -48,7 +48,7 @@ OWN: dict[str, OwnOperator] = {
     **signal_features.OWN,
     **signal_transform.OWN,
     **detection_postprocess.OWN,
-    **window_places.OWN,
+    **argmax_pooling.OWN,
     **quantised_rows.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""

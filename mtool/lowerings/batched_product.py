@@ -38,6 +38,6 @@ def product_of_integers(ctx: Lowering, node: Node, a: str, b: str, output: str) 
 
 def _strides(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """Return the strides of an operand in elements, 0 along what is broadcast to the output's rank."""
-    steps = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    steps = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     batch = [0 if size == 1 else step for size, step in zip(shape[:-2], steps[:-2], strict=True)]
     return (*(0,) * (rank - len(shape)), *batch, *steps[-2:])

@@ -30,7 +30,7 @@ class TreeEnsemble(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEnsembleValues(Values):
-    """given: the C names of the arrays; comparisons: number and C of those that occur.
+    """operands: the C names of the arrays; comparisons: number and C of those that occur.
 
     per_leaf: the weights of each leaf; 0: that differs, or there are none.
     """
@@ -38,7 +38,7 @@ class TreeEnsembleValues(Values):
     rows: int
     features: int
     targets: int
-    given: tuple[str, ...]
+    operands: tuple[str, ...]
     aggregate: str
     trees: int
     comparisons: tuple[tuple[int, str], ...]
@@ -62,7 +62,7 @@ def _tree_ensemble(ctx: Lowering, node: Node) -> None:
     leaves = ctx.types[inputs["weight"]].count if "weight" in inputs else 0
     attrs = TreeEnsemble.of(node)
     values = TreeEnsembleValues(
-        rows=rows, features=features, targets=targets, given=names, aggregate=attrs.aggregate,
+        rows=rows, features=features, targets=targets, operands=names, aggregate=attrs.aggregate,
         trees=ctx.types[inputs["roots"]].count, comparisons=tuple((n, COMPARISONS[n]) for n in attrs.modes),
         per_leaf=_per_leaf(ctx, inputs, leaves),
     )  # fmt: skip
@@ -90,7 +90,7 @@ def _pairwise_coupling(ctx: Lowering, node: Node) -> None:
 
 
 def _label_encoder(ctx: Lowering, node: Node) -> None:
-    """LabelEncoder: the place of the key that is equal, or the one behind the last, in the table of values."""
+    """LabelEncoder: the index of the key that is equal, or one behind the last, into the table of values."""
     x, keys, values = node.inputs
     kind, count = ctx.types[x], ctx.types[keys].count
     rank = len(kind.shape)
@@ -99,8 +99,8 @@ def _label_encoder(ctx: Lowering, node: Node) -> None:
     if kind.dtype.is_float:
         both = call("and", *(call("isnan", side, dtype=DType.BOOL) for side in (element, key)))
         equal = call("or", equal, both)
-    place = choose(equal, axis(rank), number(count))
-    found = Expr("reduce", DType.INT32, (place,), Reduction("minimum", ((rank, count),)))
+    index = choose(equal, axis(rank), number(count))
+    found = Expr("reduce", DType.INT32, (index,), Reduction("minimum", ((rank, count),)))
     at = ctx.value(f"{node.outputs[0]}.place", DType.INT32, kind.shape)
     ctx.loop(node, found, [x, keys], at)
     chosen = load(1, ctx.types[values].dtype, (load(0, DType.INT32, identity(rank)),))

@@ -14,16 +14,16 @@ from mtool.ops.conv2d.node import Conv2d
 
 def _lower(ctx: Lowering, node: Node) -> None:
     x, w = node.inputs[0], node.inputs[1]
-    given = node.inputs[2] if len(node.inputs) > 2 else ""
-    constant = all(not value or is_constant(ctx, value) for value in (w, given))
+    b = node.inputs[2] if len(node.inputs) > 2 else ""
+    constant = all(not value or is_constant(ctx, value) for value in (w, b))
     is_float = ctx.types[x].dtype is DType.FLOAT32
     if not constant or Convolution.of(node).rank > 2 or not is_float or not ctx.types[x].count:
-        sliding_window.conv(ctx, node, x, w, given, node.outputs[0])
+        sliding_window.conv(ctx, node, x, w, b, node.outputs[0])
         return
     result = ctx.types[node.outputs[0]]
     integer = ctx.integers(x, wide=True)
     weights = integer_weights(ctx, w, 0)
-    bias = float_bias(ctx, given, result.shape[1])
+    bias = float_bias(ctx, b, result.shape[1])
     if integer is not None and weights is not None and bias is not None:
         data, w_scale = weights
         source = integer.value
@@ -55,10 +55,10 @@ def _lower(ctx: Lowering, node: Node) -> None:
 
 def _in_two_dimensions(node: Node, sums: WeightedSum) -> Conv2d:
     """Return what a kernel says of a convolution; one of one dimension has a height of 1."""
-    given = Convolution.of(node)
+    attrs = Convolution.of(node)
     return Conv2d(
-        kernel=pair(given.kernel, 1), strides=pair(given.strides, 1), dilations=pair(given.dilations, 1),
-        pads=four_pads(given.pads), group=given.group,
+        kernel=pair(attrs.kernel, 1), strides=pair(attrs.strides, 1), dilations=pair(attrs.dilations, 1),
+        pads=four_pads(attrs.pads), group=attrs.group,
         expr=sums.expr, acc_bound=sums.acc_bound, pad_value=sums.pad_value, float_bias=sums.float_bias,
     )  # fmt: skip
 

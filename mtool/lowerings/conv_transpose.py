@@ -57,7 +57,7 @@ class Phases:
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
-        """Padding of the convolution: before, then behind; negative where the last inputs meet no output."""
+        """Padding of the convolution: before, then behind; negative where the last inputs belong to no output."""
         (before_h, before_w), (quotients_h, quotients_w) = ((tap - 1) for tap in self.taps), self.quotients
         return before_h, before_w, quotients_h - self.size[0], quotients_w - self.size[1]
 
@@ -73,9 +73,9 @@ class Phases:
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
-    x, w, given = [*node.inputs, ""][:3]
+    x, w, b = [*node.inputs, ""][:3]
     kind, result, attrs = ctx.types[x], ctx.types[node.outputs[0]], Convolution.of(node)
-    constant = all(not value or is_constant(ctx, value) for value in (w, given))
+    constant = all(not value or is_constant(ctx, value) for value in (w, b))
     flat = attrs.rank <= 2 and attrs.group == 1 and all(step == 1 for step in attrs.dilations)
     if not constant or not flat or kind.dtype is not DType.FLOAT32:
         sliding_window.conv_transpose(ctx, node)
@@ -87,7 +87,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     if min(phases.pads) < 0 or not (is_integer or phases.whole):
         sliding_window.conv_transpose(ctx, node)
         return
-    bias = float_bias(ctx, given, result.shape[1])
+    bias = float_bias(ctx, b, result.shape[1])
     found = weights[0] if is_integer and weights else constant_value(ctx, w)
     assert found is not None and bias is not None
     filters = phases.filters(found.reshape(*found.shape[:2], *phases.kernel))

@@ -53,15 +53,15 @@ def _one_hot(ctx: Lowering, node: Node) -> None:
     """OneHot: an index below zero counts from the end; one outside gives `off` everywhere."""
     indices, values = node.inputs[0], node.inputs[2]
     kind, result = ctx.types[indices], ctx.types[node.outputs[0]]
-    place, depth = AlongAxis.of(node).axis, result.shape[AlongAxis.of(node).axis]
-    index = tuple(axis(number) for number in range(len(result.shape)) if number != place)
+    dim, depth = AlongAxis.of(node).axis, result.shape[AlongAxis.of(node).axis]
+    index = tuple(axis(number) for number in range(len(result.shape)) if number != dim)
     chosen = load(0, kind.dtype, index)
     if not kind.dtype.is_integer:
         chosen = call("cast", chosen, dtype=DType.INT64)
     wide = call("cast", chosen, dtype=DType.INT64)
     zero, size = const(0, DType.INT64), const(depth, DType.INT64)
     from_end = choose(call("less", wide, zero, dtype=DType.BOOL), call("add", wide, size), wide)
-    hit = call("equal", from_end, call("cast", axis(place), dtype=DType.INT64), dtype=DType.BOOL)
+    hit = call("equal", from_end, call("cast", axis(dim), dtype=DType.INT64), dtype=DType.BOOL)
     off, on = (load(1, result.dtype, (const(n, DType.INT32),)) for n in (0, 1))
     ctx.loop(node, choose(hit, on, off), [indices, values])
 
@@ -73,9 +73,9 @@ def _trilu(ctx: Lowering, node: Node) -> None:
     inputs = [name for name in node.inputs if name]
     k: Expr | int = 0
     if len(inputs) > 1:
-        (given,) = ctx.operands(inputs[1:], ())
-        given = load(1, given.dtype, ()) if given.op == "load" else given
-        k = call("cast", given, dtype=DType.INT32) if given.op == "load" else int(given.value)
+        (fill,) = ctx.operands(inputs[1:], ())
+        fill = load(1, fill.dtype, ()) if fill.op == "load" else fill
+        k = call("cast", fill, dtype=DType.INT32) if fill.op == "load" else int(fill.value)
     ahead = minus(axis(rank - 1), axis(rank - 2))
     kept = compare("greater_equal" if Trilu.of(node).upper else "less_equal", ahead, k)
     element = load(0, kind.dtype, tuple(axis(n) for n in range(rank)))

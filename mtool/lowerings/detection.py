@@ -28,7 +28,7 @@ class NonMaxSuppressionValues(Values):
     classes: int
     count: int
     rows: int
-    given: tuple[str, ...]
+    operands: tuple[str, ...]
     center: int
 
 
@@ -48,7 +48,7 @@ def _non_max_suppression(ctx: Lowering, node: Node) -> None:
     inputs |= {name: value for name, value in zip(("limit", "iou", "least"), limits, strict=True) if value}
     rows = ctx.types[node.outputs[0]].shape[0]
     values = NonMaxSuppressionValues(
-        batches=batches, classes=classes, count=count, rows=rows, given=tuple(inputs),
+        batches=batches, classes=classes, count=count, rows=rows, operands=tuple(inputs),
         center=NonMaxSuppression.of(node).center_point_box,
     )  # fmt: skip
     (output,), found = counted(node)

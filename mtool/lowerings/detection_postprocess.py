@@ -46,8 +46,8 @@ class DetectionPostProcessValues(Values):
     """The template's variables.
 
     count: boxes; codes: numbers of each; columns: scores of each; background: how many of them are of no class.
-    most: boxes that are selected, of each class if `regular`; each, slots: classes of a box, and places for them.
-    rows: places for detections; index: the C type of a box's number; heap_at: where that is in the scratch, in floats.
+    most: boxes that are selected, of each class if `regular`; each, slots: classes of a box, and room for them.
+    rows: room for detections; index: the C type of a box's number; heap_at: where that is in the scratch, in floats.
     scales, grids, threshold, overlap: C literals.
     """
 
@@ -79,7 +79,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
     _, count, columns = ctx.types[scores].shape
     regular = bool(attrs.use_regular_nms)
     most = min(attrs.detections_per_class, attrs.max_detections) if regular else attrs.max_detections
-    pairs = [attrs.grids[place : place + 2] for place in (0, 2, 4)]
+    pairs = [attrs.grids[first : first + 2] for first in (0, 2, 4)]
     index = DType.UINT16 if count <= 2**16 else DType.INT32
     values = DetectionPostProcessValues(
         count=count,

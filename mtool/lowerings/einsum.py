@@ -38,18 +38,18 @@ def _einsum(ctx: Lowering, node: Node) -> None:
     if len({*result}) < len(result):
         raise ModelError(f"Einsum {node.name!r} has a letter twice in its output", details=[Einsum.of(node).equation])
     summed = [letter for letter in sizes if letter not in result]
-    place = {letter: number for number, letter in enumerate([*result, *summed])}
+    dims = {letter: dim for dim, letter in enumerate([*result, *summed])}
     product: Expr | None = None
     for number, (term, value) in enumerate(zip(terms, node.inputs, strict=True)):
         index = tuple(
-            const(0, DType.INT32) if size == 1 else axis(place[letter])
+            const(0, DType.INT32) if size == 1 else axis(dims[letter])
             for letter, size in zip(term, ctx.types[value].shape, strict=True)
         )
         element = load(number, dtype, index)
         product = element if product is None else call("mul", product, element)
     assert product is not None
     if summed:
-        axes = tuple((place[letter], sizes[letter]) for letter in summed)
+        axes = tuple((dims[letter], sizes[letter]) for letter in summed)
         product = Expr("reduce", dtype, (product,), Reduction("add", axes))
     ctx.loop(node, product, node.inputs)
 

@@ -262,14 +262,14 @@ def _variadic(build: Build) -> Operator:
 def _clip(ctx: Lowering, node: Node) -> None:
     """Clip 13: an absent bound does not bound."""
     value, low, high = node.inputs
-    given = [name for name in (value, low, high) if name]
-    loads = dict(zip(given, ctx.operands(given, ctx.types[node.outputs[0]].shape), strict=True))
+    operands = [name for name in (value, low, high) if name]
+    loads = dict(zip(operands, ctx.operands(operands, ctx.types[node.outputs[0]].shape), strict=True))
     result = loads[value]
     if low:
         result = call("maximum", result, loads[low])
     if high:
         result = call("minimum", result, loads[high])
-    ctx.loop(node, result, given)
+    ctx.loop(node, result, operands)
 
 
 def _mean(ctx: Lowering, node: Node) -> None:

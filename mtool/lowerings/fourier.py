@@ -44,18 +44,18 @@ def _circle(ctx: Lowering, node: Node, length: int, dtype: DType, sign: float, s
 def _transform(ctx: Lowering, node: Node) -> None:
     """DFT: output k is the sum over n of x[n] * e^(-+2 pi i k n / length), of as much input as there is."""
     kind, result, attrs = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], DFT.of(node)
-    place, rank, length = attrs.axis, len(kind.shape), attrs.length
+    dim, rank, length = attrs.axis, len(kind.shape), attrs.length
     dtype = accumulator(kind.dtype)
     n = axis(rank)
-    terms = min(kind.shape[place], length)
+    terms = min(kind.shape[dim], length)
     real_again = attrs.inverse and attrs.onesided
     tables = _circle(ctx, node, length, dtype, 1.0 if attrs.inverse else -1.0, 1 / length if attrs.inverse else 1)
-    turn = modulo(times(axis(place), n), length)
+    turn = modulo(times(axis(dim), n), length)
     inputs = [node.inputs[0], *tables]
 
     def part(number: int) -> Expr:
         index = [axis(d) for d in range(rank)]
-        index[place], index[-1] = n, const(number, DType.INT32)
+        index[dim], index[-1] = n, const(number, DType.INT32)
         which = const(0, DType.INT32) if result.shape[-1] == 1 else axis(rank - 1)
         return call("mul", load(0, kind.dtype, tuple(index)), load(1 + number, dtype, (which, turn)))
 

@@ -154,23 +154,23 @@ def _gemm(ctx: Lowering, node: Node) -> None:
 
 def _matmul_integer(ctx: Lowering, node: Node) -> None:
     """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
-    a, b = (_centred(ctx, node, place) for place in (0, 1))
+    a, b = (_centred(ctx, node, operand) for operand in (0, 1))
     _product(ctx, node, a, b, node.outputs[0])
 
 
-def _centred(ctx: Lowering, node: Node, place: int) -> str:
+def _centred(ctx: Lowering, node: Node, operand: int) -> str:
     """Return an operand as int32 with its zero point taken off."""
-    value, kind = node.inputs[place], ctx.types[node.inputs[place]]
+    value, kind = node.inputs[operand], ctx.types[node.inputs[operand]]
     rank = len(kind.shape)
     inputs = [value]
     element = call("cast", load(0, kind.dtype, tuple(axis(n) for n in range(rank))), dtype=DType.INT32)
-    if len(node.inputs) > 2 + place and node.inputs[2 + place]:
-        inputs.append(node.inputs[2 + place])
+    if len(node.inputs) > 2 + operand and node.inputs[2 + operand]:
+        inputs.append(node.inputs[2 + operand])
         point = ctx.types[inputs[1]]
         if point.count == 1:
             index = tuple(const(0, DType.INT32) for _ in point.shape)
         elif len(point.shape) == 1:
-            index = (axis(rank - 2 if place == 0 else rank - 1),)
+            index = (axis(rank - 2 if operand == 0 else rank - 1),)
         else:
             index = broadcast_index(point.shape, kind.shape)
         zero = call("cast", load(1, point.dtype, index), dtype=DType.INT32)

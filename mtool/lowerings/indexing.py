@@ -26,6 +26,7 @@ from mtool.ir.index import (
     wrapped,
 )
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
+from mtool.lowerings.movement import chosen_indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +69,18 @@ class TensorScatter(AlongAxis):
 def _tile(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     index = tuple(
-        axis(place) if size == total else number(0) if size == 1 else modulo(axis(place), size)
-        for place, (size, total) in enumerate(zip(kind.shape, result.shape, strict=True))
+        axis(dim) if size == total else number(0) if size == 1 else modulo(axis(dim), size)
+        for dim, (size, total) in enumerate(zip(kind.shape, result.shape, strict=True))
     )
     ctx.loop(node, load(0, kind.dtype, index), node.inputs[:1])
 
 
 def _gather_elements(ctx: Lowering, node: Node) -> None:
-    kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
-    own = tuple(axis(place) for place in range(len(kind.shape)))
-    place = AlongAxis.of(node).axis
-    chosen = wrapped(load(1, indices.dtype, own), kind.shape[place])
-    ctx.loop(node, load(0, kind.dtype, (*own[:place], chosen, *own[place + 1 :])), node.inputs)
+    kind = ctx.types[node.inputs[0]]
+    own = tuple(axis(dim) for dim in range(len(kind.shape)))
+    dim = AlongAxis.of(node).axis
+    chosen, source = chosen_indices(ctx, node, kind.shape[dim], own)
+    ctx.loop(node, load(0, kind.dtype, (*own[:dim], chosen, *own[dim + 1 :])), [node.inputs[0], source])
 
 
 def _gather_nd(ctx: Lowering, node: Node) -> None:
@@ -136,19 +137,19 @@ def _binarizer(ctx: Lowering, node: Node) -> None:
 
 
 def _tensor_scatter(ctx: Lowering, node: Node) -> None:
-    """TensorScatter 24: the update stands from place write_indices[batch] on; "circular" goes on at the start."""
+    """TensorScatter 24: the update stands from index write_indices[batch] on; "circular" goes on at the start."""
     past, update = node.inputs[:2]
-    kind, place = ctx.types[past], TensorScatter.of(node).axis
-    size, length = kind.shape[place], ctx.types[update].shape[place]
+    kind, dim = ctx.types[past], TensorScatter.of(node).axis
+    size, length = kind.shape[dim], ctx.types[update].shape[dim]
     own: list[Expr] = [axis(n) for n in range(len(kind.shape))]
     inputs = [name for name in node.inputs if name]
     start: Expr = number(0)
     if len(inputs) > 2:
         start = least(most(integer(load(2, ctx.types[inputs[2]].dtype, (axis(0),))), 0), size)
-    offset = minus(axis(place), start)
+    offset = minus(axis(dim), start)
     if TensorScatter.of(node).mode == "circular":
         offset = modulo(plus(offset, size), size)
-    new = load(1, kind.dtype, tuple(offset if n == place else a for n, a in enumerate(own)))
+    new = load(1, kind.dtype, tuple(offset if n == dim else a for n, a in enumerate(own)))
     condition = every(inside(offset, length))
     assert condition is not None
     ctx.loop(node, choose(condition, new, load(0, kind.dtype, tuple(own))), inputs)

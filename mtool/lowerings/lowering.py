@@ -42,7 +42,7 @@ class Lowering(Rewriter):
     """A graph under construction; `dequantised` maps float values to the integers behind them.
 
     `limits`: between which numbers the integers of a value lie, where that is less than their type has.
-    `float_weights`: int8 weights that meet float activations become float32.
+    `float_weights`: int8 weights of float activations become float32.
     """
 
     def __init__(self, graph: Graph, *, float_weights: bool = False) -> None:
@@ -67,7 +67,7 @@ class Lowering(Rewriter):
     def transpose(self, node: Node, value: str, perm: tuple[int, ...], output: str = "") -> str:
         """Append a transposition."""
         kind = self.types[value]
-        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[place] for place in perm])
+        output = output or self.value(f"{value}.t", kind.dtype, [kind.shape[dim] for dim in perm])
         self.node("transpose", [value], [output], Transpose(perm=perm), like=node)
         return output
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mtool.ir import Attributes, DType, Node
+from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import axis, call, const, load
-from mtool.ir.index import wrapped
+from mtool.ir.index import compare, every, wrapped
 from mtool.lowerings.lowering import AlongAxis, Lowering, Operator, moves_integers
 from mtool.ops.concat.node import Concat
 
@@ -23,7 +23,7 @@ class Permutation(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice(Attributes):
-    """For each dimension, the place of the first element, and how far it is from one to the next (may be negative)."""
+    """For each dimension, the index of the first element, and how far it is from one to the next (may be negative)."""
 
     first: tuple[int, ...]
     stride: tuple[int, ...]
@@ -73,20 +73,20 @@ def _part(ctx: Lowering, node: Node, values: Sequence[str], axis: int) -> str:
 def _slice(ctx: Lowering, node: Node) -> None:
     kind = ctx.types[node.inputs[0]]
     index = []
-    for place, (first, stride) in enumerate(zip(Slice.of(node).first, Slice.of(node).stride, strict=True)):
-        step = call("mul", axis(place), const(stride, DType.INT32), value="index")
+    for dim, (first, stride) in enumerate(zip(Slice.of(node).first, Slice.of(node).stride, strict=True)):
+        step = call("mul", axis(dim), const(stride, DType.INT32), value="index")
         index.append(call("add", step, const(first, DType.INT32), value="index"))
     ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs[:1])
 
 
 def _pad(ctx: Lowering, node: Node) -> None:
-    """Pad: each mode is a table of source places along each axis; a second input is a value that the run gives."""
+    """Pad: each mode is a table of source indices along each axis; a second input is a value that the run gives."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     mode = Pad.of(node).mode
     inputs, index, inside = list(node.inputs), [], []
-    for place, (before, size, total) in enumerate(zip(Pad.of(node).before, kind.shape, result.shape, strict=True)):
+    for dim, (before, size, total) in enumerate(zip(Pad.of(node).before, kind.shape, result.shape, strict=True)):
         if total == size and before == 0:
-            index.append(axis(place))
+            index.append(axis(dim))
             continue
         source = np.arange(total) - before
         if mode == "edge":
@@ -98,16 +98,14 @@ def _pad(ctx: Lowering, node: Node) -> None:
             source = source % size
         outside = (source < 0) | (source >= size)
         inputs.append(ctx.constant(f"{node.name}/source", np.where(outside, 0, source).astype(np.int32)))
-        index.append(load(len(inputs) - 1, DType.INT32, (axis(place),)))
-        if outside.any():
-            low = call("greater_equal", axis(place), const(before, DType.INT32), dtype=DType.BOOL)
-            high = call("less", axis(place), const(before + size, DType.INT32), dtype=DType.BOOL)
-            inside.append(call("and", low, high))
+        index.append(load(len(inputs) - 1, DType.INT32, (axis(dim),)))
+        if outside[:1].any():
+            inside.append(compare("greater_equal", axis(dim), before))
+        if outside[-1:].any():
+            inside.append(compare("less", axis(dim), before + size))
     element = load(0, kind.dtype, tuple(index))
-    if inside:
-        condition = inside[0]
-        for other in inside[1:]:
-            condition = call("and", condition, other)
+    condition = every(inside)
+    if condition is not None:
         value = const(Pad.of(node).value, kind.dtype)
         if len(node.inputs) > 1:
             value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))
@@ -131,13 +129,23 @@ def _padded_by_zero(ctx: Lowering, node: Node) -> None:
 def _gather(ctx: Lowering, node: Node) -> None:
     """Gather 13: a negative index counts from the end."""
     kind, indices = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]]
-    place = AlongAxis.of(node).axis
+    dim = AlongAxis.of(node).axis
     spread = len(indices.shape)
-    chosen = load(1, indices.dtype, tuple(axis(place + number) for number in range(spread)))
-    index = [axis(number) for number in range(place)]
-    index.append(wrapped(chosen, kind.shape[place]))
-    index += [axis(number - 1 + spread) for number in range(place + 1, len(kind.shape))]
-    ctx.loop(node, load(0, kind.dtype, tuple(index)), node.inputs)
+    index = [axis(number) for number in range(dim)]
+    chosen, source = chosen_indices(ctx, node, kind.shape[dim], [axis(dim + number) for number in range(spread)])
+    index.append(chosen)
+    index += [axis(number - 1 + spread) for number in range(dim + 1, len(kind.shape))]
+    ctx.loop(node, load(0, kind.dtype, tuple(index)), [node.inputs[0], source])
+
+
+def chosen_indices(ctx: Lowering, node: Node, size: int, index: Sequence[Expr]) -> tuple[Expr, str]:
+    """Return the index that an element of a node's second input is, and what has it; constants count from the start."""
+    value = node.inputs[1]
+    known = ctx.constants.get(value)
+    if known is None:
+        return wrapped(load(1, ctx.types[value].dtype, tuple(index)), size), value
+    indices = np.where(known < 0, known + size, known).astype(np.int32)
+    return load(1, DType.INT32, tuple(index)), ctx.constant(f"{node.name}/indices", indices)
 
 
 LOWERINGS: dict[str, Operator] = {

@@ -55,26 +55,26 @@ def _lrn(ctx: Lowering, node: Node) -> None:
     ctx.loop(node, call("cast", result, dtype=kind.dtype), node.inputs)
 
 
-def _along(shape: tuple[int, ...], place: int) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...]]:
+def _along(shape: tuple[int, ...], dim: int) -> tuple[tuple[Expr, ...], tuple[tuple[int, int], ...]]:
     """Return the index of an element of the reduction along one axis, and that axis."""
     rank = len(shape)
-    index = tuple(axis(rank) if n == place else axis(n) for n in range(rank))
-    return index, ((rank, shape[place]),)
+    index = tuple(axis(rank) if n == dim else axis(n) for n in range(rank))
+    return index, ((rank, shape[dim]),)
 
 
 def _lp_normalization(ctx: Lowering, node: Node) -> None:
     """LpNormalization: x / norm, and 0 where the norm is 0."""
-    kind, place = ctx.types[node.inputs[0]], LpNormalization.of(node).axis
-    index, axes = _along(kind.shape, place)
+    kind, dim = ctx.types[node.inputs[0]], LpNormalization.of(node).axis
+    index, axes = _along(kind.shape, dim)
     element = _wide(0, kind.dtype, index)
     dtype = element.dtype
     one = LpNormalization.of(node).p == 1
     body = call("abs", element) if one else call("mul", element, element)
     total = Expr("reduce", dtype, (body,), Reduction("add", axes))
-    norm = ctx.value(f"{node.outputs[0]}.norm", dtype, [1 if n == place else s for n, s in enumerate(kind.shape)])
+    norm = ctx.value(f"{node.outputs[0]}.norm", dtype, [1 if n == dim else s for n, s in enumerate(kind.shape)])
     ctx.loop(node, total if one else call("sqrt", total), node.inputs, norm)
     own = identity(len(kind.shape))
-    size = load(1, dtype, tuple(number(0) if n == place else a for n, a in enumerate(own)))
+    size = load(1, dtype, tuple(number(0) if n == dim else a for n, a in enumerate(own)))
     zero = const(0, dtype)
     quotient = call("div", _wide(0, kind.dtype, own), size)
     result = choose(call("equal", size, zero, dtype=DType.BOOL), zero, quotient)
@@ -83,30 +83,30 @@ def _lp_normalization(ctx: Lowering, node: Node) -> None:
 
 def _hardmax(ctx: Lowering, node: Node) -> None:
     """Hardmax: 1 at the first maximum along the axis, 0 elsewhere."""
-    kind, place = ctx.types[node.inputs[0]], AlongAxis.of(node).axis
-    shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
-    index, axes = _along(kind.shape, place)
+    kind, dim = ctx.types[node.inputs[0]], AlongAxis.of(node).axis
+    shape = tuple(1 if n == dim else size for n, size in enumerate(kind.shape))
+    index, axes = _along(kind.shape, dim)
     own = identity(len(kind.shape))
-    once = tuple(number(0) if n == place else a for n, a in enumerate(own))
+    once = tuple(number(0) if n == dim else a for n, a in enumerate(own))
     top = ctx.value(f"{node.outputs[0]}.max", kind.dtype, shape)
     highest = Expr("reduce", kind.dtype, (load(0, kind.dtype, index),), Reduction("maximum", axes))
     ctx.loop(node, highest, node.inputs, top)
     first = ctx.value(f"{node.outputs[0]}.first", DType.INT32, shape)
     lower = call("less", load(0, kind.dtype, index), load(1, kind.dtype, once), dtype=DType.BOOL)
-    candidate = choose(lower, number(kind.shape[place]), axis(len(kind.shape)))
+    candidate = choose(lower, number(kind.shape[dim]), axis(len(kind.shape)))
     lowest = Expr("reduce", DType.INT32, (candidate,), Reduction("minimum", axes))
     ctx.loop(node, lowest, [node.inputs[0], top], first)
-    hit = call("equal", integer(load(0, DType.INT32, once)), own[place], dtype=DType.BOOL)
+    hit = call("equal", integer(load(0, DType.INT32, once)), own[dim], dtype=DType.BOOL)
     ctx.loop(node, choose(hit, const(1, kind.dtype), const(0, kind.dtype)), [first])
 
 
 def softmax(ctx: Lowering, node: Node) -> None:
     """Softmax and LogSoftmax along one axis, of element types and shapes that the kernel is not for."""
-    kind, place = ctx.types[node.inputs[0]], Softmax.of(node).axis
-    shape = tuple(1 if n == place else size for n, size in enumerate(kind.shape))
-    index, axes = _along(kind.shape, place)
+    kind, dim = ctx.types[node.inputs[0]], Softmax.of(node).axis
+    shape = tuple(1 if n == dim else size for n, size in enumerate(kind.shape))
+    index, axes = _along(kind.shape, dim)
     own = identity(len(kind.shape))
-    once = tuple(number(0) if n == place else a for n, a in enumerate(own))
+    once = tuple(number(0) if n == dim else a for n, a in enumerate(own))
     dtype = accumulator(kind.dtype)
     top, sums = (ctx.value(f"{node.outputs[0]}.{what}", dtype, shape) for what in ("max", "sum"))
     highest = Expr("reduce", dtype, (_wide(0, kind.dtype, index),), Reduction("maximum", axes))

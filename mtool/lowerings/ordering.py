@@ -45,7 +45,7 @@ class Compress(Counting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique(Compress):
-    """sorted: by value, not by the first place."""
+    """sorted: by value, not by the first index."""
 
     sorted: bool
 
@@ -94,17 +94,17 @@ class NonZeroValues(Values):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressValues(AlongAxisValues):
-    """kept: the most that there may be; given: how many conditions there are."""
+    """kept: the most that there may be; conditions: how many there are."""
 
     kept: int
-    given: int
+    conditions: int
 
 
-def _split(shape: tuple[int, ...], place: int | None) -> tuple[int, int, int]:
+def _split(shape: tuple[int, ...], dim: int | None) -> tuple[int, int, int]:
     """Return the elements before, along and behind an axis; None: of the tensor as if it were flat."""
-    if place is None:
+    if dim is None:
         return 1, math.prod(shape), 1
-    return math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
 def counted(node: Node) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -128,30 +128,30 @@ def _running(ctx: Lowering, node: Node) -> None:
 
 
 def _top_k(ctx: Lowering, node: Node) -> None:
-    """TopK: sorted, equal values by place; K is the output's size."""
-    kind, result, place = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
+    """TopK: sorted, equal values by index; K is the output's size."""
+    kind, result, dim = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]], TopK.of(node).axis
     source, values = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     made, found = counted(node)
     indices = [*made, ""][1] or ctx.value(f"{node.outputs[0]}.indices", DType.INT64, result.shape)
-    outer, count, inner = _split(kind.shape, place)
+    outer, count, inner = _split(kind.shape, dim)
     better = ">" if TopK.of(node).largest else "<"
     inputs = {"input": source} | ({"wanted": node.inputs[1]} if found else {})
     outputs = {"values": values, "indices": indices, **found}
-    told = TopKValues(outer=outer, count=count, inner=inner, k=result.shape[place], better=better)
+    told = TopKValues(outer=outer, count=count, inner=inner, k=result.shape[dim], better=better)
     template_node(ctx, node, "top_k", inputs, outputs, told)
     narrowed(ctx, node, [(values, node.outputs[0])])
 
 
 def _unique(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], Unique.of(node).axis
-    outer, size, inner = _split(kind.shape, place)
-    found = ctx.types[node.outputs[0]].shape[place or 0]
+    kind, dim = ctx.types[node.inputs[0]], Unique.of(node).axis
+    outer, size, inner = _split(kind.shape, dim)
+    found = ctx.types[node.outputs[0]].shape[dim or 0]
     source, made = widened(ctx, node, node.inputs[0]), wide_output(ctx, node.outputs[0])
     named, count = counted(node)
     outputs = {"output": made}
     for number, (name, length) in enumerate((("indices", found), ("inverse", size), ("counts", found)), 1):
-        given = [*named, "", "", ""][number]
-        outputs[name] = given or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
+        asked = [*named, "", "", ""][number]
+        outputs[name] = asked or ctx.value(f"{node.outputs[0]}.{name}", DType.INT64, (length,))
     outputs |= count
     values = UniqueValues(outer=outer, count=size, inner=inner, found=found, sorted=Unique.of(node).sorted)
     inputs = {"input": source}
@@ -169,12 +169,12 @@ def _non_zero(ctx: Lowering, node: Node) -> None:
 
 
 def _compress(ctx: Lowering, node: Node) -> None:
-    kind, place = ctx.types[node.inputs[0]], Compress.of(node).axis
-    outer, size, inner = _split(kind.shape, place)
-    kept = ctx.types[node.outputs[0]].shape[place or 0]
-    given = min(ctx.types[node.inputs[1]].count, size)
+    kind, dim = ctx.types[node.inputs[0]], Compress.of(node).axis
+    outer, size, inner = _split(kind.shape, dim)
+    kept = ctx.types[node.outputs[0]].shape[dim or 0]
+    conditions = min(ctx.types[node.inputs[1]].count, size)
     inputs = {"input": node.inputs[0], "condition": node.inputs[1]}
-    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, given=given)
+    values = CompressValues(outer=outer, count=size, inner=inner, kept=kept, conditions=conditions)
     (output,), count = counted(node)
     template_node(ctx, node, "compress", inputs, {"output": output, **count}, values)
 

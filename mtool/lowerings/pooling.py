@@ -40,15 +40,15 @@ def _lower(ctx: Lowering, node: Node) -> None:
 
 
 def _pool(ctx: Lowering, node: Node, source: str, output: str, epilogue: Expr, acc_bound: int = 0) -> None:
-    given = Pool.of(node)
-    assert given.kind != "lp"  # which is computed by loops
+    pool = Pool.of(node)
+    assert pool.kind != "lp"  # which is computed by loops
     shape, kind = ctx.types[source].shape, ctx.types[output]
     if len(shape) == 3:
         source = ctx.view(node, source, (*shape[:2], 1, shape[2]))
     attrs = Pool2d(
-        kind=given.kind, kernel=pair(given.kernel, 1), strides=pair(given.strides, 1),
-        dilations=pair(given.dilations, 1), limits=pair(given.limits, 1), count_pads=given.count_pads,
-        pads=four_pads(given.pads), expr=epilogue, acc_bound=acc_bound,
+        kind=pool.kind, kernel=pair(pool.kernel, 1), strides=pair(pool.strides, 1),
+        dilations=pair(pool.dilations, 1), limits=pair(pool.limits, 1), count_pads=pool.count_pads,
+        pads=four_pads(pool.pads), expr=epilogue, acc_bound=acc_bound,
     )  # fmt: skip
     four = kind.shape if len(kind.shape) == 4 else (*kind.shape[:2], 1, kind.shape[2])
     made = ctx.value(f"{output}.nhwc", kind.dtype, (four[0], four[2], four[3], four[1]))

@@ -95,18 +95,18 @@ def _note_as(ctx: Lowering, move: Node, known: str, other: str) -> None:
     found = ctx.quant.get(known)
     if found is None or other in ctx.quant or (found.axis is not None and move.op != "Transpose"):
         return
-    place = found.axis
-    if place is not None:
+    dim = found.axis
+    if dim is not None:
         perm = Permutation.of(move).perm
-        place = perm[place] if known == move.outputs[0] else perm.index(place)
-    ctx.quant[other] = Quant(found.scale, found.zero_point, place)
+        dim = perm[dim] if known == move.outputs[0] else perm.index(dim)
+    ctx.quant[other] = Quant(found.scale, found.zero_point, dim)
 
 
-def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
+def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:
     """Return the scale (1) or zero point (2) of the element, as a number of `dtype`; 0 if it is not given."""
-    if place >= len(node.inputs) or not node.inputs[place]:
+    if operand >= len(node.inputs) or not node.inputs[operand]:
         return const(0, dtype)
-    kind, shape = ctx.types[node.inputs[place]], ctx.types[node.inputs[0]].shape
+    kind, shape = ctx.types[node.inputs[operand]], ctx.types[node.inputs[0]].shape
     index: tuple[Expr, ...] = tuple(number(0) for _ in kind.shape)
     if kind.count > 1:
         along = Quantisation.of(node).axis % len(shape)
@@ -114,7 +114,7 @@ def _loaded(ctx: Lowering, node: Node, dtype: DType, place: int) -> Expr:
         if len(kind.shape) > 1:
             size = Quantisation.of(node).block_size or -(-shape[along] // kind.shape[along])
             index = tuple(over(axis(n), size) if n == along else axis(n) for n in range(len(shape)))
-    return call("cast", load(place, kind.dtype, index), dtype=dtype)
+    return call("cast", load(operand, kind.dtype, index), dtype=dtype)
 
 
 def _dequantize(ctx: Lowering, node: Node) -> None:

@@ -94,16 +94,16 @@ class RecurrentValues(Values):
     input_forget: bool
     linear_before_reset: bool
     activation: tuple[str, ...]
-    given: tuple[str, ...]
+    operands: tuple[str, ...]
     dynamic_state: bool
     quantised: Mapping[str, Mapping[str, int | str | None]]
 
 
 def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | None:
     """Return the integers behind constant weights [directions, rows, columns]; None: there are none, or not simple."""
-    given = Recurrent.of(node).weights
-    if name in given:
-        return Weights(value, *given[name])
+    kept = Recurrent.of(node).weights
+    if name in kept:
+        return Weights(value, *kept[name])
     found = ctx.dequantised.get(value)
     if (
         found is None
@@ -121,15 +121,17 @@ def _quantised(ctx: Lowering, node: Node, name: str, value: str) -> Weights | No
 
 
 def _lower(ctx: Lowering, node: Node) -> None:
-    given = dict(zip(INPUTS[node.op], node.inputs, strict=False))
-    quantised = {name: kept for name in ("w", "r") if (kept := _quantised(ctx, node, name, given[name]))}
-    shape_of_r = ctx.types[given["r"]].shape
-    given |= {name: weights.value for name, weights in quantised.items()}
-    inputs = {name: value if name == "lengths" else widened(ctx, node, value) for name, value in given.items() if value}
+    operands = dict(zip(INPUTS[node.op], node.inputs, strict=False))
+    quantised = {name: kept for name in ("w", "r") if (kept := _quantised(ctx, node, name, operands[name]))}
+    shape_of_r = ctx.types[operands["r"]].shape
+    operands |= {name: weights.value for name, weights in quantised.items()}
+    inputs = {
+        name: value if name == "lengths" else widened(ctx, node, value) for name, value in operands.items() if value
+    }
     if ctx.types[inputs["x"]].dtype is not DType.FLOAT32:
         raise ModelError(f"{node.op} {node.name!r} has elements of type {ctx.types[inputs['x']].dtype.label}")
     attrs = Recurrent.of(node)
-    first, second, size = ctx.types[given["x"]].shape
+    first, second, size = ctx.types[operands["x"]].shape
     steps, batch = (second, first) if attrs.batch_first else (first, second)
     directions, _, hidden = shape_of_r
     for name, weights in quantised.items():
@@ -151,7 +153,7 @@ def _lower(ctx: Lowering, node: Node) -> None:
         steps=steps, batch=batch, size=size, hidden=hidden, directions=directions, gates=GATES[node.op], kind=node.op,
         reverse=attrs.direction == "reverse", batch_first=attrs.batch_first, clip=attrs.clip,
         input_forget=attrs.input_forget, linear_before_reset=attrs.linear_before_reset,
-        activation=_activations(attrs.functions), given=tuple(inputs), dynamic_state=attrs.dynamic_state,
+        activation=_activations(attrs.functions), operands=tuple(inputs), dynamic_state=attrs.dynamic_state,
         quantised={
             name: {"zero": weights.zero, "scale": None if weights.scale.size > 1 else repr(weights.scale.item())}
             for name, weights in quantised.items()

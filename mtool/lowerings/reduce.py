@@ -21,7 +21,7 @@ class Axes(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgAxes(Axes):
-    """ArgMax, ArgMin; last: of equal elements the last place, not the first."""
+    """ArgMax, ArgMin; last: of equal elements the last index, not the first."""
 
     last: bool
 
@@ -61,11 +61,11 @@ def _index(ctx: Lowering, node: Node) -> tuple[tuple[Expr, ...], tuple[tuple[int
     """Return the index into the input, the axes that are reduced, and the index of the element of the output."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     rank, axes = len(kind.shape), Axes.of(node).axes
-    kept = [place for place in range(rank) if place not in axes]
-    extra = {place: len(result.shape) + number for number, place in enumerate(axes)}
-    position = {place: place if Axes.of(node).keepdims else kept.index(place) for place in kept}
-    index = tuple(axis(extra[place] if place in extra else position[place]) for place in range(rank))
-    sizes = tuple((extra[place], kind.shape[place]) for place in axes)
+    kept = [dim for dim in range(rank) if dim not in axes]
+    extra = {dim: len(result.shape) + number for number, dim in enumerate(axes)}
+    position = {dim: dim if Axes.of(node).keepdims else kept.index(dim) for dim in kept}
+    index = tuple(axis(extra[dim] if dim in extra else position[dim]) for dim in range(rank))
+    sizes = tuple((extra[dim], kind.shape[dim]) for dim in axes)
     own = tuple(const(0, DType.INT32) if size == 1 else axis(n) for n, size in enumerate(result.shape))
     return index, sizes, own
 
@@ -97,7 +97,7 @@ def _log_sum_exp(ctx: Lowering, node: Node) -> None:
 
 
 def _arg(ctx: Lowering, node: Node) -> None:
-    """ArgMax, ArgMin 13: the first (or last) place of the extreme value; where there is a NaN, the first (or last)."""
+    """ArgMax, ArgMin 13: the first (or last) index of the extreme value; where there is a NaN, the first (or last)."""
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     index, sizes, own = _index(ctx, node)
     how = "maximum" if node.op == "ArgMax" else "minimum"
@@ -107,9 +107,9 @@ def _arg(ctx: Lowering, node: Node) -> None:
     number, size = sizes[0]
     last = ArgAxes.of(node).last
     beyond = call("less" if how == "maximum" else "greater", element, load(1, kind.dtype, own), dtype=DType.BOOL)
-    outside = const(0 if last else size - 1, DType.INT32)  # which is no other place than one that is found
-    place = call("where", beyond, outside, axis(number), dtype=DType.INT32)
-    chosen = Expr("reduce", DType.INT32, (place,), Reduction("maximum" if last else "minimum", sizes))
+    outside = const(0 if last else size - 1, DType.INT32)  # which is no other index than one that is found
+    dim = call("where", beyond, outside, axis(number), dtype=DType.INT32)
+    chosen = Expr("reduce", DType.INT32, (dim,), Reduction("maximum" if last else "minimum", sizes))
     ctx.loop(node, call("cast", chosen, dtype=DType.INT64), [node.inputs[0], extreme])
 
 

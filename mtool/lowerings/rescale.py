@@ -91,9 +91,9 @@ def _rescale_long(ctx: Lowering, node: Node) -> None:
     element = load(0, kind.dtype, identity(len(kind.shape)))
     total = element if kind.dtype is DType.INT64 else call("cast", element, dtype=DType.INT64)
     by = ctx.parameter(ctx.constants[multiplier], axis, DType.INT32, inputs, node)
-    places = ctx.parameter(ctx.constants[shift], axis, DType.INT8, inputs, node)
+    by_shift = ctx.parameter(ctx.constants[shift], axis, DType.INT8, inputs, node)
     how = RescaleLong(attrs.zero_point, attrs.low, attrs.high)
-    ctx.loop(node, call("rescale_long", total, by, places, dtype=result.dtype, value=how), inputs)
+    ctx.loop(node, call("rescale_long", total, by, by_shift, dtype=result.dtype, value=how), inputs)
 
 
 def _rescale_real(ctx: Lowering, node: Node) -> None:
@@ -137,8 +137,8 @@ def _steps(ctx: Lowering, node: Node) -> None:
 def _table(ctx: Lowering, node: Node) -> None:
     kind, result = ctx.types[node.inputs[0]], ctx.types[node.outputs[0]]
     element = call("cast", load(0, kind.dtype, identity(len(kind.shape))), dtype=DType.INT32)
-    place = call("add", element, const(-kind.dtype.limits[0], DType.INT32), value="index")
-    ctx.loop(node, load(1, result.dtype, (place,)), node.inputs)
+    index = call("add", element, const(-kind.dtype.limits[0], DType.INT32), value="index")
+    ctx.loop(node, load(1, result.dtype, (index,)), node.inputs)
 
 
 def _fixed(function: str) -> Callable[[Lowering, Node], None]:

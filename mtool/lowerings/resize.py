@@ -63,12 +63,12 @@ def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tu
     return float((at + half) / factor - half)
 
 
-def _nearest(place: float, mode: str) -> int:
+def _nearest(position: float, mode: str) -> int:
     if mode == "floor":
-        return math.floor(place)
+        return math.floor(position)
     if mode == "ceil":
-        return math.ceil(place)
-    return math.ceil(place - 0.5) if mode == "round_prefer_floor" else math.floor(place + 0.5)
+        return math.ceil(position)
+    return math.ceil(position - 0.5) if mode == "round_prefer_floor" else math.floor(position + 0.5)
 
 
 def _linear(distance: float) -> float:
@@ -95,13 +95,13 @@ def axis_table(
     rows: list[dict[int, float]] = []
     outside = np.zeros(result, bool)
     for x in range(result):
-        place = _coordinate(x, size, scale, result, mode, roi)
-        outside[x] = mode == "tf_crop_and_resize" and not 0 <= place <= size - 1
+        position = _coordinate(x, size, scale, result, mode, roi)
+        outside[x] = mode == "tf_crop_and_resize" and not 0 <= position <= size - 1
         if attrs.mode == "nearest":
-            rows.append({min(max(_nearest(place, attrs.nearest_mode), 0), size - 1): 1.0})
+            rows.append({min(max(_nearest(position, attrs.nearest_mode), 0), size - 1): 1.0})
             continue
-        first, last = math.floor(place - reach / stretch), math.ceil(place + reach / stretch)
-        weights = {tap: kernel((tap - place) * stretch) for tap in range(first, last + 1)}
+        first, last = math.floor(position - reach / stretch), math.ceil(position + reach / stretch)
+        weights = {tap: kernel((tap - position) * stretch) for tap in range(first, last + 1)}
         if attrs.exclude_outside:
             weights = {tap: weight for tap, weight in weights.items() if 0 <= tap < size}
         total = sum(weights.values()) if attrs.antialias or attrs.exclude_outside else 1.0
@@ -126,19 +126,19 @@ def _resize(ctx: Lowering, node: Node) -> None:
     axes: list[tuple[int, int]] = []
     weight: Expr | None = None
     outsides = []
-    for place in range(rank):
-        size, total = kind.shape[place], result.shape[place]
-        scale, roi = attrs.scales[place], attrs.rois[place]
+    for position in range(rank):
+        size, total = kind.shape[position], result.shape[position]
+        scale, roi = attrs.scales[position], attrs.rois[position]
         if size == total and scale == 1 and roi == (0.0, 1.0):
-            index.append(axis(place))
+            index.append(axis(position))
             continue
         positions, weights, outside = axis_table(size, total, scale, attrs, roi)
         taps = positions.shape[1]
-        where: tuple[Expr, ...] = (axis(place),)
+        where: tuple[Expr, ...] = (axis(position),)
         if taps > 1:
             tap = axis(rank + len(axes))
             axes.append((rank + len(axes), taps))
-            where = (axis(place), tap)
+            where = (axis(position), tap)
         inputs.append(ctx.constant(f"{node.name}/positions", positions if taps > 1 else positions.reshape(-1)))
         index.append(load(len(inputs) - 1, DType.INT32, where))
         if taps > 1:
@@ -147,7 +147,7 @@ def _resize(ctx: Lowering, node: Node) -> None:
             weight = factor if weight is None else call("mul", weight, factor)
         if outside.any():
             inputs.append(ctx.constant(f"{node.name}/outside", ~outside))
-            outsides.append(load(len(inputs) - 1, DType.BOOL, (axis(place),)))
+            outsides.append(load(len(inputs) - 1, DType.BOOL, (axis(position),)))
     element = load(0, kind.dtype, tuple(index))
     if weight is not None:
         element = call("mul", weight, call("cast", element, dtype=_float(dtype)))

@@ -25,7 +25,7 @@ class GridSample(Attributes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeformConv(Convolution):
-    """offset_group: the parts of channels that have offsets of their own."""
+    """offset_group: the groups of channels, each with its offsets."""
 
     offset_group: int = 1
 
@@ -100,27 +100,27 @@ def _grid_sample(ctx: Lowering, node: Node) -> None:
     for i in range(spatial):
         size = kind.shape[2 + i]
         where = (axis(0), *(axis(2 + d) for d in range(spatial)), number(spatial - 1 - i))
-        given = call("cast", load(1, grid.dtype, where), dtype=dtype)
-        shifted = _add(given, _number(1, given))
+        coordinate = call("cast", load(1, grid.dtype, where), dtype=dtype)
+        shifted = _add(coordinate, _number(1, coordinate))
         if attrs.align_corners:
             x, low, high = _times(shifted, (size - 1) / 2), 0.0, size - 1.0
         else:
-            x, low, high = _times(_add(_times(shifted, size), _number(-1, given)), 0.5), -0.5, size - 0.5
+            x, low, high = _times(_add(_times(shifted, size), _number(-1, coordinate)), 0.5), -0.5, size - 0.5
         x = call("rint", x) if mode == "nearest" else x
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # whose weights are of where x is, as in PyTorch and onnxruntime
             x = call("minimum", call("maximum", x, _number(0, x)), _number(size - 1, x))
         elif padding == "reflection":
             x = _reflected(x, low, high)
-        place = call("floor", x) if mode != "nearest" else call("rint", x)
+        position = call("floor", x) if mode != "nearest" else call("rint", x)
         if taps > 1:
             tap = call("cast", plus(axis(rank + i), -1 if taps == 4 else 0), dtype=dtype)
             axes.append((rank + i, taps))
-            place = _add(place, tap)
-            factor = (_tent if taps == 2 else _keys)(call("sub", x, place))
+            position = _add(position, tap)
+            factor = (_tent if taps == 2 else _keys)(call("sub", x, position))
             weight = factor if weight is None else call("mul", weight, factor)
         if padding == "reflection":
-            place = call("floor", _add(_reflected(place, low, high), _number(0.25, place)))
-        spot = integer(place)
+            position = call("floor", _add(_reflected(position, low, high), _number(0.25, position)))
+        spot = integer(position)
         if padding == "zeros":
             tests += inside(spot, size)
         else:
@@ -155,9 +155,9 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
         moved = load(2, dtype, (axis(0), entry, axis(2), axis(3)))
         start = plus(times(axis(2 + i), attrs.strides[i]), times((ky, kx)[i], attrs.dilations[i]))
         at = _add(call("cast", plus(start, -attrs.pads[i]), dtype=dtype), moved)
-        place = _add(call("floor", at), call("cast", near, dtype=dtype))
-        factors.append(_tent(call("sub", at, place)))
-        spots.append(integer(place))
+        position = _add(call("floor", at), call("cast", near, dtype=dtype))
+        factors.append(_tent(call("sub", at, position)))
+        spots.append(integer(position))
         tests += inside(spots[-1], size)
     if mask:
         inputs.append(mask)
@@ -176,7 +176,7 @@ def _deform_conv(ctx: Lowering, node: Node) -> None:
 
 
 def _roi_align(ctx: Lowering, node: Node) -> None:
-    """RoiAlign: each bin is the mean, or the maximum, of samples on a grid of its own."""
+    """RoiAlign: each bin is the mean, or the maximum, of samples on a grid in it."""
     kind, rois, attrs = ctx.types[node.inputs[0]], ctx.types[node.inputs[1]], RoiAlign.of(node)
     dtype = kind.dtype
     height, width = kind.shape[2:]
@@ -205,9 +205,9 @@ def _roi_align(ctx: Lowering, node: Node) -> None:
             call("less_equal", at, const(size, dtype), dtype=DType.BOOL),
         ]
         at = call("minimum", call("maximum", at, const(0, dtype)), const(size - 1, dtype))
-        place = _add(call("floor", at), call("cast", near, dtype=dtype))
-        factors.append(_tent(call("sub", at, place)))
-        spots.append(least(integer(place), size - 1))
+        position = _add(call("floor", at), call("cast", near, dtype=dtype))
+        factors.append(_tent(call("sub", at, position)))
+        spots.append(least(integer(position), size - 1))
     body = load(0, dtype, (image, axis(1), *spots))
     for factor in factors:
         body = call("mul", body, factor)

@@ -119,7 +119,7 @@ class TfIdfValues(Values):
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _scatter_elements(ctx: Lowering, node: Node) -> None:
@@ -170,7 +170,7 @@ def _max_pool_indices(ctx: Lowering, node: Node) -> None:
     strides = _strides(size)
     attrs = MaxPoolIndices.of(node)
     if attrs.column_major:
-        strides = tuple(math.prod(size[:place]) for place in range(len(size)))
+        strides = tuple(math.prod(size[:dim]) for dim in range(len(size)))
     values = MaxPoolIndicesValues(
         kernel=attrs.kernel, strides=attrs.strides, dilations=attrs.dilations, pads=attrs.pads,
         planes=x.shape[0] * x.shape[1], size=size, out_size=result.shape[2:], steps=strides,
@@ -184,10 +184,10 @@ def _tf_idf(ctx: Lowering, node: Node) -> None:
     """TfIdfVectorizer of integers: how often each n-gram of the pool comes, with up to max_skip_count skips."""
     attrs, x = TfIdf.of(node), ctx.types[node.inputs[0]]
     starts = [*attrs.ngram_counts, len(attrs.pool_int64s)]
-    grams: list[tuple[int, int, int]] = []  # length, place in the pool, column
+    grams: list[tuple[int, int, int]] = []  # length, index into the pool, column
     for length, (begin, end) in enumerate(itertools.pairwise(starts), 1):
-        for place in range(begin, end, length):
-            grams.append((length, place, attrs.ngram_indexes[len(grams)]))
+        for dim in range(begin, end, length):
+            grams.append((length, dim, attrs.ngram_indexes[len(grams)]))
     kept = [gram for gram in grams if attrs.min_gram_length <= gram[0] <= attrs.max_gram_length]
     table = ctx.constant(f"{node.name}/grams", np.asarray(kept, np.int32).reshape(-1, 3))
     pool = ctx.constant(f"{node.name}/pool", np.asarray(attrs.pool_int64s, np.int64))

@@ -37,7 +37,7 @@ class TransformValues(Values):
     s: the suffix of the functions in mt_fft.h.
     rows: how many transforms.
     length: real numbers of each.
-    given: how many of them the input has; the others are 0.
+    samples: how many of them the input has; the others are 0.
     radices: the stages, from the outermost one in.
     shares: 1/p in fixed point, by p; empty: floats, which are not scaled.
     """
@@ -45,7 +45,7 @@ class TransformValues(Values):
     s: str
     rows: int
     length: int
-    given: int
+    samples: int
     radices: tuple[int, ...]
     shares: Mapping[int, str]
 
@@ -85,12 +85,12 @@ def _lower(inverse: bool) -> Callable[[Lowering, Node], None]:
     def lower(ctx: Lowering, node: Node) -> None:
         kind, length = ctx.types[node.inputs[0]], Transform.of(node).length
         most = 0 if kind.dtype.is_float else kind.dtype.limits[1]
-        given = kind.shape[-1]
+        samples = kind.shape[-1]
         values = TransformValues(
             s=_SUFFIXES[kind.dtype],
             rows=math.prod(kind.shape[:-1]),
             length=length,
-            given=given,
+            samples=samples,
             radices=radices_of(length // 2),
             shares={p: str(most // p) if most else "" for p in RADICES},
         )

@@ -33,10 +33,10 @@ class Pool(Window):
     p: int
 
 
-def _position(place: Expr, tap: Expr, node: Node, i: int) -> Expr:
-    """Return where tap `tap` of output `place` lies along spatial dimension i."""
+def _position(output: Expr, tap: Expr, node: Node, i: int) -> Expr:
+    """Return where tap `tap` of an output lies along spatial dimension i."""
     attrs = Window.of(node)
-    moved = plus(times(place, attrs.strides[i]), times(tap, attrs.dilations[i]))
+    moved = plus(times(output, attrs.strides[i]), times(tap, attrs.dilations[i]))
     return minus(moved, attrs.pads[i])
 
 
@@ -140,7 +140,7 @@ def conv_transpose(ctx: Lowering, node: Node) -> None:
 
 def crop(ctx: Lowering, node: Node, value: str, first: Sequence[int], output: str) -> str:
     """Copy the part of a value that begins at `first` and has the output's shape."""
-    index = tuple(plus(axis(place), start) for place, start in enumerate(first))
+    index = tuple(plus(axis(dim), start) for dim, start in enumerate(first))
     return ctx.loop(node, load(0, ctx.types[value].dtype, index), [value], output)
 
 
@@ -210,9 +210,9 @@ def _col2im(ctx: Lowering, node: Node) -> None:
         conditions.append(compare("greater_equal", reached, 0))
         if stride > 1:
             conditions.append(compare("equal", modulo(reached, stride), 0))
-        place = over(reached, stride)
-        conditions.append(compare("less", place, blocks))
-        block = plus(times(block, blocks), place)
+        position = over(reached, stride)
+        conditions.append(compare("less", position, blocks))
+        block = plus(times(block, blocks), position)
         tap = plus(times(tap, attrs.kernel[i]), taps[i])
     element = load(0, kind.dtype, (axis(0), integer(tap), block))
     body = _guarded(conditions, element, const(0, kind.dtype))

@@ -27,8 +27,8 @@ def _lower(ctx: Lowering, node: Node) -> None:
         source = quantised.value
         steps = np.arange(-255, 1, dtype=np.float64) * np.float64(quantised.scale.reshape(-1)[0])
         inputs.append(ctx.constant(f"{node.name}/exponentials", np.exp(steps).astype(np.float32)))
-    perm = tuple(place for place in range(rank) if place != axis) + ((axis,) if rank else ())
-    back = tuple(perm.index(place) for place in range(rank))
+    perm = tuple(dim for dim in range(rank) if dim != axis) + ((axis,) if rank else ())
+    back = tuple(perm.index(dim) for dim in range(rank))
     is_last = perm == tuple(range(rank))
     moved = source if is_last else ctx.transpose(node, source, perm)
     length = kind.shape[axis] if rank else 1

@@ -34,12 +34,12 @@ class Groups:
     def along(cls, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Groups":
         """Return the groups of all elements along some axes of a tensor."""
         rank = len(shape)
-        extra = {place: rank + n for n, place in enumerate(axes)}
+        extra = {dim: rank + n for n, dim in enumerate(axes)}
         return cls(
-            tuple(1 if place in extra else size for place, size in enumerate(shape)),
-            tuple((extra[place], shape[place]) for place in axes),
-            tuple(axis(extra.get(place, place)) for place in range(rank)),
-            tuple(number(0) if place in extra else axis(place) for place in range(rank)),
+            tuple(1 if dim in extra else size for dim, size in enumerate(shape)),
+            tuple((extra[dim], shape[dim]) for dim in axes),
+            tuple(axis(extra.get(dim, dim)) for dim in range(rank)),
+            tuple(number(0) if dim in extra else axis(dim) for dim in range(rank)),
         )
 
     @classmethod
@@ -51,7 +51,7 @@ class Groups:
         return cls(
             (shape[0], groups),
             ((2, members), *inner),
-            (axis(0), channel, *(axis(place) for place, _ in inner)),
+            (axis(0), channel, *(axis(dim) for dim, _ in inner)),
             (axis(0), over(axis(1), members)),
         )
 
@@ -78,7 +78,7 @@ def _moments(ctx: Lowering, node: Node, groups: Groups, epsilon: float) -> tuple
     x, stem = node.inputs[0], node.outputs[0]
     element = _wide(0, ctx.types[x].dtype, groups.elements)
     dtype = element.dtype
-    first = element.with_axes({place: number(0) for place, _ in groups.axes})
+    first = element.with_axes({dim: number(0) for dim, _ in groups.axes})
     mean = call("add", first, _mean_of(call("sub", element, first), groups))
     means = ctx.loop(node, mean, [x], ctx.value(f"{stem}.mean", dtype, groups.shape))
     centred = call("sub", element, load(1, dtype, identity(len(groups.shape))))

@@ -159,8 +159,8 @@ def packed(model: CModel, inputs: Sequence[Array]) -> bytes:
         UsageError: one has another shape than the model was compiled for.
     """
     parts = []
-    for place, tensor in zip(model.fed, model.manifest.inputs, strict=True):
-        array = np.asarray(inputs[place])
+    for index, tensor in zip(model.fed, model.manifest.inputs, strict=True):
+        array = np.asarray(inputs[index])
         if array.shape != tensor.shape:
             raise UsageError(
                 f"input {tensor.name!r} has another shape than the model was compiled for",

@@ -109,8 +109,8 @@ def _driver(models: Sequence[CModel]) -> str:
         for way, tensors in (("request", manifest.inputs), ("reply", manifest.outputs)):
             offset = 0
             for tensor in tensors:
-                place = f"{name}_arena_{'inputs' if way == 'request' else 'outputs'}.{tensor.c_name}"
-                pair = (place, f"request + {offset}") if way == "request" else (f"reply + {offset}", place)
+                member = f"{name}_arena_{'inputs' if way == 'request' else 'outputs'}.{tensor.c_name}"
+                pair = (member, f"request + {offset}") if way == "request" else (f"reply + {offset}", member)
                 lines += [f"        memcpy({pair[0]}, {pair[1]}, {tensor.bytes});"] * (tensor.bytes > 0)
                 offset += tensor.bytes
             if way == "request":

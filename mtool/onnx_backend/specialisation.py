@@ -46,7 +46,7 @@ class Specialisation:
         if len(arrays) != len(self.inputs):
             return False
         fed = zip(self.model.fed, self.model.manifest.inputs, strict=True)
-        return all(np.shape(arrays[place]) == tensor.shape for place, tensor in fed) and all(
+        return all(np.shape(arrays[index]) == tensor.shape for index, tensor in fed) and all(
             _same(np.asarray(data), self.fixed[name])
             for name, data in zip(self.inputs, arrays, strict=True)
             if name in self.fixed
@@ -148,13 +148,13 @@ def _sizes(model: onnx.ModelProto, arrays: Mapping[str, Array], given: Mapping[s
         if dimension.value not in arrays:
             continue
         shape = np.shape(arrays[dimension.value])
-        place = f"dimension {dimension.number} of input {dimension.value!r}"
+        where = f"dimension {dimension.number} of input {dimension.value!r}"
         if dimension.number >= len(shape):
-            raise UsageError(f"there is no {place}", details=[f"its shape is {list(shape)}"])
+            raise UsageError(f"there is no {where}", details=[f"its shape is {list(shape)}"])
         size = shape[dimension.number]
         wanted = given.get(dimension.name, found.get(dimension.name, size))
         if wanted != size:
-            details = [f"expected {wanted}", f"found    {size}, {place}"]
+            details = [f"expected {wanted}", f"found    {size}, {where}"]
             raise UsageError(f"dimension {dimension.name} has two sizes", details=details)
         found[dimension.name] = size
     return found

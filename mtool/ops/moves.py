@@ -1,4 +1,4 @@
-"""The kinds that have no C of their own: `view`, of the same bytes, and `transpose`, which becomes a loop."""
+"""The kinds of node that no C is written for: `view`, of the same bytes, and `transpose`, which becomes a loop."""
 
 from mtool.ir import Graph, Node
 from mtool.ir.node import Transpose, View

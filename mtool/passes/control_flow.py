@@ -1,16 +1,11 @@
-"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes of their own."""
+"""Control flow: what nothing reads leaves the graphs of a node, and these go through the passes too."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from mtool.ir import Graph, Node
-from mtool.ir.control import Branches, Control, Rounds
+from mtool.ir.control import Branches, Control, Rounds, has_bodies
 from mtool.ir.graph import Rewriter
-
-
-def has_control_flow(graph: Graph) -> bool:
-    """Whether a node of a graph has graphs."""
-    return any(isinstance(node.attrs, Control) for node in graph.nodes)
 
 
 def prune(graph: Graph) -> Graph:
@@ -18,12 +13,12 @@ def prune(graph: Graph) -> Graph:
 
     A carried value goes if neither what is read nor the end of the rounds depends on it.
     """
-    return _pruned(graph, deep=True) if has_control_flow(graph) else graph
+    return _pruned(graph, deep=True) if has_bodies(graph) else graph
 
 
 def prune_own(graph: Graph) -> Graph:
     """Take the same out of a graph's own control nodes, whose graphs are pruned already, each for all its outputs."""
-    return _pruned(graph, deep=False) if has_control_flow(graph) else graph
+    return _pruned(graph, deep=False) if has_bodies(graph) else graph
 
 
 def _pruned(graph: Graph, *, deep: bool) -> Graph:
@@ -52,7 +47,7 @@ def _pruned_body(body: Graph, outputs: Sequence[str], *, deep: bool) -> Graph:
 
 def map_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """Return a graph whose nodes' graphs are changed, with the same inputs and outputs."""
-    if not has_control_flow(graph):
+    if not has_bodies(graph):
         return graph
     nodes = [
         replace(node, attrs=node.attrs.with_bodies([change(body) for body in node.attrs.bodies]))

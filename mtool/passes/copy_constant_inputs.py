@@ -16,12 +16,12 @@ def copy_constant_inputs(graph: Graph) -> Graph:
     for node in graph.nodes:
         inputs = list(node.inputs)
         own = SPECIFICATIONS[node.op].own(node)
-        for place, value in enumerate(inputs):
-            in_arena = isinstance(node.attrs, Control) or (place < len(own) and own[place].is_in_arena)
+        for index, value in enumerate(inputs):
+            in_arena = isinstance(node.attrs, Control) or (index < len(own) and own[index].is_in_arena)
             if in_arena and value in graph.constants:
                 kind = graph.types[value]
-                inputs[place] = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
+                inputs[index] = rewriter.value(f"{value}.copy", kind.dtype, kind.shape)
                 element = load(0, kind.dtype, identity(len(kind.shape)))
-                rewriter.node("loop", [value], [inputs[place]], Loop(expr=element, label="copy"))
+                rewriter.node("loop", [value], [inputs[index]], Loop(expr=element, label="copy"))
         rewriter.keep(replace(node, inputs=tuple(inputs)))
     return rewriter.finish()

@@ -20,9 +20,9 @@ def copy_outputs(graph: Graph) -> Graph:
     taken: set[str] = set()
     outputs = []
     for output in graph.outputs:
-        place = root.get(output, output)
-        if place in made and place not in taken:
-            taken.add(place)
+        viewed = root.get(output, output)
+        if viewed in made and viewed not in taken:
+            taken.add(viewed)
             outputs.append(output)
             continue
         kind = graph.types[output]

@@ -192,7 +192,7 @@ class _Channels:
         return evaluate(WithEpilogue.of(node).epilogue, operands, shape, sums.reshape(shape)).reshape(sums.shape)
 
     def _gone(self, value: str) -> Array | None:
-        """Return bool [channels]: those that every reader of a value can do without; None: none."""
+        """Return bool [channels], the channels that no reader of a value needs; None: none."""
         readers = {node.name: node for node in self.consumers.get(value, [])}
         found = []
         for node in readers.values() if value not in self.outputs else ():

@@ -2,7 +2,7 @@
 
 Fusion writes what a loop reads into the loop, and a model may broadcast before it computes: either way an expensive
 function may be computed again for each element along an axis on which its operands do not depend. Such a part of an
-expression becomes a loop of its own over the axes on which it does depend, where that saves enough for the arena
+expression becomes another loop over the axes on which it does depend, where that saves enough for the arena
 that its result takes.
 """
 
@@ -19,7 +19,7 @@ from mtool.kernels.expression_cost import Facts, part_that_pays, sizes_of
 from mtool.ops import SPECIFICATIONS
 from mtool.ops.loop.node import Loop
 
-LEAST_SAVED = 200  # instructions: a loop of its own takes flash and a call,
+LEAST_SAVED = 200  # instructions: another loop takes flash and a call,
 LEAST_SAVED_PER_BYTE = 16  # and its result takes arena
 
 
@@ -41,11 +41,12 @@ def hoist_broadcasts(graph: Graph) -> Graph:
 def _moved(rewriter: Rewriter, node: Node) -> tuple[Node, Node] | None:
     """Return a loop that computes a part of a node's expression, and the node that reads it; None: none pays."""
     attrs, shape = Computation.of(node), rewriter.types[node.outputs[0]].shape
-    found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), is_enough)
+    shapes = [rewriter.types[value].shape for value in node.inputs]
+    found = part_that_pays(attrs.expr, sizes_of(attrs.expr, shape), prod(shape), shapes, is_enough)
     return None if found is None else with_part_before(rewriter, node, *found)
 
 
-def is_enough(part: Expr, facts: Facts, saved: int, once: int) -> bool:
+def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
     """Whether a part saves what a loop of its own takes."""
     return saved >= max(LEAST_SAVED, LEAST_SAVED_PER_BYTE * once * part.dtype.size)
 
@@ -57,7 +58,7 @@ def with_part_before(rewriter: Rewriter, node: Node, part: Expr, axes: Collectio
     extra = sorted(number for number in axes if number >= rank)
     kept = [size if number in axes else 1 for number, size in enumerate(shape)]
     value = rewriter.value(f"{node.outputs[0]}.part", part.dtype, [*kept, *(sizes[number] for number in extra)])
-    body = part.with_axes({number: axis(rank + place) for place, number in enumerate(extra)})
+    body = part.with_axes({number: axis(rank + behind) for behind, number in enumerate(extra)})
     operands = sorted(body.operands())
     made = Node(
         "loop", rewriter.unique(node.name), tuple(node.inputs[number] for number in operands), (value,),

@@ -62,7 +62,7 @@ def _is_copy(expr: Expr, node: Node, graph: Graph) -> bool:
     if expr.value >= len(node.inputs):
         return False  # a table that was made here
     source, out = graph.types[node.inputs[expr.value]], graph.types[node.outputs[0]]
-    plain = all(index.op == "axis" and index.value == place for place, index in enumerate(expr.args))
+    plain = all(index.op == "axis" and index.value == dim for dim, index in enumerate(expr.args))
     return plain and source == out
 
 
@@ -161,8 +161,8 @@ class _Work:
             self.tabled[shifted] = part
             return shifted
         self.inputs.append(self.rewriter.constant(f"{self.node.name}/table", table))
-        place = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
-        lookup = load(len(self.inputs) - 1, part.dtype, (place,))
+        index = call("add", call("cast", atom, dtype=DType.INT32), const(-low, DType.INT32), value="index")
+        lookup = load(len(self.inputs) - 1, part.dtype, (index,))
         self.tabled[lookup] = part
         return lookup
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mtool.ir import Expr, Graph, Node
-from mtool.ir.control import Branches, Control, Rounds
+from mtool.ir.control import Branches, Control, Rounds, has_bodies
 from mtool.ir.graph import Rewriter
 from mtool.ir.node import Computation, View
 from mtool.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.kernels.target import Target
 from mtool.ops import KERNELS
 from mtool.ops.loop.node import Loop
-from mtool.passes.control_flow import has_control_flow, prune
+from mtool.passes.control_flow import prune
 from mtool.passes.copy_outputs import copy_outputs
 from mtool.passes.hoist_broadcasts import LEAST_SAVED, LEAST_SAVED_PER_BYTE, with_part_before
 
@@ -28,15 +28,16 @@ TAKEN = 0.5  # how often a branch is taken, as far as is known
 
 def hoist_loop_invariants(graph: Graph, target: Target) -> Graph:
     """Compute before each loop what is the same in all of its rounds, where that costs less."""
-    if not has_control_flow(graph):
+    if not has_bodies(graph):
         return graph
-    rewriter = Rewriter(graph)
+    rewriter, is_changed = Rewriter(graph), False
     for node in graph.nodes:
         if isinstance(node.attrs, Rounds):
             node, inputs = _Hoist(rewriter, target).out_of(node, {value: value for value in node.inputs}, 1, True)
             node = replace(node, inputs=(*node.inputs, *inputs))
+            is_changed |= bool(inputs)
         rewriter.keep(node)
-    return prune(rewriter.finish())
+    return prune(rewriter.finish()) if is_changed else graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class _Hoist:
         """Append loops that compute the parts of a node's expression that are the same in all rounds, if they pay."""
         shape = rewriter.types[node.outputs[0]].shape
 
-        def is_enough(part: Expr, facts: Facts, saved: int, once: int) -> bool:
+        def is_enough(part: Expr, facts: Facts, saved: float, once: int) -> bool:
             """Whether a part does not change and saves enough, in a round and in all."""
             if ROUND in facts.axes:
                 return False
@@ -141,7 +142,8 @@ class _Hoist:
             expr = Computation.of(node).expr
             changing = [number for number, value in enumerate(node.inputs) if value not in same]
             count = int(prod(shape) * times)
-            found = part_that_pays(expr, sizes_of(expr, shape), count, is_enough, changing)
+            shapes = [rewriter.types[value].shape for value in node.inputs]
+            found = part_that_pays(expr, sizes_of(expr, shape), count, shapes, is_enough, changing)
             if found is None:
                 return node
             made, node = with_part_before(rewriter, node, *found)

@@ -13,7 +13,7 @@ from mtool.passes.state_layout import quantise_states
 def lower(graph: Graph, *, float_weights: bool = False) -> Graph:
     """Replace ONNX operators by kernels, loops, views and transpositions.
 
-    `float_weights`: int8 weights that meet float activations become float32, for kernels that can't widen them.
+    `float_weights`: int8 weights of float activations become float32, for kernels that can't widen them.
     """
     ctx = Lowering(graph, float_weights=float_weights)
     for node in graph.nodes:

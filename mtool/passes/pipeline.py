@@ -54,7 +54,7 @@ def sequence(target: Target) -> Sequence[Callable[[Graph], Graph]]:
         fold_constants,
         clamp_indices,  # indices that data decide
         copy_constant_inputs,  # kernels read variables
-        copy_outputs,  # each output is written by an operator of its own
+        copy_outputs,  # no two outputs are written by one operator
         name_nodes,  # stable names, in order
     )
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mtool.ir import DType, Graph, Node
-from mtool.ir.control import Branches, Carried, Control, Rounds
+from mtool.ir.control import Branches, Carried, Control, Rounds, has_bodies
 from mtool.ir.graph import Rewriter
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.lowerings.quantise import WHOLE_MOVES, Quantisation
-from mtool.passes.control_flow import has_control_flow, prune
+from mtool.passes.control_flow import prune
 from mtool.passes.signed_integers import SIGNED, wants_signed
 
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -60,12 +60,12 @@ def let_integers_cross(graph: Graph, target: Target) -> Graph:
         after = _crossed(graph, wants_signed(target))
         if after is graph:
             return graph
-        graph = after
+        graph = prune(after)
 
 
 def _crossed(graph: Graph, signed: bool) -> Graph:
     """Return a graph after one more step of each kind; the same graph if there is none to make."""
-    if not has_control_flow(graph):
+    if not has_bodies(graph):
         return graph
     side = _Side(graph, signed)
     for node in graph.nodes:
@@ -77,7 +77,7 @@ def _crossed(graph: Graph, signed: bool) -> Graph:
             node = replace(node, attrs=node.attrs.with_bodies(bodies))
             side.changed = True
         _Border(side, node).cross()
-    return prune(side.finish()) if side.changed else graph
+    return side.finish() if side.changed else graph
 
 
 class _Side(Rewriter):

@@ -58,8 +58,8 @@ def _is_moved(graph: Graph, value: str, producer: Node | None, readers: list[Nod
     if graph.types[value].dtype not in SIGNED or value in graph.constants:
         return False
     made = producer is not None and _has_parameters(graph, producer, "QuantizeLinear")
-    given = value in graph.inputs and bool(readers)
-    return (made or given) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
+    is_input = value in graph.inputs and bool(readers)
+    return (made or is_input) and all(_has_parameters(graph, node, "DequantizeLinear") for node in readers)
 
 
 def _has_parameters(graph: Graph, node: Node, op: str) -> bool:
@@ -76,9 +76,9 @@ def _append(rewriter: Rewriter, node: Node, source: str, output: str) -> None:
 
 
 def _signed_point(rewriter: Rewriter, node: Node) -> str:
-    given = rewriter.constants[_point(rewriter, node)]
-    kind, offset = SIGNED[DType.of(given.dtype)]
-    return rewriter.constant(f"{node.name}/zero_point", (given.astype(np.int32) - offset).astype(kind.numpy))
+    point = rewriter.constants[_point(rewriter, node)]
+    kind, offset = SIGNED[DType.of(point.dtype)]
+    return rewriter.constant(f"{node.name}/zero_point", (point.astype(np.int32) - offset).astype(kind.numpy))
 
 
 def _point(rewriter: Rewriter, node: Node) -> str:

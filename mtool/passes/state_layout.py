@@ -89,21 +89,21 @@ def _outermost(graph: Graph, number: int, producers: Mapping[str, Node], consume
         return graph
     whole = shape if len(shape) == 4 else (shape[0], shape[1], 1, shape[2])
     after = NHWC_OF_NCHW.index(time + 4 - len(shape))
-    if math.prod(whole[place] for place in NHWC_OF_NCHW[:after]) != 1:
+    if math.prod(whole[dim] for dim in NHWC_OF_NCHW[:after]) != 1:
         return graph
     rewriter = Rewriter(graph)
     turned = rewriter.types[value] = replace(graph.types[value], shape=tuple(whole[p] for p in NHWC_OF_NCHW))
-    given = rewriter.value(f"{value}.model", turned.dtype, shape)
-    _channels_first(rewriter, value, given, first)
+    channels_first = rewriter.value(f"{value}.model", turned.dtype, shape)
+    _channels_first(rewriter, value, channels_first, first)
     for node in graph.nodes:
-        node = replace(node, inputs=tuple(given if one == value else one for one in node.inputs))
+        node = replace(node, inputs=tuple(channels_first if one == value else one for one in node.inputs))
         if node.name not in (joined.name, cut.name):
             rewriter.keep(node)
             continue
         inputs = [_channels_last(rewriter, one, node) for one in node.inputs]
         kind = graph.types[node.outputs[0]]
         flat = kind.shape if len(kind.shape) == 4 else (kind.shape[0], kind.shape[1], 1, kind.shape[2])
-        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, [flat[place] for place in NHWC_OF_NCHW])
+        made = rewriter.value(f"{node.outputs[0]}.last", kind.dtype, [flat[dim] for dim in NHWC_OF_NCHW])
         rewriter.node(node.op, inputs, [made], _turned_attrs(node, len(shape), after), like=node)
         _channels_first(rewriter, made, node.outputs[0], node)
     kept = _channels_last(rewriter, output, last)
@@ -149,7 +149,7 @@ def _turned_attrs(node: Node, rank: int, axis: int) -> Attributes:
 def _turned(numbers: tuple[int, ...], rank: int, unit: int) -> tuple[int, ...]:
     """Return numbers of 3 dimensions (`unit` for one that is added) or 4 in the order of channels last."""
     whole = (*numbers[:2], unit, *numbers[2:]) if rank == 3 else numbers
-    return tuple(whole[place] for place in NHWC_OF_NCHW)
+    return tuple(whole[dim] for dim in NHWC_OF_NCHW)
 
 
 def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
@@ -160,7 +160,7 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
         viewed = rewriter.value(f"{value}.whole", kind.dtype, whole)
         rewriter.node("Reshape", [value], [viewed], like=node)
         value = viewed
-    made = rewriter.value(f"{value}.last", kind.dtype, [whole[place] for place in NHWC_OF_NCHW])
+    made = rewriter.value(f"{value}.last", kind.dtype, [whole[dim] for dim in NHWC_OF_NCHW])
     rewriter.node("Transpose", [value], [made], Permutation(perm=NHWC_OF_NCHW), like=node)
     return made
 
@@ -168,7 +168,7 @@ def _channels_last(rewriter: Rewriter, value: str, node: Node) -> str:
 def _channels_first(rewriter: Rewriter, value: str, output: str, node: Node) -> None:
     """Append what turns a value back to channels first, as `output`."""
     kind = rewriter.types[value]
-    whole = tuple(kind.shape[place] for place in NCHW_OF_NHWC)
+    whole = tuple(kind.shape[dim] for dim in NCHW_OF_NHWC)
     wanted = rewriter.types[output].shape
     turned = output if whole == wanted else rewriter.value(f"{output}.whole", kind.dtype, whole)
     rewriter.node("Transpose", [value], [turned], Permutation(perm=NCHW_OF_NHWC), like=node)

@@ -16,7 +16,7 @@ def transposes_to_loops(graph: Graph) -> Graph:
             continue
         kind = rewriter.types[rewriter.resolve(node.inputs[0])]
         perm = node.attrs.perm
-        index = tuple(axis(perm.index(place)) for place in range(len(perm)))
+        index = tuple(axis(perm.index(dim)) for dim in range(len(perm)))
         attrs = Loop(expr=load(0, kind.dtype, index), label="transpose")
         rewriter.node("loop", [rewriter.resolve(node.inputs[0])], node.outputs, attrs, like=node)
     return rewriter.finish()

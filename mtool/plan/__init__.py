@@ -33,11 +33,20 @@ def make_plan(
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    from mtool.plan.partial import with_partial_execution
+    from mtool.ir.control import has_bodies
+    from mtool.plan.partial import is_worth, with_partial_execution
     from mtool.plan.whole import plan_whole
 
     choices = schedules or {}
-    return with_partial_execution(plan_whole(graph, target, io, choices), partial, choices)
+
+    def by_rows(plan: "Plan") -> "Plan":
+        return with_partial_execution(plan, partial, choices)
+
+    plan = by_rows(plan_whole(graph, target, io, choices))
+    if partial == "never" or not has_bodies(graph):
+        return plan
+    inside = by_rows(plan_whole(graph, target, io, choices, by_rows))
+    return inside if is_worth(plan, inside, partial) else plan
 
 
 def __getattr__(name: str) -> Any:

@@ -56,7 +56,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
 
 Neighbours = list[tuple[int, tuple[tuple[int, int], ...]]]
 Apart = list[Neighbours]
-"""Of each storage, those that may not lie at any distance, and at which not."""
+"""For each storage, the storages that it may not overlap, and the distances at which they would."""
 
 
 def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
@@ -73,7 +73,7 @@ def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]]
 
 
 def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart:
-    """Return for each storage those that may not lie at any distance: open ranges of (its offset - theirs)."""
+    """Return for each storage where others would overlap it: open ranges of (its offset - theirs)."""
     lives = [piece.live for piece in pieces]
     apart: Apart = [[] for _ in pieces]
     for m, n in pairs:

@@ -167,7 +167,7 @@ class _RegionBuilder:
         whole = self.outside_rows(source, *inside, row)
         if (start, end) == inside:
             return whole
-        # At the image's edge: a buffer of its own, with the rows and the padding.
+        # At the image's edge: another buffer, with the rows and the padding.
         edge = f"edge of {source} {start}"
         assert reads.fill is not None
         pieces, dtype = [], self.graph.types[source].dtype

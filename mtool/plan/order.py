@@ -18,8 +18,8 @@ FEW = 8  # nodes that are tried then
 
 def order_nodes(graph: Graph, chosen: Mapping[str, Step], io: Io) -> tuple[Node, ...]:
     """Return the nodes in an order of small peak: the given one, or a better one that a beam search finds."""
-    given = graph.nodes
-    orders = [given] if _is_chain(graph) else [given, _beam_search(graph)]
+    as_written = graph.nodes
+    orders = [as_written] if _is_chain(graph) else [as_written, _beam_search(graph)]
     if graph.states:
         orders = [read_states_before_writes(replace(graph, nodes=nodes)) for nodes in orders]
     return min(orders, key=lambda nodes: _peak(graph, nodes, chosen, io))

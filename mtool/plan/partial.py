@@ -34,7 +34,7 @@ REGIONS = 8  # that are tried
 REACH = 32  # operators before and after the peak that a region may have
 CHUNKS = 1000  # that a region may be made in
 CLOSE = 0.03  # of the peak, that fewer steps are worth
-LAID_OUT = 4  # of those that are close
+LAID_OUT = 4  # candidates of nearly the least memory whose arena is laid out
 MOST_REGIONS = 3
 LARGEST_SMALL = 0.01  # of the largest tensor, for a loop that may come earlier than it does
 LEAST_GAIN = 0.1  # of the arena, that "auto" asks for,
@@ -58,8 +58,13 @@ def with_partial_execution(plan: Plan, partial: Partial, choices: Choices) -> Pl
     starts = [plan, *_small_ones_first(plan)]
     trials = (_with_regions(start, most, chooser) for start in starts for most in limits)
     best = min(trials, key=lambda trial: trial.arena_bytes)
+    return best if is_worth(plan, best, partial) else plan
+
+
+def is_worth(plan: Plan, other: Plan, partial: Partial) -> bool:
+    """Whether another plan is so much smaller than one that its calls are worth it."""
     least = max(LEAST_GAIN * plan.arena_bytes, LEAST_BYTES) if partial == "auto" else 1
-    return best if plan.arena_bytes - best.arena_bytes >= least else plan
+    return plan.arena_bytes - other.arena_bytes >= least
 
 
 def _small_ones_first(plan: Plan) -> list[Plan]:

@@ -1,7 +1,7 @@
 """Storage of states: each has one for the life of the firmware, which an inference reads and writes.
 
 The operator that writes a state's output writes it there, if nothing reads the old value after it, or if it may write
-over what it reads. Where that can't be, the output has a storage of its own and is copied at the end.
+over what it reads. Where that can't be, the output has another storage and is copied at the end.
 
 Stream buffers (the last inputs of a causal convolution) are a special case, in two forms. `concat(state, new)` takes
 the state's storage, made larger, and the state's output is the move of its end to its beginning. Or the state is moved
@@ -120,7 +120,9 @@ def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:
 
 def read_states_before_writes(graph: Graph) -> tuple[Node, ...]:
     """Return the nodes in an order in which states are written after they are read, where that is possible."""
-    behind: dict[str, set[str]] = {node.name: set() for node in graph.nodes}  # node -> those that have to come after it
+    behind: dict[str, set[str]] = {
+        node.name: set() for node in graph.nodes
+    }  # node -> the nodes that have to come after it
     makers = graph.producers()
     for node in graph.nodes:
         for value in node.inputs:

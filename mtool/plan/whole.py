@@ -1,6 +1,6 @@
 """Plan a graph as a whole: schedules, an order, offsets; the graphs of its control nodes on their own before it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from mtool.ir import Graph, Node
@@ -18,22 +18,28 @@ from mtool.plan.sized import sized_step
 from mtool.plan.state_storage import copy_states
 from mtool.plan.step import Step, choose_schedule
 
+Refine = Callable[[Plan], Plan]
 
-def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices) -> Plan:
+
+def plan_whole(graph: Graph, target: Target, io: Io, choices: Choices, refine: Refine = lambda plan: plan) -> Plan:
     """Choose schedules and an order, and lay out the arena to the smallest peak that is found.
+
+    `refine` makes better plans of those of bodies.
 
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
     check_names(choices, (node.name for one in with_own_bodies(graph) for node in _computing(one)))
-    return _plan(graph, target, io, choices, "keep")
+    return _plan(graph, target, io, choices, "keep", refine)
 
 
 def _computing(graph: Graph) -> Iterable[Node]:
     return (node for node in graph.nodes if not isinstance(node.attrs, View))
 
 
-def _plan(graph: Graph, target: Target, io: Io, choices: Choices, keep: str, outside: Collection[int] = ()) -> Plan:
+def _plan(
+    graph: Graph, target: Target, io: Io, choices: Choices, keep: str, refine: Refine, outside: Collection[int] = ()
+) -> Plan:
     """Plan a graph.
 
     Args:
@@ -42,6 +48,7 @@ def _plan(graph: Graph, target: Target, io: Io, choices: Choices, keep: str, out
         io: where inputs and outputs lie.
         choices: of schedules.
         keep: the stem of the names of copies of its states.
+        refine: makes better plans of those of bodies.
         outside: the numbers of states that may lie where the caller keeps them.
     """
 
@@ -51,10 +58,10 @@ def _plan(graph: Graph, target: Target, io: Io, choices: Choices, keep: str, out
         if not isinstance(node.attrs, Control):
             return choose_schedule(node, graph, target, choices.get(node.name))
         bodies = zip(node.attrs.names, bodies_of(node), strict=True)
-        plans = [
-            _plan(planned_body(node, body), target, "external", choices, f"{node.name}_{name}_keep", kept_outside(node))
-            for name, body in bodies
-        ]
+        plans = []
+        for name, body in bodies:
+            inner, keep = planned_body(node, body), f"{node.name}_{name}_keep"
+            plans.append(refine(_plan(inner, target, "external", choices, keep, refine, kept_outside(node))))
         return control_step(node, plans)
 
     by_name = {node.name: step_of(node) for node in _computing(graph)}

@@ -217,5 +217,5 @@ def _worst(distance: Array, expected: Array, actual: Array) -> str:
     if not distance.size or not distance.any():
         return "all elements are equal"
     index = tuple(map(int, np.unravel_index(int(distance.argmax()), distance.shape)))
-    place = f"sample {index[0]}" + (f", element [{','.join(map(str, index[1:]))}]" if index[1:] else "")
-    return f"largest difference: {place}: expected {expected[index]}, found {actual[index]}"
+    where = f"sample {index[0]}" + (f", element [{','.join(map(str, index[1:]))}]" if index[1:] else "")
+    return f"largest difference: {where}: expected {expected[index]}, found {actual[index]}"

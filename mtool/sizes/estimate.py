@@ -112,7 +112,7 @@ def _of_kind(
         ),
         ("stack", Part("stack", int(options.get("stack_bytes", 0)))),
     ]
-    if core == "avr":  # which reads flash in a way of its own, and that is for weights
+    if core == "avr":  # which reads weights in flash by other instructions
         parts.append(("data", Part("tables", c_source.table_bytes, estimated=True)))
     return [(role, part) for role, part in parts if part.bytes]
 

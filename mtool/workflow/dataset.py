@@ -162,7 +162,7 @@ def _labels_file(path: Path) -> Array:
             arrays.check_regular(path)
             if path.stat().st_size > _LABELS_BYTES:
                 raise UsageError(f"--labels: {path} is larger than {formatting.kilobytes(_LABELS_BYTES)}")
-            loaded = np.array(path.read_text().replace(",", " ").split())
+            loaded = np.array(path.read_text("utf-8-sig").replace(",", " ").split())
         labels: Array = loaded.astype(np.int64)
     except (OSError, ValueError, MemoryError):
         raise UsageError(

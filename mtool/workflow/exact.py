@@ -166,13 +166,13 @@ class ExactValues:
         """Run one node by onnx's reference."""
         from onnx.reference import ReferenceEvaluator
 
-        given = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
-        puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in given]
+        feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
+        puts = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in feeds]
         results = [name for name in node.output if name]
         outs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in results]
         model = helper.make_model(helper.make_graph([node], "node", puts, outs), opset_imports=self._opsets)
         try:
-            made = dict(zip(results, ReferenceEvaluator(model).run(results, given), strict=True))
+            made = dict(zip(results, ReferenceEvaluator(model).run(results, feeds), strict=True))
         except Exception as refused:  # whatever NumPy raises in an operator that onnx's reference has not, or not so
             raise Unknown(f"{node.op_type}: {refused}") from None
         return [np.asarray(made.get(name, 0.0)) for name in node.output]
@@ -202,7 +202,7 @@ def _quantised(node: onnx.NodeProto, inputs: Sequence[Bounds | None], known: Map
         error = error + _ROUNDINGS * _UNIT * np.maximum(np.abs(x.low), np.abs(x.high)) / scale
         ends = np.rint(x.value / scale), np.ceil(x.low / scale - 0.5 - error), np.floor(x.high / scale + 0.5 + error)
     limits = np.iinfo(dtype)
-    value, low, high = (np.clip(place + zero, limits.min, limits.max).astype(dtype) for place in ends)
+    value, low, high = (np.clip(end + zero, limits.min, limits.max).astype(dtype) for end in ends)
     mine = known.get(node.output[0])
     if mine is not None and mine.shape == value.shape:
         value = mine

@@ -70,6 +70,6 @@ def _kind(graph: onnx.GraphProto, name: str) -> int:
 def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
     for node in graph.node:
         for names in (node.input, node.output):
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name == old:
-                    names[place] = new
+                    names[index] = new

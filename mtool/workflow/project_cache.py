@@ -42,19 +42,19 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
     """
     try:
         target = boards.get(board) if isinstance(board, str) else board
-        place = folder or default_folder(model_name(path.stem), target)
-        stamp = _stamp(place)
-        if not stamp.is_file() or filetree.interrupted(place):
+        project = folder or default_folder(model_name(path.stem), target)
+        stamp = _stamp(project)
+        if not stamp.is_file() or filetree.interrupted(project):
             return None
-        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(place)}":
+        if stamp.read_text() != f"{_made_of(path, target, options)} {_consists_of(project)}":
             return None
-        described = manifest.load(place)
+        described = manifest.load(project)
         if described.project is None:
             return None
-        below = place / described.project.model
+        below = project / described.project.model
         made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
-        filetree.tell_left(place)
-        return Model(path, target, options, made, described.model_copy(update={"project": None})), place
+        filetree.tell_left(project)
+        return Model(path, target, options, made, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)
         return None

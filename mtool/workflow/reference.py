@@ -4,7 +4,7 @@ Either runs in a process of its own (mtool.oracles.process).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from mtool.frontend.first_values import first_values
 from mtool.frontend.options import Pairs
 from mtool.frontend.problems import OWN, REFUSED
 from mtool.frontend.reading import reread, runnable
+from mtool.frontend.tflite import hybrid
 from mtool.frontend.tflite.model import to_onnx, zeros_of
 from mtool.frontend.tflite.repair import litert_can_read
 from mtool.frontend.tflite.schema import read as tflite_file
 from mtool.oracles import litert, ort, process
+from mtool.workflow.cut_network import computed_name, cut
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Options
 
@@ -45,7 +47,8 @@ def outputs(
         samples: inputs by name.
         options: of the compilation: its constants are inputs that are the same for every sample; with states, the
             samples are a sequence, and each is given the state outputs of the one before it; with the rounding
-            "tflite", a TFLite model is run by LiteRT's reference kernels, else by those that it takes by default.
+            "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
+            kernels, else by those that it takes by default.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
 
     Raises:
@@ -54,20 +57,35 @@ def outputs(
     """
     chosen = options or Options()
     if is_tflite(model):
-        return _litert("outputs", model, samples, chosen, exact=chosen.rounding == "tflite")
+        return _litert("outputs", model, samples, chosen, exact=_is_exact(model, chosen))
     initial = _initial_states(model, chosen) if chosen.states else {}
     return _onnxruntime(
         runnable(model), model, samples, chosen.states, initial, constants=chosen.constants, optimised=optimised
     )
 
 
+def _is_exact(model: Path, options: Options) -> bool:
+    """Whether a TFLite model is computed as LiteRT's reference kernels do, at least what has float activations."""
+    if options.rounding == "tflite":
+        return True
+    found = tflite_file(model, Budget(options.limits))
+    return hybrid.in_integers(options) and any(hybrid.is_hybrid(one, found.tensors) for one in found.operators)
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
-    """An ONNX network, the states that it has, and what they begin with."""
+    """An ONNX network, the states that it has, and what they begin with.
+
+    `in_parts`: it has operators of mtool's own, which onnxruntime lacks. They are compared with LiteRT's, and the
+    others, each between two tensors that the device has, are given what LiteRT has there. `steps` are the scales of a
+    TFLite model's tensors.
+    """
 
     proto: onnx.ModelProto
     states: Pairs
     initial: Sample
+    in_parts: bool = False
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 def network(model: Path, options: Options) -> Network | None:
@@ -84,14 +102,17 @@ def network(model: Path, options: Options) -> Network | None:
     made = to_onnx(tflite_file(model, budget), model.name, options, budget)
     for number, node in enumerate(made.proto.graph.node):  # those of one operator share its name
         node.name = f"{node.name} {number}"
-    if {node.domain for node in made.proto.graph.node} & {OWN, REFUSED}:
+    own = [node for node in made.proto.graph.node if node.domain == OWN]
+    apart = all(name in made.tensors for node in own for name in node.output) and not (made.states or options.states)
+    if (own and not apart) or any(node.domain == REFUSED for node in made.proto.graph.node):
         return None
     zeros = {
         name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)
         for name, point in zeros_of(made, options.states).items()
     }
     initial = _given({**zeros, **made.initial}, options)
-    return Network(made.proto, (*made.states, *options.states), initial)
+    steps = {name: float(tensor.scale.max()) for name, tensor in made.tensors.items() if tensor.is_quantised}
+    return Network(made.proto, (*made.states, *options.states), initial, bool(own), steps)
 
 
 def intermediates(
@@ -99,14 +120,17 @@ def intermediates(
 ) -> list[Sample]:
     """Run the network of a model, as `network` returns it, on each sample; the given tensors of it by name.
 
-    No optimisations are made. What is not a tensor of the network's own graph is left out.
+    No optimisations are made. What is not a tensor of the network's own graph is left out. Those of one in parts are
+    LiteRT's, of the model's tensors: `part_results` has what onnxruntime makes of those.
 
     Raises:
         BuildError: the reference is not installed.
         ModelError: the reference refuses the model or an input, or dies of it.
     """
-    if compared is None:
-        return _litert("intermediates", model, samples, options, tensors=list(tensors))
+    if compared is None or compared.in_parts:
+        own = () if compared is None else compared.proto.graph.node
+        made = [name for node in own if node.domain == OWN for name in node.output]
+        return _litert("intermediates", model, samples, options, tensors=[*tensors, *made])
     proto = compared.proto
     own = {value for node in proto.graph.node for value in node.output}
     present = {output.name for output in proto.graph.output}
@@ -121,6 +145,15 @@ def intermediates(
     return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
 
 
+def part_results(model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options) -> Sample:
+    """Compute tensors of a network in parts, each from the others; those of mtool's own operators are as known."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(compared.proto)
+    makers = cut(proto.graph, known)
+    found = computed(model, proto, {**sample, **known}, options=options)
+    return {**known, **{name: found[computed_name(name)] for name in makers}}
+
+
 def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Options) -> Sample:
     """Run a network that was made of a model on one sample by onnxruntime, without optimisations.
 
@@ -129,8 +162,8 @@ def computed(model: Path, proto: onnx.ModelProto, sample: Sample, *, options: Op
         ModelError: it refuses the network.
     """
     fed = {value.name for value in proto.graph.input}
-    given = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
-    (found,) = _onnxruntime(proto.SerializeToString(), model, [given], (), {}, constants={}, optimised=False)
+    feeds = {name: data for name, data in {**options.constants, **sample}.items() if name in fed}
+    (found,) = _onnxruntime(proto.SerializeToString(), model, [feeds], (), {}, constants={}, optimised=False)
     return found
 
 
@@ -186,8 +219,8 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
         if put.name in wanted:
             kind = put.type.tensor_type
             sizes = [
-                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{place}"]
-                for place, dim in enumerate(kind.shape.dim)
+                dim.dim_value if dim.HasField("dim_value") else chosen.dims[dim.dim_param or f"{put.name}_{number}"]
+                for number, dim in enumerate(kind.shape.dim)
             ]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
             found[put.name] = begun.get(put.name, np.full(sizes, points.get(put.name, 0), dtype))
@@ -195,10 +228,10 @@ def _initial_states(path: Path, chosen: Options) -> Sample:
 
 
 def _given(first: Sample, chosen: Options) -> Sample:
-    """Return first values, those that are given in the place of others."""
-    given = {name: value for name, value in chosen.state_values.items() if name in first}
+    """Return first values: the user's, else the model's."""
+    feeds = {name: value for name, value in chosen.state_values.items() if name in first}
     return first | {
-        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in given.items()
+        name: np.broadcast_to(value, first[name].shape).astype(first[name].dtype) for name, value in feeds.items()
     }
 
 

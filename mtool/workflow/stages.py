@@ -240,10 +240,10 @@ def rendered_plan(
     from mtool import build as building
 
     assert described.project is not None
-    place = folder or model.default_folder()
+    project_folder = folder or model.default_folder()
     return [
-        f"# compile {model.path.name}, write the project {place} ({len([*tree])} files)",
-        f"cd {shlex.quote(str(place))}",
+        f"# compile {model.path.name}, write the project {project_folder} ({len([*tree])} files)",
+        f"cd {shlex.quote(str(project_folder))}",
         *building.plan(described.project, kinds),
     ]
 

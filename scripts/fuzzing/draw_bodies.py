@@ -41,11 +41,11 @@ def _conditions(given: str) -> Nodes:
     """Return nodes that make what is true and what is false in every run, though only the run knows it."""
     limit = [("nearly_nothing", -HUGE), ("too_much", HUGE)]
     return [
-        helper.make_node("Cast", [given], ["real_input"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceSum", ["real_input"], ["sum_of_input"], keepdims=0),
+        helper.make_node("Cast", [given], ["real_for_bodies"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["real_for_bodies"], ["sum_for_bodies"], keepdims=0),
         *(helper.make_node("Constant", [], [name], value_float=value) for name, value in limit),
-        helper.make_node("Greater", ["sum_of_input", "nearly_nothing"], ["true"]),
-        helper.make_node("Greater", ["sum_of_input", "too_much"], ["false"]),
+        helper.make_node("Greater", ["sum_for_bodies", "nearly_nothing"], ["true"]),
+        helper.make_node("Greater", ["sum_for_bodies", "too_much"], ["false"]),
         helper.make_node("Cast", ["true"], ["one"], to=TensorProto.INT64),
     ]
 

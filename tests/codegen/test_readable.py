@@ -142,6 +142,7 @@ _LOOP = re.compile(r"for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (
         ("floats", 3, HOST),
         ("floats", 15, MVE),
         ("floats", 17, HOST),
+        ("floats", 8, HOST),
         ("integers", 0, DSP),
         ("integers", 1, HOST),
         ("integers", 1, MVE),
@@ -150,11 +151,19 @@ _LOOP = re.compile(r"for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (
 def test_nothing_is_multiplied_by_one_nor_repeated_once(kind: str, seed: int, target: Target) -> None:
     """Random networks, whose sizes are often 1."""
     plan = compiled(getattr(networks, kind)(seed), target, "net")
+    counted: dict[str, int] = {}  # where loops from a number on end, by variable
     for line in codegen.generate(plan, "net.onnx", "0" * 64)[0].text("net.c").splitlines():
         code = re.sub(r"^ *(/?\*|#).*|/\*.*?\*/", "", line)
         assert not _BY_ONE.search(code) and not _PLUS_NONE.search(code), line
+        for variable in re.findall(r"for \(int32_t (\w+)", code):
+            counted.pop(variable, None)
         for match in _LOOP.finditer(code):
+            counted[match[1]] = int(match[3])
             assert int(match[3]) - int(match[2]) > int(match[4] or 1), line
+        for variable, end in re.findall(r"\b([i-n]) (?:>= (?=0\b)|< (\d+)\b(?! *;))", code):
+            known = variable in counted
+            assert not known or (end and int(end) < counted[variable]), f"always true: {line}"
+        assert len(code) <= WIDTH + 1, line
 
 
 def _padded(pads: tuple[int, int, int, int]) -> str:

@@ -15,6 +15,8 @@ from mtool.codegen.tidy import tidied
         ("memcpy(patch, from + g * 1, 1 * sizeof(*patch));", "memcpy(patch, from + g, sizeof(*patch));"),
         ("for (int32_t y = 0; y < 6; ++y, source += 0) {", "for (int32_t y = 0; y < 6; ++y) {"),
         ("for (int32_t y = 0; y < 6; ++y, source += 01) {", "for (int32_t y = 0; y < 6; ++y, source += 01) {"),
+        ("for (int32_t x = 0; x < 6; ++x, p += 1, o += 4)", "for (int32_t x = 0; x < 6; ++x, ++p, o += 4)"),
+        ("sum += row[k] * w[1 * 3 + k];", "sum += row[k] * w[3 + k];"),
         ("x = a / 1 + b;", "x = a + b;"),
         ("w = weights + 1 * 4;", "w = weights + 4;"),
         ("o = (x) * 16 + c;", "o = x * 16 + c;"),
@@ -200,3 +202,60 @@ def test_what_such_a_loop_moves_stays_if_a_loop_at_the_same_indent_repeats_it() 
     loop = "    for (int32_t p = 0; p < 1; ++p, ++input) {\n        use(*input);\n    }"
     body = f"    for (int32_t g = 0; g < 9; ++g)\n{loop}"
     assert tidied(body).endswith("{\n        use(*input);\n        ++input;\n    }")
+
+
+def test_what_stands_behind_a_continue_of_a_loop_that_is_made_once_is_its_else() -> None:
+    body = """\
+    for (int32_t ky = 0; ky < 1; ++ky) {
+        if (left >= 0) {
+            copy(left);
+            continue;
+        }
+        fill(left);
+    }
+    next();"""
+    assert (
+        tidied(body)
+        == """\
+    if (left >= 0) {
+        copy(left);
+    } else {
+        fill(left);
+    }
+    next();"""
+    )
+
+
+def test_a_loop_that_is_made_once_stays_if_it_is_left_elsewhere() -> None:
+    body = """\
+    for (int32_t ky = 0; ky < 1; ++ky) {
+        if (left >= 0)
+            continue;
+        fill(left);
+    }
+    next();"""
+    assert tidied(body) == body
+
+
+def test_a_block_that_nothing_needs_goes() -> None:
+    body = """\
+    for (int32_t c = 0; c < 2; ++c) {
+        const float *w0 = weights + c;
+    }
+    {
+        const float *w0 = weights;
+        output[2] = *w0;
+    }"""
+    assert tidied(body).splitlines()[-2:] == ["    const float *w0 = weights;", "    output[2] = *w0;"]
+
+
+@pytest.mark.parametrize("other", ["    const float *w0 = bias;", "    next(w0);"])
+def test_a_block_stays_if_its_names_are_those_of_others(other: str) -> None:
+    block = "    {\n        const float *w0 = weights;\n        output[2] = *w0;\n    }"
+    for body in (f"{other}\n{block}", f"{block}\n{other}"):
+        assert tidied(body) == body
+
+
+def test_the_brace_of_a_loop_stands_on_its_line() -> None:
+    body = "    for (int32_t n0 = 0; n0 < 4; ++n0)\n    {\n        first(n0);\n        second(n0);\n    }"
+    assert tidied(body) == body.replace(")\n    {", ") {")

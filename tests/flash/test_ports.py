@@ -186,6 +186,14 @@ def test_a_wrong_file_is_refused(text: str, tmp_path: Path) -> None:
         ports.wanted(environment={}, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "written", [b'port = "COM3"\r\n', b'\xef\xbb\xbfport = "COM3"\n', b'# B\xc3\xbcro\nport = "COM3"']
+)
+def test_a_file_is_read_as_other_editors_write_it(written: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mtool.toml").write_bytes(written)
+    assert ports.wanted(environment={}, folder=tmp_path).port == "COM3"
+
+
 def test_a_watch_tells_what_comes_and_goes() -> None:
     looks = iter([ONE, TWO, [TWO[2]], []])
     seen = [(sign, device.port) for sign, device in ports.watch(lambda: next(looks), poll_s=0, times=4)]

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from graphs import model
+from graphs import compiled, model, run_c
 from onnx import TensorProto, helper
 
 from mtool.errors import ModelError, UsageError
@@ -133,3 +133,14 @@ def test_an_optional_without_a_value_is_told_by_name() -> None:
     with pytest.raises(ModelError) as refused:
         from_proto(proto, "test")
     assert any("nothing" in line and "its optional is empty" in line for line in refused.value.details)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5), (2, 1, 5), (2, 3, 1, 4, 5), (2, 3, 4, 5)])
+def test_the_largest_of_a_constant_along_any_number_of_dimensions(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """onnx's own reference takes it along the last two, whatever there are."""
+    data = np.random.default_rng(2).permutation(int(np.prod(shape))).reshape(shape).astype(np.float32)
+    nodes = [helper.make_node("GlobalMaxPool", ["c"], ["m"]), helper.make_node("Add", ["x", "m"], ["y"])]
+    wanted = data.max(axis=tuple(range(2, len(shape))), keepdims=True)
+    x = np.zeros(wanted.shape, np.float32)
+    (found,) = run_c(compiled(model(nodes, {"x": (np.float32, wanted.shape)}, ["y"], {"c": data})), {"x": x}, tmp_path)
+    np.testing.assert_array_equal(found, wanted)

@@ -1,6 +1,7 @@
 """Every other operator and type of TFLite models against LiteRT's default kernels."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -492,6 +493,22 @@ def test_float_operators(tmp_path: Path) -> None:
 
 def test_operators_that_move_elements(tmp_path: Path) -> None:
     assert {name: much for name, much in differences(MOVES, tmp_path).items() if much} == {}
+
+
+MOVED_AS_STORED = (
+    "RESHAPE", "SQUEEZE", "SLICE", "STRIDED_SLICE", "GATHER", "GATHER_ND", "TILE", "REVERSE_V2",
+    "RESIZE_NEAREST_NEIGHBOR",
+)  # fmt: skip
+
+
+def test_elements_move_as_they_are_stored(tmp_path: Path) -> None:
+    moves = []
+    for case in MOVES:
+        if case.name in {f"{kind}_i8" for kind in MOVED_AS_STORED}:
+            coarse = [replace(t, scale=0.5) if t.name in case.op.outputs else t for t in case.tensors]
+            moves.append(Case(case.name, case.op, coarse))
+    assert len(moves) == len(MOVED_AS_STORED)
+    assert {name: much for name, much in differences(moves, tmp_path).items() if much} == {}
 
 
 def test_integer_operators_of_every_width(tmp_path: Path) -> None:

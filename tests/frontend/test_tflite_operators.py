@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
-from tflite_models import Op, T, litert
+from tflite_models import Op, T, litert, model
 
 from mtool.kernels.target import Target
 
@@ -184,3 +184,26 @@ def test_int8_is_within_a_step_of_the_default_kernels(tmp_path: Path) -> None:
     found = compute(data, feeds, tmp_path, "onnx", HOST)
     wrong = {n: int(np.abs(f.astype(int) - e).max()) for n, f, e in zip(outputs, found, expected, strict=True)}
     assert {name: steps for name, steps in wrong.items() if steps > 1} == {}
+
+
+@pytest.mark.parametrize("dtype", [I8, U8])
+@pytest.mark.parametrize("ratio", [1.0, 2.1, 4.3])
+def test_a_sum_behind_a_convolution_is_within_a_step(dtype: Any, ratio: float, tmp_path: Path) -> None:
+    """Also on a finer grid, where a step of the convolution is several: that one is equal, bit for bit."""
+    shape, point = [1, 16, 16, 12], 3 if dtype is I8 else 131
+    w = weights([12, 3, 3, 12], 0, per_channel=dtype is I8, dtype=dtype)
+    scales = np.float32(0.05) * np.atleast_1d(np.asarray(w.scale, np.float32))  # without which XNNPACK leaves it alone
+    tensors = [
+        T("x", shape, dtype, 0.05, point), w, T("b", [12], np.int32, scales, data=R.integers(-3000, 3000, 12)),
+        T("m", shape, dtype, 0.15, point + 4), T("a", shape, dtype, 0.031, point),
+        T("y", shape, dtype, 0.15 / ratio, 9),
+    ]  # fmt: skip
+    ops = [
+        Op("CONV_2D", ["x", "w", "b"], ["m"], "Conv2DOptions", {**CONV, "Padding": 0}),
+        Op("ADD", ["m", "a"], ["y"], "AddOptions"),
+    ]
+    data = model(tensors, ops, ["x", "a"], ["m", "y"])
+    feeds = {name: drawn(tensor) for name, tensor in (("x", tensors[0]), ("a", tensors[4]))}
+    found, expected = compute(data, feeds, tmp_path, "onnx", HOST), litert(data, feeds)
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert np.abs(found[1].astype(int) - expected[1]).max() <= 1

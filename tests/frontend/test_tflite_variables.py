@@ -189,3 +189,69 @@ def test_what_is_written_and_read_at_once_is_still_itself(tmp_path: Path) -> Non
     ]
     graph = load(saved(model(tensors, ops, ["x"], ["a", "y"]), tmp_path))
     assert graph.output_names == ("a", "y") and not graph.states
+
+
+STEP = [handle("ring", "h"), Op("READ_VARIABLE", ["h"], ["old"])]
+INIT = R.integers(-20, 20, SHAPE).astype(np.int8)
+
+
+def accumulating(*before: Op) -> Graph:
+    """Return a subgraph that adds x to a variable, and gives the sum."""
+    ops = [*before, *STEP, Op("ADD", ["old", "x"], ["y"], "AddOptions", {}), Op("ASSIGN_VARIABLE", ["h", "y"], [])]
+    return Graph([tensor("x"), resource("h"), tensor("old"), tensor("y")], ops, ["x"], ["y"])
+
+
+def choosing(*others: Graph, ops: tuple[Op, ...] = (), outputs: tuple[str, ...] = ("y",)) -> bytes:
+    """Return a model whose subgraphs 2 and 3 are the branches of an IF; subgraph 1 begins the variable."""
+    node = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 2, "ElseSubgraphIndex": 3})
+    tensors = [tensor("x"), T("yes", [], bool), tensor("y"), resource("h"), tensor("old")]
+    return model(tensors, [*ops, node], ["x", "yes"], outputs, start(INIT), *others)
+
+
+READING = Graph([tensor("x"), resource("h"), tensor("old"), tensor("y")],
+                [*STEP, Op("MAXIMUM", ["old", "x"], ["y"])], ["x"], ["y"])  # fmt: skip
+WITHOUT = Graph([tensor("x"), tensor("y")], [Op("RELU", ["x"], ["y"])], ["x"], ["y"])
+WRITING = Graph([tensor("x"), resource("h"), tensor("y")],
+                [handle("ring", "h"), Op("ASSIGN_VARIABLE", ["h", "x"], []), Op("RELU", ["x"], ["y"])],
+                ["x"], ["y"])  # fmt: skip
+
+
+def looping() -> bytes:
+    """Return a model that adds x to a variable in each of three rounds, and reads it after them."""
+    number = {"shape": [], "dtype": np.int32}
+    node = Op("WHILE", ["x", "zero"], ["y", "n"], "WhileOptions", {"CondSubgraphIndex": 2, "BodySubgraphIndex": 3})
+    condition = Graph(
+        [tensor("x"), T("i", **number), T("three", **number, data=np.int32(3)), T("c", [], bool)],
+        [Op("LESS", ["i", "three"], ["c"])], ["x", "i"], ["c"],
+    )  # fmt: skip
+    body = Graph(
+        [tensor("x"), T("i", **number), T("one", **number, data=np.int32(1)), T("k", **number), resource("h"),
+         tensor("old"), tensor("y")],
+        [*STEP, Op("ADD", ["old", "x"], ["y"], "AddOptions", {}), Op("ASSIGN_VARIABLE", ["h", "y"], []),
+         Op("ADD", ["i", "one"], ["k"], "AddOptions", {})],
+        ["x", "i"], ["y", "k"],
+    )  # fmt: skip
+    tensors = [tensor("x"), T("zero", **number, data=np.int32(0)), T("n", **number), tensor("y"), resource("h")]
+    return model([*tensors, tensor("old")], [ONCE, node, *STEP], ["x"], ["y", "old"], start(INIT), condition, body)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        choosing(accumulating(), READING, ops=(ONCE,)),
+        choosing(accumulating(), WITHOUT, ops=(ONCE, *STEP), outputs=("y", "old")),
+        choosing(WITHOUT, accumulating(ONCE)),
+        choosing(WRITING, READING, ops=(ONCE,)),
+        looping(),
+    ],
+    ids=["in both branches", "and outside", "begun inside", "written without being read", "in each round"],
+)
+def test_variables_of_subgraphs_are_litert_s_over_a_sequence(file: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    path = saved(file, tmp_path)
+    deployment = mtool.Deployment(tmp_path / "project")
+    report = mtool.verify(
+        path, board="host", options=mtool.Options(rounding="tflite"), samples=8, deployment=deployment
+    )
+    report.check()
+    assert report.sequence

@@ -84,12 +84,41 @@ def looped(expr: Expr, inputs: dict[str, tuple[int, ...]], shape: tuple[int, ...
     return Graph("g", tuple(inputs), ("y",), (node,), types, {})
 
 
-def test_what_a_condition_guards_stays_behind_it() -> None:
-    inner = call("div", const(1, DType.FLOAT32), call("exp", load(0, DType.FLOAT32, (axis(0), const(0, DType.INT32)))))
+def guarded(index: Expr, rows: int) -> Graph:
+    """Return a loop that computes an expensive function of a row where an element is below zero."""
+    inner = call("div", const(1, DType.FLOAT32), call("exp", load(0, DType.FLOAT32, (index, const(0, DType.INT32)))))
     own = load(1, DType.FLOAT32, (axis(0), axis(1)))
     guard = call("less", own, const(0, DType.FLOAT32), dtype=DType.BOOL)
-    graph = looped(call("where", guard, inner, own, dtype=DType.FLOAT32), {"a": (64, 1), "b": (64, 10)}, (64, 10))
+    shapes = {"a": (rows, 1), "b": (64, 10)}
+    return looped(call("where", guard, inner, own, dtype=DType.FLOAT32), shapes, (64, 10))
+
+
+def test_what_a_condition_guards_moves_where_half_of_the_elements_pay_for_it() -> None:
+    before = guarded(axis(0), 64)
+    after = hoist_broadcasts(before)
+    verify(after)
+    assert_same(before, after)
+    assert calls(after) == 64
+
+
+@pytest.mark.parametrize(
+    ("index", "rows"),
+    [(axis(0), 63), (call("add", axis(0), const(1, DType.INT32)), 65), (const(-1, DType.INT32), 64)],
+    ids=["too far", "computed", "before the first"],
+)
+def test_what_a_condition_may_prove_to_be_there_stays_behind_it(index: Expr, rows: int) -> None:
+    graph = guarded(index, rows)
     assert hoist_broadcasts(graph) == graph
+
+
+def test_a_mask_of_an_attention() -> None:
+    nodes = [
+        N("Softplus", ["slope"], ["p"]), N("Log", ["p"], ["l"]), N("MatMul", ["q", "k"], ["s"]),
+        N("Add", ["s", "l"], ["t"]), N("Greater", ["row", "length"], ["c"]), N("Where", ["c", "neg", "t"], ["y"]),
+    ]  # fmt: skip
+    shapes = {"slope": (4, 1, 1), "q": (4, 8, 6), "k": (4, 6, 8), "length": (8,)}
+    made = compiled(nodes, shapes, neg=np.array(-1e4, F32), row=np.arange(8, dtype=F32).reshape(8, 1))
+    assert calls(made) == 2 * 4
 
 
 def test_factors_of_a_sum_of_products() -> None:

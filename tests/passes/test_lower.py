@@ -6,6 +6,7 @@ import pytest
 from graphs import model, reference
 from interpreter import run
 from onnx import helper
+from stages import assert_same
 
 from mtool.ir.graph import DEEPEST, verify
 from mtool.ops.loop.node import Loop
@@ -37,3 +38,15 @@ def test_hundreds_of_operands_are_computed_in_parts(op: str) -> None:
     assert all(Loop.of(node).expr.depth < DEEPEST for node in lowered.nodes if node.op == "loop")
     feeds = networks.feeds_of(graph, 3)
     np.testing.assert_allclose(run(lowered, feeds)[0][0], reference(proto, feeds[0])[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherElements"])
+def test_constant_indices_count_from_the_start_in_32_bits(op: str) -> None:
+    nodes = [helper.make_node(op, ["x", "i"], ["y"], axis=1)]
+    graph = networks.imported(model(nodes, {"x": (np.float32, (2, 5))}, ["y"], {"i": np.array([[-1, 0], [2, -5]])}))
+    lowered = lower(graph)
+    (node,) = lowered.nodes
+    places = lowered.constants[node.inputs[1]]
+    assert places.dtype == np.int32 and places.tolist() == [[4, 0], [2, 0]]
+    assert not any(part.op == "where" for part in Loop.of(node).expr.parts())
+    assert_same(graph, lowered)

@@ -29,12 +29,12 @@ def _clip(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ver
     """Clip: opset 6 has its bounds as attributes, opset 11 as inputs. A NaN bounds nothing, as in onnxruntime."""
     inputs = [*proto.input, "", ""][:3]
     dtype = state.types[proto.input[0]].dtype.numpy
-    for place, key in ((1, "min"), (2, "max")):
+    for index, key in ((1, "min"), (2, "max")):
         if key in attrs:
-            inputs[place] = state.constant(f"{origin}/{key}", np.asarray(attrs[key], dtype))
-        bound = state.constants.get(inputs[place])
+            inputs[index] = state.constant(f"{origin}/{key}", np.asarray(attrs[key], dtype))
+        bound = state.constants.get(inputs[index])
         if bound is not None and bound.dtype.kind not in "iu" and np.isnan(bound.astype(np.float64)).any():
-            inputs[place] = ""
+            inputs[index] = ""
     state.emit("Clip", origin, inputs, [proto.output[0]])
 
 

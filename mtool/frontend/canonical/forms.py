@@ -15,12 +15,12 @@ Told = TypeVar("Told", bound=Attributes)
 Canonical = Callable[[Importer, onnx.NodeProto, str, Attrs, int], None]
 
 
-def vector(state: Importer, proto: onnx.NodeProto, attrs: Attrs, key: str, place: int) -> tuple[int, ...] | None:
+def vector(state: Importer, proto: onnx.NodeProto, attrs: Attrs, key: str, index: int) -> tuple[int, ...] | None:
     """Return a list that is an attribute in old opsets and a constant input in new ones; None: not given."""
     if key in attrs:
         return tuple(attrs[key])
-    if len(proto.input) > place and proto.input[place]:
-        value = state.value_of(proto.input[place], key)
+    if len(proto.input) > index and proto.input[index]:
+        value = state.value_of(proto.input[index], key)
         return tuple(int(number) for number in np.atleast_1d(value))
     return None
 

@@ -23,9 +23,10 @@ def _view(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ver
     if before.count != after.count:  # inference does not look, and a declared shape may say anything
         raise Unsupported(f"its input is {before} and its output {after}; expected as many elements")
     state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]])
-    if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask is all true
-        state.budget.afford("constants", state.types[proto.input[0]].count, f"{proto.op_type} {origin}")
-        state.add_constant(proto.output[1], np.ones(state.types[proto.input[0]].shape, bool))
+    if len(proto.output) > 1 and proto.output[1]:  # Dropout's mask: all is kept; before 12 onnxruntime fills in zeros
+        mask = state.types[proto.output[1]]
+        state.budget.afford("constants", mask.bytes, f"{proto.op_type} {origin}")
+        state.add_constant(proto.output[1], np.full(mask.shape, version >= 12, mask.dtype.numpy))
 
 
 def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
@@ -34,12 +35,12 @@ def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     axes = vector(state, proto, attrs, "axes", 3) or tuple(range(len(starts)))
     steps = vector(state, proto, attrs, "steps", 4) or (1,) * len(starts)
     first, stride = [0] * len(shape), [1] * len(shape)
-    for start, place, step in zip(starts, axes, steps, strict=True):
-        place %= len(shape)
-        size = shape[place]
+    for start, dim, step in zip(starts, axes, steps, strict=True):
+        dim %= len(shape)
+        size = shape[dim]
         start += size if start < 0 else 0
-        first[place] = min(max(start, 0), size if step > 0 else size - 1)
-        stride[place] = min(max(step, -max(size, 1)), max(size, 1))  # one further leads out: there is one element
+        first[dim] = min(max(start, 0), size if step > 0 else size - 1)
+        stride[dim] = min(max(step, -max(size, 1)), max(size, 1))  # one further leads out: there is one element
     state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], Slice(first=tuple(first), stride=tuple(stride)))
 
 
@@ -51,7 +52,7 @@ def _split(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
     for output in proto.output:
         if not output:
             continue
-        first = tuple(start if place == axis else 0 for place in range(len(shape)))
+        first = tuple(start if dim == axis else 0 for dim in range(len(shape)))
         state.emit("Slice", origin, [proto.input[0]], [output], Slice(first=first, stride=(1,) * len(shape)))
         start += state.types[output].shape[axis]
 
@@ -72,8 +73,8 @@ def _pad(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, vers
     if len(pads) != 2 * len(axes):
         raise Unsupported(f"it has {len(pads)} pads for {len(axes)} axes")
     before = [0] * len(kind.shape)
-    for place, amount in zip(axes, pads[: len(axes)], strict=True):
-        before[place % len(kind.shape)] = amount
+    for dim, amount in zip(axes, pads[: len(axes)], strict=True):
+        before[dim % len(kind.shape)] = amount
     tables = sum(size for size, old in zip(state.types[proto.output[0]].shape, kind.shape, strict=True) if size != old)
     state.budget.spend("constants", 4 * tables, f"Pad {origin}")  # where each element comes from
     state.emit("Pad", origin, inputs, [proto.output[0]], Pad(mode=mode, before=tuple(before), value=value))

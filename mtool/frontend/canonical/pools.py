@@ -30,8 +30,8 @@ class Along:
     behind: int
 
     @classmethod
-    def of(cls, size: int, kernel: int, stride: int, dilation: int, attrs: Attrs, place: int, rank: int) -> "Along":
-        """Return those of dimension `place` of `rank` spatial ones."""
+    def of(cls, size: int, kernel: int, stride: int, dilation: int, attrs: Attrs, dim: int, rank: int) -> "Along":
+        """Return those of dimension `dim` of `rank` spatial ones."""
         mode = attrs.get("auto_pad", "NOTSET")
         before = behind = 0
         if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -40,7 +40,7 @@ class Along:
             behind = missing - before
         elif mode != "VALID":
             pads = attrs.get("pads") or (0,) * 2 * rank
-            before, behind = pads[place], pads[rank + place]
+            before, behind = pads[dim], pads[rank + dim]
         room = size + before + behind - ((kernel - 1) * dilation + 1)
         if not attrs.get("ceil_mode"):
             return cls(int(room / stride) + 1, before, behind)
@@ -63,7 +63,7 @@ def pool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, vers
     sizes = zip(spatial, kernel, strides, dilations, strict=True)
     if "Lp" in proto.op_type and attrs.get("p", 2) < 1:
         raise Unsupported(f"a norm of p = {attrs['p']} is not supported")
-    along = [Along.of(*each, attrs, place, rank) for place, each in enumerate(sizes)]
+    along = [Along.of(*each, attrs, dim, rank) for dim, each in enumerate(sizes)]
     shape = (*kind.shape[:2], *(each.count for each in along))
     if min(shape) < 0:
         raise Unsupported(f"its kernel is larger than its input {kind}")

@@ -13,14 +13,17 @@ from mtool.lowerings.ordering import Running, TopK
 from mtool.lowerings.reduce import ArgAxes, Axes
 from mtool.lowerings.standardise import GroupNormalization, LayerNormalization, MeanVariance
 
+_PLAIN = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")  # those of one element are that element
+
 
 def _reduce(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
     rank = len(state.types[proto.input[0]].shape)
     axes = vector(state, proto, attrs, "axes", 1)
-    if not axes and attrs.get("noop_with_empty_axes"):
+    over_none = not axes and bool(attrs.get("noop_with_empty_axes"))
+    if over_none and proto.op_type in _PLAIN:
         state.emit("Reshape", origin, [proto.input[0]], [proto.output[0]])
         return
-    chosen = tuple(sorted({a % rank for a in axes})) if axes else tuple(range(rank))
+    chosen = tuple(sorted({a % rank for a in axes})) if axes else () if over_none else tuple(range(rank))
     keep = bool(attrs.get("keepdims", 1))
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], Axes(axes=chosen, keepdims=keep))
 
@@ -107,11 +110,11 @@ def _group_norm(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attr
 
 
 def _mean_variance(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:
-    """MeanVarianceNormalization: what is added to the deviation is too little to be told from its place."""
-    rank, given = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
-    if not all(-rank <= place < rank for place in given):
-        raise Unsupported(f"its axes are {list(given)}; its input has {rank} dimensions")
-    axes = tuple(sorted({place % rank for place in given}))
+    """MeanVarianceNormalization: what onnx adds to the deviation is tiny, and it adds it outside of the root."""
+    rank, stated = len(state.types[proto.input[0]].shape), attrs.get("axes", (0, 2, 3))
+    if not all(-rank <= dim < rank for dim in stated):
+        raise Unsupported(f"its axes are {list(stated)}; its input has {rank} dimensions")
+    axes = tuple(sorted({dim % rank for dim in stated}))
     state.emit(proto.op_type, origin, [proto.input[0]], [proto.output[0]], MeanVariance(axes=axes, epsilon=1e-9))
 
 
@@ -138,7 +141,7 @@ def _lp_normalization(state: Importer, proto: onnx.NodeProto, origin: str, attrs
 
 REDUCTIONS: dict[str, Canonical] = {
     **dict.fromkeys(["Softmax", "LogSoftmax"], _softmax),
-    **dict.fromkeys(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"], _reduce),
+    **dict.fromkeys(_PLAIN, _reduce),
     **dict.fromkeys(["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"], _reduce),
     "BatchNormalization": _batch_norm,
     **dict.fromkeys(["ArgMax", "ArgMin"], _arg),

@@ -121,12 +121,12 @@ def _resize(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, v
     x, result = state.types[proto.input[0]].shape, state.types[proto.output[0]].shape
     rank = len(x)
     upsample = proto.op_type == "Upsample" or version < 11
-    roi, scales, sizes = ["", *proto.input[1:2], ""] if upsample else [*proto.input[1:], "", "", ""][:3]
+    roi, scales, sizes = ["", *[*proto.input, ""][1:2], ""] if upsample else [*proto.input[1:], "", "", ""][:3]
     axes = [axis % rank for axis in attrs.get("axes") or range(rank)]
     all_scales, rois = [1.0] * rank, [(0.0, 1.0)] * rank
-    given = [float(v) for v in state.value_of(scales, "scales")] if scales else list(attrs.get("scales") or [])
-    if given:
-        for axis, scale in zip(axes, given, strict=True):
+    factors = [float(v) for v in state.value_of(scales, "scales")] if scales else list(attrs.get("scales") or [])
+    if factors:
+        for axis, scale in zip(axes, factors, strict=True):
             all_scales[axis] = scale
     elif sizes:
         ratios = [result[axis] / x[axis] for axis in axes]

@@ -1,6 +1,6 @@
 """ai.onnx.ml: classical models, written as the ONNX operators that they are made of.
 
-What is left for a kernel of its own is the traversal of a tree ensemble, and libsvm's coupling of
+The only kernels are the traversal of a tree ensemble, and libsvm's coupling of
 pairwise probabilities. Semantics where the standard is silent: onnxruntime's.
 """
 

@@ -85,7 +85,7 @@ def _feature_vectorizer(write: Decomposition) -> None:
     """FeatureVectorizer: the inputs' columns side by side, each input cut or filled up to its width."""
     widths = list(write.attrs.get("inputdimensions") or ())
     parts = []
-    for place, name in enumerate(write.proto.input):
+    for index, name in enumerate(write.proto.input):
         value = name if write.dtype(name) == np.float32 else write("Cast", name, to=1)
         shape = write.kind(value).shape
         if len(shape) == 1:
@@ -93,7 +93,7 @@ def _feature_vectorizer(write: Decomposition) -> None:
         elif len(shape) != 2:
             raise Unsupported(f"an input has {len(shape)} dimensions; expected: 1 or 2")
         found = write.kind(value).shape[1]
-        width = widths[place] if place < len(widths) else found
+        width = widths[index] if index < len(widths) else found
         ends = [write.constant([n], np.int64) for n in (0, width, 1)]
         if width < found:
             value = write("Slice", value, *ends)

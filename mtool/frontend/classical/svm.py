@@ -67,8 +67,8 @@ def _classifier(write: Decomposition) -> None:
     decisions = _decisions(write, _kernel(write, x, count), coefficients, rho, per_class, pairs)
     for_first = write("Cast", write("Greater", decisions, write.constant(0, dtype)), to=1)
     share, start = np.zeros((len(pairs), classes), np.float32), np.zeros(classes, np.float32)
-    for place, (i, j) in enumerate(pairs):
-        share[place, i], share[place, j] = 1, -1
+    for index, (i, j) in enumerate(pairs):
+        share[index, i], share[index, j] = 1, -1
         start[j] += 1
     votes = write("Gemm", for_first, write.constant(share), write.constant(start))
     how = write.word("post_transform")
@@ -98,9 +98,9 @@ def _decisions(
     rows = np.reshape(coefficients, (len(per_class) - 1, -1))
     begin = [0, *np.cumsum(per_class).tolist()]
     weights = np.zeros((len(pairs), rows.shape[1]), dtype)
-    for place, (i, j) in enumerate(pairs):
-        weights[place, begin[i] : begin[i + 1]] = rows[j - 1, begin[i] : begin[i + 1]]
-        weights[place, begin[j] : begin[j + 1]] = rows[i, begin[j] : begin[j + 1]]
+    for index, (i, j) in enumerate(pairs):
+        weights[index, begin[i] : begin[i + 1]] = rows[j - 1, begin[i] : begin[i + 1]]
+        weights[index, begin[j] : begin[j + 1]] = rows[i, begin[j] : begin[j + 1]]
     return write("Gemm", kernel, write.constant(weights, dtype), write.constant(rho, dtype), transB=1)
 
 

@@ -74,21 +74,21 @@ class Forest:
                 number = len(self.feature)
                 numbers = self._add(found)
                 open_nodes.append((found.no, [(self.no, numbers[-1])]))
-                open_nodes.append((found.yes, [(self.yes, place) for place in numbers]))
-            for children, place in readers:
-                children[place] = number
+                open_nodes.append((found.yes, [(self.yes, index) for index in numbers]))
+            for children, index in readers:
+                children[index] = number
 
     def _add(self, branch: Branch) -> list[int]:
         if not 0 <= branch.feature < self.features:
             raise Unsupported(f"a tree reads feature {branch.feature} of {self.features}")
         numbers = list(range(len(self.feature), len(self.feature) + len(branch.splits)))
-        for place, split in zip(numbers, branch.splits, strict=True):
+        for index, split in zip(numbers, branch.splits, strict=True):
             self.feature.append(branch.feature)
             self.mode.append(branch.mode)
             self.split.append(split)
             self.nan.append(branch.nan)
             self.yes.append(0)
-            self.no.append(place + 1)  # the next of a chain; the last one's is set when it is known
+            self.no.append(index + 1)  # the next of a chain; the last one's is set when it is known
         return numbers
 
 
@@ -136,7 +136,7 @@ def _forest(write: Decomposition, features: int, leaf_prefix: str, target_key: s
     """Return the trees of the older operators, whose nodes go by tree and number."""
     attrs = write.attrs
     names = list(zip(attrs["nodes_treeids"], attrs["nodes_nodeids"], strict=True))
-    nodes = {name: place for place, name in enumerate(names)}
+    nodes = {name: index for index, name in enumerate(names)}
     weights: dict[tuple[int, int], Leaf] = {}
     entries = zip(attrs[f"{leaf_prefix}_treeids"], attrs[f"{leaf_prefix}_nodeids"], attrs[target_key], strict=True)
     for (tree, node, target), weight in zip(entries, write.numbers(f"{leaf_prefix}_weights"), strict=True):
@@ -147,15 +147,15 @@ def _forest(write: Decomposition, features: int, leaf_prefix: str, target_key: s
     def at(name: tuple[int, int]) -> Branch | Leaf:
         if name not in nodes:
             raise Unsupported(f"tree {name[0]} has no node {name[1]}")
-        place = nodes[name]
-        if modes[place] == "LEAF":
+        index = nodes[name]
+        if modes[index] == "LEAF":
             return sorted(weights.get(name, []))
-        if modes[place] not in MODES[:6]:
-            raise Unsupported(f"a branch of mode {modes[place]!r} is not known")
-        yes, no = ((name[0], attrs[key][place]) for key in ("nodes_truenodeids", "nodes_falsenodeids"))
-        missing = bool(nan[place]) if nan else False
-        mode = MODES.index(modes[place])
-        return Branch(attrs["nodes_featureids"][place], mode, (values[place],), missing, yes, no)
+        if modes[index] not in MODES[:6]:
+            raise Unsupported(f"a branch of mode {modes[index]!r} is not known")
+        yes, no = ((name[0], attrs[key][index]) for key in ("nodes_truenodeids", "nodes_falsenodeids"))
+        missing = bool(nan[index]) if nan else False
+        mode = MODES.index(modes[index])
+        return Branch(attrs["nodes_featureids"][index], mode, (values[index],), missing, yes, no)
 
     forest = Forest(features)
     roots: dict[int, tuple[int, int]] = {}
@@ -239,22 +239,22 @@ def _numbered_forest(attrs: Mapping[str, Any], features: int) -> Forest:
     if "membership_values" in attrs:  # the sets one after another, a NaN behind each
         for value in numpy_helper.to_array(attrs["membership_values"]).reshape(-1).tolist():
             sets.append([]) if value != value else sets[-1].append(value)
-    order = [place for place, mode in enumerate(modes) if mode == member]
+    order = [index for index, mode in enumerate(modes) if mode == member]
     members = dict(zip(order, sets, strict=False))
 
     def at(name: tuple[bool, int]) -> Branch | Leaf:
-        is_leaf, place = name
+        is_leaf, index = name
         if is_leaf:
-            return [(attrs["leaf_targetids"][place], weights[place])]
-        mode = modes[place]
-        tests: tuple[float, ...] = (splits[place],)
+            return [(attrs["leaf_targetids"][index], weights[index])]
+        mode = modes[index]
+        tests: tuple[float, ...] = (splits[index],)
         if mode == member:  # an empty set is equal to nothing, as NaN is
-            mode, tests = EQ, tuple(members[place]) or (float("nan"),)
+            mode, tests = EQ, tuple(members[index]) or (float("nan"),)
         if not 0 <= mode < member:
             raise Unsupported(f"a branch of mode {mode} is not known")
-        yes = (bool(attrs["nodes_trueleafs"][place]), attrs["nodes_truenodeids"][place])
-        no = (bool(attrs["nodes_falseleafs"][place]), attrs["nodes_falsenodeids"][place])
-        return Branch(attrs["nodes_featureids"][place], mode, tests, bool(nan[place]) if nan else False, yes, no)
+        yes = (bool(attrs["nodes_trueleafs"][index]), attrs["nodes_truenodeids"][index])
+        no = (bool(attrs["nodes_falseleafs"][index]), attrs["nodes_falsenodeids"][index])
+        return Branch(attrs["nodes_featureids"][index], mode, tests, bool(nan[index]) if nan else False, yes, no)
 
     forest = Forest(features)
     for root in attrs["tree_roots"]:

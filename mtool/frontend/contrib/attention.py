@@ -22,7 +22,7 @@ def _multi_head(write: Decomposition) -> None:
     """MultiHeadAttention(query, key, value, bias, key padding, attention bias, past key, past value)."""
     write.refuse(**{"key_padding_mask": write.input(4), "past": write.input(6) + write.input(7)})
     write.refuse(**{"present": "".join(write.proto.output[1:])})
-    values = [write.input(place) for place in range(3)]
+    values = [write.input(index) for index in range(3)]
     if not all(values) or any(len(write.kind(value).shape) != 3 for value in values):
         raise Unsupported("its query, key and value are not three tensors [batch, steps, features]")
     if any(write.kind(value).shape[2] % write.attrs["num_heads"] for value in values):

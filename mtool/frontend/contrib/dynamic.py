@@ -22,12 +22,12 @@ def _scaled(write: Decomposition, product: str, scale: str, bias: str) -> str:
 
 def integer_product(write: Decomposition, a: str, b: str, points: tuple[str, str]) -> str:
     """Return (a - a's zero point) x (b - b's zero point) as int32; an empty name is a zero point of 0."""
-    given = list(points)
-    if given[1] and not given[0]:
-        given[0] = write.constant(0, write.dtype(a))
-    while given and not given[-1]:
-        given.pop()
-    return write("MatMulInteger", a, b, *given)
+    operands = list(points)
+    if operands[1] and not operands[0]:
+        operands[0] = write.constant(0, write.dtype(a))
+    while operands and not operands[-1]:
+        operands.pop()
+    return write("MatMulInteger", a, b, *operands)
 
 
 def _to_float(write: Decomposition) -> None:
@@ -57,10 +57,10 @@ def _n_bits(write: Decomposition) -> None:
     scales = write.state.value_of(write.input(2), "scales").reshape(rows, blocks)
     points = np.full((rows, blocks), 1 << (bits - 1), np.float32)
     if write.input(3):
-        given = write.state.value_of(write.input(3), "zero_points")
-        if given.dtype == np.uint8:
-            given = _unpacked(given.reshape(rows, -1), bits)[:, :blocks]
-        points = given.reshape(rows, blocks).astype(np.float32)
+        packed = write.state.value_of(write.input(3), "zero_points")
+        if packed.dtype == np.uint8:
+            packed = _unpacked(packed.reshape(rows, -1), bits)[:, :blocks]
+        points = packed.reshape(rows, blocks).astype(np.float32)
     each = np.repeat(np.arange(blocks), size)[:columns]
     weights = (codes.astype(np.float32) - points[:, each]) * scales[:, each].astype(np.float32)
     dtype = write.dtype(write.input(0))
@@ -87,13 +87,13 @@ def _lstm(write: Decomposition) -> None:
     del proto.input[:]
     proto.input.extend([write("DequantizeLinear", codes, scale, point), "", "", *write.proto.input[3:8]])
     weights = {}
-    for name, place, first in (("w", 1, 8), ("r", 2, 10)):
-        data = state.value_of(write.input(place), name.upper())
+    for name, index, first in (("w", 1, 8), ("r", 2, 10)):
+        data = state.value_of(write.input(index), name.upper())
         scales, zeros = (state.value_of(write.input(first + n), what) for n, what in ((0, "scale"), (1, "zero point")))
         if not (zeros == zeros.reshape(-1)[0]).all():
             raise Unsupported("its weights have more than one zero point")
         directions, _, rows = data.shape
-        proto.input[place] = write.constant(data.transpose(0, 2, 1), data.dtype)
+        proto.input[index] = write.constant(data.transpose(0, 2, 1), data.dtype)
         per_row = scales.reshape(directions, -1) if scales.size > 1 else scales.reshape(1, 1)
         full = np.broadcast_to(per_row, (directions, rows)) if scales.size > 1 else per_row
         weights[name] = full.reshape(-1).astype(np.float32), int(zeros.reshape(-1)[0])

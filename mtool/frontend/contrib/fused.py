@@ -52,7 +52,7 @@ def _nhwc_conv(write: Decomposition) -> None:
     """NhwcConv, NhwcFusedConv: channels last, in the filters too."""
     rank = len(write.kind(write.input(0)).shape)
     first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
-    operands = [write("Transpose", write.input(place), perm=first) for place in (0, 1)]
+    operands = [write("Transpose", write.input(index), perm=first) for index in (0, 1)]
     operands += [write.input(2)] * bool(write.input(2))
     attrs = _attrs(write, "activation", "activation_params")
     result = write("Transpose", write("Conv", *operands, **attrs), perm=last)
@@ -75,8 +75,8 @@ def _matmul(write: Decomposition) -> None:
     """FusedMatMul, TransposeMatMul: operands turned, the product times alpha."""
     write.refuse(transBatchA=write.attrs.get("transBatchA"), transBatchB=write.attrs.get("transBatchB"))
     operands = []
-    for place, key in ((0, "transA"), (1, "transB")):
-        value = write.input(place)
+    for index, key in ((0, "transA"), (1, "transB")):
+        value = write.input(index)
         rank = len(write.kind(value).shape)
         if write.attrs.get(key) and rank > 1:
             value = write("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2])
@@ -135,8 +135,8 @@ def _same(op: str) -> Contrib:
 
     def written(write: Decomposition) -> None:
         outputs = write.several(op, len(write.proto.output), *write.proto.input, **write.attrs)
-        for place, output in enumerate(outputs):
-            write.give(output, place)
+        for index, output in enumerate(outputs):
+            write.give(output, index)
 
     return written
 

@@ -1,4 +1,4 @@
-"""Bodies of control nodes: imported in place, or as graphs of their own that the run computes."""
+"""Bodies of control nodes: imported in place, or as graphs that the run computes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -122,13 +122,13 @@ class _Body:
 
     inner: the carried values; one that stays as it is has the name that it has outside.
     rows: a row of each value that is read by rows.
-    place: the number of the round.
+    round_number: the number of the round.
     going: whether there is another round; "": its number says so.
     """
 
     inner: Sequence[str]
     rows: Sequence[str]
-    place: str
+    round_number: str
     nodes: Sequence[Node]
     made: Sequence[str]
     going: str
@@ -145,14 +145,14 @@ def _import_body(state: Importer, asked: Repetition, prefix: str) -> _Body:
         for number, value in enumerate(asked.first)
     ]
     rows = [_row(state, prefix, value) for value, _ in asked.rows]
-    place = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
-    leading = [place, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
+    round_number = state.value(f"{prefix}/round", TensorType(DType.INT64, ()), [asked.trips, asked.condition])
+    leading = [round_number, state.constant(f"{prefix}/going", np.asarray(True))] if asked.ends else []
     with state.apart() as nodes, state.in_doubt():
         made = inline(state, asked.body, [*leading, *inner, *rows], prefix)
     check_is_tensor(state, {value: f"the output {value!r} of its body" for value in made if value in state.sequences})
     end = asked.ends + len(inner)
     going = made[0] if asked.ends else ""
-    return _Body(inner, rows, place, nodes, made, going, made[asked.ends : end], made[end:])
+    return _Body(inner, rows, round_number, nodes, made, going, made[asked.ends : end], made[end:])
 
 
 class _Made:
@@ -250,7 +250,7 @@ class _Made:
         """
         state, body = self.state, self.body
         results = [*self.going, *self.rows, *self.outs]
-        captured = free_values(state, body.nodes, results, [*body.rows, body.place, *self.ins])
+        captured = free_values(state, body.nodes, results, [*body.rows, body.round_number, *self.ins])
         read = [
             (inside, value, back)
             for inside, (value, back) in zip(body.rows, self.asked.rows, strict=True)
@@ -259,7 +259,7 @@ class _Made:
         inputs = [*self.trips, *self.condition, *self.first, *(value for _, value, _ in read), *captured]
         if not inputs and not constant:
             raise NothingOfTheRun
-        inner = [*(inside for inside, _, _ in read), *captured, body.place, *self.ins]
+        inner = [*(inside for inside, _, _ in read), *captured, body.round_number, *self.ins]
         attrs = Rounds(
             body=graph_of(state, f"{origin} (body)", inner, body.nodes, results),
             has_trips=bool(self.trips),

@@ -79,9 +79,9 @@ def _import_batch(state: Importer, scan: Scan, batch: int, origin: str, opsets: 
     state.budget.check("rounds", batch, f"Scan {origin}")
     images: list[list[str]] = []
     for image in range(batch):
-        place = state.constant(f"{origin}/image", np.asarray(image, np.int64))
+        index = state.constant(f"{origin}/image", np.asarray(image, np.int64))
         states, scanned = (
-            [node_of(state, opsets, "Gather", [value, place], origin, axis=0) for value in values]
+            [node_of(state, opsets, "Gather", [value, index], origin, axis=0) for value in values]
             for values in (scan.states, scan.scanned)
         )
         own = [state.unique(f"{output}/image") if output else "" for output in scan.outputs]
@@ -147,6 +147,6 @@ def _in_rounds(state: Importer, scan: Scan, rounds: int, origin: str, opsets: Op
             rank = len(state.types[value].shape)
             if not -rank <= axis < rank:
                 raise Unsupported(f"its scan_output_axes has {axis} of {rank} dimensions")
-            place = axis % rank
-            order = [*range(1, place + 1), 0, *range(place + 1, rank)]
+            dim = axis % rank
+            order = [*range(1, dim + 1), 0, *range(dim + 1, rank)]
             state.run(helper.make_node("Transpose", [value], [output], name=origin, perm=order), _OWN_OPSETS)

@@ -67,10 +67,10 @@ def loop_written_out(
             return False
         state.budget.check("rounds", number, f"Loop {origin}")
         prefix = state.unique(origin)
-        given = [state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64))]
-        given.append(state.constant(f"{prefix}/going", np.asarray(True)))
+        first = [state.constant(f"{prefix}/number", np.asarray(number - 1, np.int64))]
+        first.append(state.constant(f"{prefix}/going", np.asarray(True)))
         before = len(state.problems)
-        outputs = inline(state, body, [*given, *carried], prefix)
+        outputs = inline(state, body, [*first, *carried], prefix)
         if len(state.problems) > before:
             state.leave_out(proto.output)
             return True
@@ -118,8 +118,8 @@ def scan_written_out(
         prefix = state.unique(origin)
         parts = []
         for value, axis, back in zip(scanned, axes, turned, strict=True):
-            place = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
-            parts.append(node_of(state, opsets, "Gather", [value, place], prefix, axis=axis))
+            index = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
+            parts.append(node_of(state, opsets, "Gather", [value, index], prefix, axis=axis))
         outputs = inline(state, body, [*carried, *parts], prefix)
         carried = outputs[: len(states)]
         for values, value in zip(rows, outputs[len(states) :], strict=True):

@@ -1,6 +1,7 @@
 """Control flow: IF and WHILE become ONNX's If and Loop, whose bodies are the subgraphs that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -9,43 +10,70 @@ from onnx import TensorProto, helper, numpy_helper
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.translation import Translation
+from mtool.frontend.tflite.variables import Kept, Key
 
 _CONDITION = Tensor("condition", np.dtype(bool), (), np.zeros(0), np.zeros(0), 0, None, "")
 
 
-def _body(
-    t: Translation, option: str, prefix: str, given: Sequence[Tensor], wanted: Sequence[Tensor]
-) -> onnx.GraphProto:
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A subgraph as an ONNX graph, and the variables that it shares with others: its last inputs and outputs."""
+
+    graph: onnx.GraphProto
+    variables: Mapping[Key, Kept]
+
+
+def _body(t: Translation, option: str, prefix: str, operands: Sequence[Tensor], wanted: Sequence[Tensor]) -> _Body:
     """Return a subgraph as an ONNX graph whose names all begin with `prefix`.
 
     Args:
         t: the model around it.
         option: what names it in the operator at work.
         prefix: of its names.
-        given: what goes in.
+        operands: what goes in.
         wanted: what comes out.
 
     Raises:
-        Unsupported: there is none of that number, its inputs and outputs are others, or it keeps variables.
+        Unsupported: there is none of that number, or its inputs and outputs are others.
     """
     number = t.op.option(option)
     network = t.subgraph(number)
-    if network.states:
-        raise Unsupported(f"its subgraph {number} keeps variables")
     graph = onnx.GraphProto()
     graph.CopyFrom(network.proto.graph)
-    for what, declared, tensors in (("inputs", graph.input, given), ("outputs", graph.output, wanted)):
-        if len(declared) != len(tensors):
-            raise Unsupported(f"its subgraph {number} has {len(declared)} {what} instead of {len(tensors)}")
-        for place, (value, tensor) in enumerate(zip(declared, tensors, strict=True)):
+    shared = len(network.crossing)
+    for what, declared, tensors in (("inputs", graph.input, operands), ("outputs", graph.output, wanted)):
+        if len(declared) - shared != len(tensors):
+            raise Unsupported(f"its subgraph {number} has {len(declared) - shared} {what} instead of {len(tensors)}")
+        for index, (value, tensor) in enumerate(zip(declared, tensors, strict=False)):
             kind = value.type.tensor_type
             dtype, shape = helper.tensor_dtype_to_np_dtype(kind.elem_type), [dim.dim_value for dim in kind.shape.dim]
             if dtype != tensor.dtype or (what == "inputs" and shape != [*tensor.shape]):
                 found = f"{dtype}{shape} in its subgraph {number}, {tensor.dtype}{[*tensor.shape]} outside"
-                raise Unsupported(f"number {place} of its {what} is {found}")
+                raise Unsupported(f"number {index} of its {what} is {found}")
     t.budget.spend("work", len(prefix) * len(graph.node), t.op.name)
     _rename(graph, prefix)
-    return graph
+    kept = (replace(one, input=prefix + one.input, last=prefix + one.last) for one in network.crossing)
+    return _Body(graph, {_key_of(one.key, number): one for one in kept})
+
+
+def _key_of(key: Key, number: int) -> Key:
+    """Return what tells a variable of a subgraph from those of others: resource variables belong to all."""
+    return key if isinstance(key, tuple) and key[0] in ("resource", "subgraph") else ("subgraph", number, key)
+
+
+def _variables(t: Translation, *bodies: _Body) -> dict[Key, tuple[Kept, str]]:
+    """Return the variables that bodies share, and the value that each has before."""
+    found: dict[Key, tuple[Kept, str]] = {}
+    for body in bodies:
+        for key, kept in body.variables.items():
+            if kept.first is not None:
+                t.variables.begin(key, kept.first)
+            is_written = kept.is_written or (key in found and found[key][0].is_written)
+            found[key] = (
+                replace(kept, is_written=is_written),
+                t.variables.read(key, kept.tensor, lambda: t.unique(f"{t.op.name}/variable")),
+            )
+    return found
 
 
 def _rename(graph: onnx.GraphProto, prefix: str) -> None:
@@ -63,56 +91,93 @@ def _rename(graph: onnx.GraphProto, prefix: str) -> None:
 
 def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
     """Return the nodes that give values the names of a graph's inputs."""
-    pairs = zip(values, names, strict=True)
+    pairs = zip(values, names, strict=False)  # what is left are variables
     return [helper.make_node("Identity", [value], [other.name], name=t.op.name) for value, other in pairs]
 
 
 def _if(t: Translation) -> None:
-    given = [t.tensor(place) for place in range(1, len(t.op.inputs))]
-    wanted = [t.result(place) for place in range(len(t.op.outputs))]
-    values = [t.stored(place) for place in range(1, len(t.op.inputs))]
-    bodies = []
-    for name, option in (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex")):
-        graph = _body(t, option, f"{t.op.name}/{name}/", given, wanted)
-        nodes = [*_copies(t, values, graph.input), *graph.node]
-        bodies.append(helper.make_graph(nodes, name, [], [*graph.output], [*graph.initializer]))
-    _put(t, helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=bodies[0], else_branch=bodies[1]))
+    operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
+    wanted = [t.result(index) for index in range(len(t.op.outputs))]
+    values = [t.stored(index) for index in range(1, len(t.op.inputs))]
+    options = (("then", "ThenSubgraphIndex"), ("else", "ElseSubgraphIndex"))
+    sides = [_body(t, option, f"{t.op.name}/{name}/", operands, wanted) for name, option in options]
+    variables = _variables(t, *sides)
+    graphs = []
+    for (name, _), side in zip(options, sides, strict=True):
+        nodes = [*_copies(t, values, side.graph.input), *side.graph.node]
+        outputs = [*side.graph.output][: len(wanted)]
+        before = []
+        for key, (kept, value) in variables.items():
+            own = side.variables.get(key)
+            if own is not None:
+                before.append(helper.make_node("Identity", [value], [own.input], name=t.op.name))
+            if kept.is_written:
+                last = own.last if own is not None else f"{t.op.name}/{name}/{value}"
+                if own is None:
+                    nodes.append(helper.make_node("Identity", [value], [last], name=t.op.name))
+                outputs.append(_info(last, kept.tensor))
+        graphs.append(helper.make_graph([*before, *nodes], name, [], outputs, [*side.graph.initializer]))
+    node = helper.make_node("If", [t.stored(0)], [], name=t.op.name, then_branch=graphs[0], else_branch=graphs[1])
+    _put(t, node, variables)
 
 
 def _while(t: Translation) -> None:
     """WHILE: the condition is computed before the first round, and at the end of each for the next."""
-    given = [t.tensor(place) for place in range(len(t.op.inputs))]
-    for place, tensor in enumerate(given):
-        result = t.result(place)
+    operands = [t.tensor(index) for index in range(len(t.op.inputs))]
+    for index, tensor in enumerate(operands):
+        result = t.result(index)
         if (result.dtype, result.shape) != (tensor.dtype, tensor.shape):
-            raise Unsupported(f"its output {place} has another type or shape than its input {place}")
+            raise Unsupported(f"its output {index} has another type or shape than its input {index}")
     condition = [_CONDITION]
     first, again = (
-        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", given, condition) for name in ("first", "cond")
+        _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
     )
-    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", given, given)
-    t.nodes += [*_copies(t, [t.stored(place) for place in range(len(given))], first.input), *first.node]
-    t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.initializer}
+    if first.variables:
+        raise Unsupported("its condition reads or writes variables")
+    body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
+    variables = _variables(t, body)
+    t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
+    t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
     leading = [
         helper.make_tensor_value_info(number, TensorProto.INT64, []),
         helper.make_tensor_value_info(going, TensorProto.BOOL, []),
     ]
-    nodes = [*body.node, *_copies(t, [value.name for value in body.output], again.input), *again.node]
+    results = [*body.graph.output][: len(operands)]
+    inputs = [*body.graph.input][: len(operands)]
+    nodes = [*body.graph.node, *_copies(t, [value.name for value in results], again.graph.input), *again.graph.node]
+    values, before = [t.stored(index) for index in range(len(operands))], []
+    for kept, value in variables.values():
+        if kept.is_written:
+            inputs.append(_info(kept.input, kept.tensor))
+            results.append(_info(kept.last, kept.tensor))
+            values.append(value)
+        else:
+            before.append(helper.make_node("Identity", [value], [kept.input], name=t.op.name))
     graph = helper.make_graph(
-        nodes, "body", [*leading, *body.input], [*again.output, *body.output], [*body.initializer, *again.initializer]
-    )
-    values = [t.stored(place) for place in range(len(given))]
-    _put(t, helper.make_node("Loop", ["", first.output[0].name, *values], [], name=t.op.name, body=graph))
+        [*before, *nodes], "body", [*leading, *inputs], [*again.graph.output, *results],
+        [*body.graph.initializer, *again.graph.initializer],
+    )  # fmt: skip
+    node = helper.make_node("Loop", ["", first.graph.output[0].name, *values], [], name=t.op.name, body=graph)
+    _put(t, node, variables)
 
 
-def _put(t: Translation, node: onnx.NodeProto) -> None:
-    """Append a node whose outputs are those of the operator at work."""
+def _info(name: str, tensor: Tensor) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
+
+
+def _put(t: Translation, node: onnx.NodeProto, variables: Mapping[Key, tuple[Kept, str]]) -> None:
+    """Append a node whose outputs are those of the operator at work, and the variables that it writes."""
     outputs = [t.unique(f"{t.names[number]}/{node.op_type}") for number in t.op.outputs]
     node.output.extend(outputs)
-    t.nodes.append(node)
-    for place, output in enumerate(outputs):
-        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[place]]], name=t.op.name))
+    t.nodes.append(node)  # which is not copied, and still grows
+    for index, output in enumerate(outputs):
+        t.nodes.append(helper.make_node("Identity", [output], [t.names[t.op.outputs[index]]], name=t.op.name))
+    for key, (kept, value) in variables.items():
+        if kept.is_written:
+            last = t.unique(f"{value}/next")
+            node.output.append(last)
+            t.variables.write(key, kept.tensor, last)
 
 
 TRANSLATIONS = {"IF": _if, "WHILE": _while}

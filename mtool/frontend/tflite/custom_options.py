@@ -75,12 +75,12 @@ def _read(data: bytes) -> dict[str, int | float | bool]:
         raise ValueError(f"they have {len(entries):,} entries")
     found: dict[str, int | float | bool] = {}
     keys, values = entries.Keys, entries.Values
-    for place in range(len(entries)):
-        value = values[place]
+    for index in range(len(entries)):
+        value = values[index]
         if value.IsBool:
-            found[keys[place].AsKey] = value.AsBool
+            found[keys[index].AsKey] = value.AsBool
         elif value.IsInt:
-            found[keys[place].AsKey] = value.AsInt
+            found[keys[index].AsKey] = value.AsInt
         elif value.IsFloat:
-            found[keys[place].AsKey] = value.AsFloat
+            found[keys[index].AsKey] = value.AsFloat
     return found

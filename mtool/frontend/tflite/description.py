@@ -39,8 +39,7 @@ class Tensor:
     def allows(self, shape: tuple[int, ...]) -> bool:
         """Whether the tensor may be of a shape, by what the file says."""
         return len(shape) == len(self.shape) and all(
-            place in self.open or size == other
-            for place, (size, other) in enumerate(zip(self.shape, shape, strict=True))
+            dim in self.open or size == other for dim, (size, other) in enumerate(zip(self.shape, shape, strict=True))
         )
 
 

@@ -63,10 +63,10 @@ def _detection_postprocess(t: Translation) -> None:
     overlap, least = options.real("nms_iou_threshold"), options.real("nms_score_threshold")
     if not 0 < overlap <= 1 or math.isnan(least):
         raise Unsupported(f"its thresholds are {overlap} of overlap and {least} of score")
-    grids = [number for place in range(3) for number in _grid(t.tensor(place))]
+    grids = [number for index in range(3) for number in _grid(t.tensor(index))]
     made = t.several(
         "DetectionPostProcess",
-        [t.stored(place) for place in range(3)],
+        [t.stored(index) for index in range(3)],
         4,
         domain=OWN,
         max_detections=most,
@@ -80,12 +80,12 @@ def _detection_postprocess(t: Translation) -> None:
         grids=grids,
     )
     shapes = ((1, most * each, 4), (1, most * each), (1, most * each), (1,))
-    for place, (value, shape) in enumerate(zip(made, shapes, strict=True)):
-        if t.result(place).dtype != np.float32:
-            raise Unsupported(f"its output {place} is {t.result(place).dtype}; expected float32")
-        number = t.op.outputs[place]
+    for index, (value, shape) in enumerate(zip(made, shapes, strict=True)):
+        if t.result(index).dtype != np.float32:
+            raise Unsupported(f"its output {index} is {t.result(index).dtype}; expected float32")
+        number = t.op.outputs[index]
         t.tensors[number] = replace(t.tensors[number], shape=shape)
-        t.put(value, place)
+        t.put(value, index)
 
 
 TRANSLATIONS = {"CUSTOM TFLite_Detection_PostProcess": _detection_postprocess}

@@ -18,7 +18,7 @@ def _simple(kind: str, count: int) -> Translate:
     """An operator of the real numbers of its inputs that ONNX has too."""
 
     def translate(t: Translation) -> None:
-        made = t.node(kind, [t.real(place) for place in range(count)])
+        made = t.node(kind, [t.real(index) for index in range(count)])
         t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
     return translate
@@ -34,7 +34,7 @@ def _compare(kind: str, *, negated: bool = False) -> Translate:
 
 def _logical(kind: str, count: int) -> Translate:
     def translate(t: Translation) -> None:
-        t.put(t.node(kind, [t.stored(place) for place in range(count)]))
+        t.put(t.node(kind, [t.stored(index) for index in range(count)]))
 
     return translate
 
@@ -85,8 +85,8 @@ def _gelu(t: Translation) -> None:
 
 def _add_n(t: Translation) -> None:
     made = t.real(0)
-    for place in range(1, len(t.op.inputs)):
-        made = t.node("Add", [made, t.real(place)])
+    for index in range(1, len(t.op.inputs)):
+        made = t.node("Add", [made, t.real(index)])
     t.store(made)
 
 
@@ -210,6 +210,56 @@ def _cumsum(t: Translation) -> None:
     t.store(t.node("CumSum", inputs, reverse=reverse, exclusive=exclusive))
 
 
+def _atan2(t: Translation) -> None:
+    """ATAN2: the angle of (x, y), by that of y / x."""
+    y, x = t.real(0), t.real(1)
+    angles = (("zero", 0.0), ("quarter", np.pi / 2), ("half", np.pi))
+    zero, quarter, half = (t.constant(stem, value, np.float32) for stem, value in angles)
+    angle = t.node("Atan", [t.node("Div", [y, x])])
+    left = t.node("Where", [t.node("GreaterOrEqual", [y, zero]), half, t.node("Neg", [half])])
+    beside = t.node("Add", [angle, t.node("Where", [t.node("Less", [x, zero]), left, zero])])
+    above = t.node("Mul", [t.node("Sign", [y]), quarter])
+    t.store(t.node("Where", [t.node("Equal", [x, zero]), above, beside]))
+
+
+def _right_shift(t: Translation) -> None:
+    """RIGHT_SHIFT: by as many bits as there are at most; of signed integers the sign fills what is left."""
+    kind = t.tensor(0).dtype
+    if kind.kind not in "iu" or t.tensor(1).dtype != kind:
+        raise Unsupported(f"its inputs are {kind} and {t.tensor(1).dtype}")
+    unsigned = helper.np_dtype_to_tensor_dtype(np.dtype(f"uint{8 * kind.itemsize}"))
+    bounds = (t.constant(stem, number, kind) for stem, number in (("least", 0), ("most", 8 * kind.itemsize - 1)))
+    bits = t.node("Cast", [t.node("Clip", [t.stored(1), *bounds])], to=unsigned)
+
+    def shifted(value: str) -> str:
+        return t.node("BitShift", [t.node("Cast", [value], to=unsigned), bits], direction="RIGHT")
+
+    if kind.kind == "u":
+        t.put(shifted(t.stored(0)))
+        return
+    same = helper.np_dtype_to_tensor_dtype(kind)
+    above = t.node("Cast", [shifted(t.stored(0))], to=same)
+    below = t.node("BitwiseNot", [t.node("Cast", [shifted(t.node("BitwiseNot", [t.stored(0)]))], to=same)])
+    t.put(t.node("Where", [t.node("Less", [t.stored(0), t.constant("zero", 0, kind)]), below, above]))
+
+
+def _fake_quant(t: Translation) -> None:
+    """FAKE_QUANT: floats on a grid of so many bits, one of whose steps is 0; LiteRT does not heed `narrow_range`."""
+    single = np.float32
+    low, high, bits = single(t.op.option("Min")), single(t.op.option("Max")), t.op.option("NumBits")
+    if not 2 <= bits <= 16 or not low <= 0 <= high or not low < high:
+        raise Unsupported(f"its range is {low} to {high} in {bits} bits")
+    most = single(2**bits - 1)
+    step = (high - low) / most
+    point = single(np.clip(np.floor(-low / step + single(0.5)), 0, most))
+    bottom, top = -point * step, (most - point) * step
+    moved = t.node("Sub", [t.clip(t.real(0), float(bottom), float(top)), t.constant("bottom", bottom, np.float32)])
+    scaled = t.node("Mul", [moved, t.constant("per_step", single(1) / step, np.float32)])
+    whole = t.node("Floor", [t.node("Add", [scaled, t.constant("half", 0.5, np.float32)])])
+    back = t.node("Mul", [whole, t.constant("step", step, np.float32)])
+    t.store(t.node("Add", [back, t.constant("bottom", bottom, np.float32)]))
+
+
 TRANSLATIONS: dict[str, Translate] = {
     **{kind: _simple(name, 2) for kind, name in (
         ("ADD", "Add"), ("SUB", "Sub"), ("MUL", "Mul"), ("DIV", "Div"), ("MAXIMUM", "Max"), ("MINIMUM", "Min"),
@@ -261,4 +311,11 @@ TRANSLATIONS: dict[str, Translate] = {
     "QUANTIZE": _requantise,
     "DEQUANTIZE": _requantise,
     "CUMSUM": _cumsum,
+    "ATAN2": _atan2,
+    "BITWISE_XOR": _logical("BitwiseXor", 2),
+    "RIGHT_SHIFT": _right_shift,
+    "FAKE_QUANT": _fake_quant,
+    **{f"STABLEHLO_{kind}": _logical(name, 2) for kind, name in (
+        ("ADD", "Add"), ("MULTIPLY", "Mul"), ("MAXIMUM", "Max"), ("MINIMUM", "Min"), ("AND", "And"),
+    )},
 }  # fmt: skip

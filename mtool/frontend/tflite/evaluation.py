@@ -68,8 +68,8 @@ def _dequantised(t: Translation) -> dict[str, Array]:
 def _known_types(t: Translation, nodes: Sequence[onnx.NodeProto]) -> dict[str, TensorType]:
     """Return the types of what the nodes of the operator at work read."""
     names = {name for node in nodes for name in node.input if name}
-    given = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
-    types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in given.items()}
+    read = {t.names[n]: t.tensors[n] for n in t.op.inputs if n >= 0 and t.names[n] in names}
+    types = {name: TensorType(DType.of(tensor.dtype), tensor.shape) for name, tensor in read.items()}
     for name in names & set(t.constants):
         types[name] = TensorType(DType.of(t.constants[name].dtype), t.constants[name].shape)
     return types
@@ -80,4 +80,4 @@ def _settled(t: Translation, number: int, shape: tuple[int, ...]) -> tuple[int, 
     tensor = t.tensors[number]
     if len(shape) != len(tensor.shape):
         return tensor.shape
-    return tuple(shape[place] if place in tensor.open else size for place, size in enumerate(tensor.shape))
+    return tuple(shape[dim] if dim in tensor.open else size for dim, size in enumerate(tensor.shape))

@@ -17,7 +17,7 @@ from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
 
 INTEGERS = ("int8", "uint8", "int16")
-PLACES = 10  # bits behind the point of a place between two pixels
+FRACTION_BITS = 10  # bits behind the point of a position between two pixels
 
 
 def quantize(t: Translation) -> None:
@@ -48,14 +48,14 @@ def pick(kind: str) -> Callable[[Translation], None]:
 
 def concatenation(t: Translation) -> None:
     """CONCATENATION: of uint8 each input by a table of its own; others are copied."""
-    places = range(len(t.op.inputs))
-    if t.same_grid(*places):
+    operands = range(len(t.op.inputs))
+    if t.same_grid(*operands):
         movement.TRANSLATIONS["CONCATENATION"](t)
         return
     out = t.result()
-    if out.dtype != np.uint8 or any(t.tensor(place).dtype != np.uint8 for place in places):
+    if out.dtype != np.uint8 or any(t.tensor(index).dtype != np.uint8 for index in operands):
         raise Unsupported("its inputs and its output stand on different grids, which LiteRT has for uint8 only")
-    parts = [t.stored(place) if _stands_on(t.tensor(place), out) else _moved(t, place, out) for place in places]
+    parts = [t.stored(index) if _stands_on(t.tensor(index), out) else _moved(t, index, out) for index in operands]
     t.put(t.node("Concat", parts, axis=t.op.option("Axis")))
 
 
@@ -63,14 +63,14 @@ def _stands_on(tensor: Tensor, out: Tensor) -> bool:
     return bool(tensor.zero == out.zero and tensor.scale[0] == out.scale[0])
 
 
-def _moved(t: Translation, place: int, out: Tensor) -> str:
+def _moved(t: Translation, index: int, out: Tensor) -> str:
     """Return an input on the grid of the output, by float32 arithmetic."""
-    tensor = t.tensor(place)
+    tensor = t.tensor(index)
     scale = tensor.scale[0] * (np.float32(1) / out.scale[0])
     steps = np.arange(256).astype(np.float32) * scale + np.float32(-tensor.zero) * scale
     results = np.clip(_rounded(steps) + out.zero, 0, 255)
     data = t.constant("table", results, np.uint8)
-    return t.node("Table", [t.stored(place), data], domain=OWN, to=helper.np_dtype_to_tensor_dtype(out.dtype))
+    return t.node("Table", [t.stored(index), data], domain=OWN, to=helper.np_dtype_to_tensor_dtype(out.dtype))
 
 
 def _rounded(values: Array) -> Array:
@@ -116,10 +116,10 @@ def _saturated(values: Array) -> Array:
     return np.clip(values, -(2**15), 2**15 - 1)
 
 
-def _divided(values: Array, places: int) -> Array:
-    """Return values / 2^places, ties away from zero."""
-    mask = (1 << places) - 1
-    found: Array = (values >> places) + ((values & mask) > (mask >> 1) + (values < 0))
+def _divided(values: Array, bits: int) -> Array:
+    """Return values / 2^bits, ties away from zero."""
+    mask = (1 << bits) - 1
+    found: Array = (values >> bits) + ((values & mask) > (mask >> 1) + (values < 0))
     return found
 
 
@@ -134,8 +134,8 @@ def resize_bilinear(t: Translation) -> None:
         raise Unsupported(f"its input is {x.dtype}, or its output stands on another grid")
     if t.op.option("AlignCorners") and t.op.option("HalfPixelCenters"):
         raise Unsupported("it has both align_corners and half_pixel_centers, which exclude each other")
-    places = _places_of_floats if x.dtype == np.uint8 else _places
-    rows, columns = (places(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
+    neighbours = _neighbours_by_floats if x.dtype == np.uint8 else _neighbours
+    rows, columns = (neighbours(t, n, count) for n, count in ((height, size[0]), (width, size[1])))
     dtype = {"uint8": np.float32, "int8": np.int32, "int16": np.int64}[x.dtype.name]
     image = t.node("Cast", [t.stored(0)], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
     terms = []
@@ -154,7 +154,7 @@ def resize_bilinear(t: Translation) -> None:
         whole = widened(t, t.node("Add", [total, t.constant("half", 0.5, np.float32)]))
         t.put(t.node("Cast", [whole], to=to))
         return
-    one = 1 << (2 * PLACES)
+    one = 1 << (2 * FRACTION_BITS)
     if x.dtype == np.int16:
         positive = t.node("Greater", [total, t.constant("zero", 0, np.int64)])
         halves = (t.constant("half", half, np.int64) for half in (one // 2, -one // 2))
@@ -165,9 +165,9 @@ def resize_bilinear(t: Translation) -> None:
     t.put(t.node("RoundedMean", [total, count], domain=OWN, low=low, high=high, to=to))
 
 
-def _places(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+def _neighbours(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
     """Return, for each pixel that is made, the two that it lies between, and what share of both it is, of 1024."""
-    one = 1 << PLACES
+    one = 1 << FRACTION_BITS
     step = (one * size + made // 2) // made
     if t.op.option("AlignCorners") and made > 1:
         step = (one * (size - 1) + (made - 1) // 2) // (made - 1)
@@ -180,7 +180,7 @@ def _places(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, 
     return np.minimum(first, size - 1), last, one - share, share
 
 
-def _places_of_floats(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
+def _neighbours_by_floats(t: Translation, size: int, made: int) -> tuple[Array, Array, Array, Array]:
     """Return the same with shares of 1, in float32."""
     step = np.float32(size) / np.float32(made)
     if t.op.option("AlignCorners") and made > 1:

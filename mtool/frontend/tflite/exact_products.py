@@ -27,8 +27,8 @@ from mtool.lowerings.conv_transpose import Phases
 Translate = Callable[[Translation], None]
 
 
-def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int) -> str:
-    data, tensor = arranged(t.known(place, "weights")), t.tensor(place)
+def _unscaled_weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int) -> str:
+    data, tensor = arranged(t.known(index, "weights")), t.tensor(index)
     if data.dtype not in EIGHT_BITS or not tensor.is_quantised:
         raise Unsupported(f"its weights are {data.dtype}")
     name, points = t.constant("weights", data), tensor.zero_point
@@ -37,11 +37,11 @@ def _unscaled_weights(t: Translation, place: int, arranged: Callable[[Array], Ar
     return t.dequantise(name, data.dtype, np.ones(points.size, np.float32), points, axis)
 
 
-def _unscaled_bias(t: Translation, place: int, channels: int, phases: int = 1) -> list[str]:
+def _unscaled_bias(t: Translation, index: int, channels: int, phases: int = 1) -> list[str]:
     """Return the bias, for each phase of a transposed convolution once more; nothing: there is none."""
-    if not t.has(place):
+    if not t.has(index):
         return []
-    data = t.known(place, "bias").reshape(-1)
+    data = t.known(index, "bias").reshape(-1)
     wide = data.dtype == np.int64 and t.result().dtype == np.int16
     if not (data.dtype == np.int32 or wide) or data.size != channels:
         raise Unsupported(f"its bias is {data.dtype}[{data.size}]")
@@ -185,12 +185,12 @@ def _batch_matmul(t: Translation) -> None:
     """BATCH_MATMUL: of int16 in sums of 64 bits."""
     eight_bits(t, 0, 1, wide=True)
     operands, wide = [], t.tensor(0).dtype == np.int16
-    for place, option in ((0, "AdjX"), (1, "AdjY")):
-        rank = len(t.shape(place))
+    for index, option in ((0, "AdjX"), (1, "AdjY")):
+        rank = len(t.shape(index))
         if rank < 2:
-            raise Unsupported(f"its input {place} has {rank} dimensions")
-        value = t.stored(place)
-        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(place))
+            raise Unsupported(f"its input {index} has {rank} dimensions")
+        value = t.stored(index)
+        value = t.node("Cast", [value], to=onnx.TensorProto.INT64) if wide else unscaled(t, value, t.tensor(index))
         if t.op.option(option):
             value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
         operands.append(value)

@@ -42,10 +42,10 @@ def _sum(kind: str) -> Translate:
 
 def _on_one_grid(t: Translation, left: int) -> tuple[list[str], float]:
     """Return both operands less their zero points in steps of twice the larger scale / 2^left, and twice that scale."""
-    scales = [float(t.tensor(place).scale[0]) for place in (0, 1)]
+    scales = [float(t.tensor(index).scale[0]) for index in (0, 1)]
     unit, terms = 2 * max(scales), []
-    for place, scale in enumerate(scales):
-        value, share = centred(t, place), scale / unit
+    for index, scale in enumerate(scales):
+        value, share = centred(t, index), scale / unit
         if share == 0.5 and left:  # of an even number that is no rounding
             terms.append(t.node("Mul", [value, t.constant("left", 1 << (left - 1), np.int32)]))
             continue
@@ -65,13 +65,13 @@ def _exponents(t: Translation) -> list[int | None]:
 
 def _shifted_sum(t: Translation, kind: str, exponents: Sequence[int]) -> None:
     """ADD, SUB of int16 whose scales are powers of 2: one operand is shifted to the right, ties away from zero."""
-    shifts = [exponents[2] - exponents[place] for place in (0, 1)]
+    shifts = [exponents[2] - exponents[index] for index in (0, 1)]
     if min(shifts) != 0 or max(shifts) > 15:
         powers = ", ".join(f"2^{exponent}" for exponent in exponents)
         raise Unsupported(f"the scales of its operands and its result are {powers}, which LiteRT refuses")
     if kind == "Add" and t.shape(0) != t.shape(1):
         raise Unsupported("its scales are powers of 2 and its operands of two shapes, which LiteRT does not heed")
-    terms = [divided(t, centred(t, place), 1 << shift) for place, shift in enumerate(shifts)]
+    terms = [divided(t, centred(t, index), 1 << shift) for index, shift in enumerate(shifts)]
     total = clamped(t, t.node(kind, terms), *limits(t.result(), t.op.option("FusedActivationFunction")))
     t.put(t.node("Cast", [total], to=onnx.TensorProto.INT16))
 

@@ -62,8 +62,8 @@ def _wide_relu(t: Translation) -> None:
     """RELU, RELU6, RELU_N1_TO_1 of int16."""
     out = t.result()
     low, high = limits(out, getattr(tflite.ActivationFunctionType, t.op.kind))
-    by, places = multipliers(np.asarray([_ratio(t)]))
-    t.put(rescale_to(t, centred(t, 0), by, places, out.dtype, out.zero, (low, high)))
+    by, shifts = multipliers(np.asarray([_ratio(t)]))
+    t.put(rescale_to(t, centred(t, 0), by, shifts, out.dtype, out.zero, (low, high)))
 
 
 def _wide_leaky_relu(t: Translation) -> None:

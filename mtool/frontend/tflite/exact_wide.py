@@ -41,7 +41,7 @@ def _table(function: Callable[[Array], Array], least: float, most: float) -> Arr
     at = least + np.arange(STEPS) * step
     after = least + (np.arange(STEPS) + 1) * step
     unit = 65536 / (2.0 / 65535 * 32767 + 2.0 / 65535 * 32768)
-    value, middle, behind = (function(places) * unit for places in (at, at + step / 2, after))
+    value, middle, behind = (function(inputs) * unit for inputs in (at, at + step / 2, after))
     bias = _away((_away((behind + _away(value)) / 2) - _away(middle)) / 2)
     points = np.append(_away(value) - bias, _away(function(np.asarray([most])) * unit))
     table: Array = np.clip(points, LOW, HIGH).astype(np.int32)
@@ -52,21 +52,21 @@ def _number(t: Translation, value: int, stem: str = "number") -> str:
     return t.constant(stem, value, np.int32)
 
 
-def _shifted(t: Translation, value: str, places: int, most: int) -> str:
+def _shifted(t: Translation, value: str, bits: int, most: int) -> str:
     """Return int32 numbers of at most so much, shifted to the right: divided, rounded down."""
-    more = -(-most // (1 << places))
-    moved = t.node("Add", [value, _number(t, more << places)])
-    return t.node("Sub", [t.node("Div", [moved, _number(t, 1 << places)]), _number(t, more)])
+    more = -(-most // (1 << bits))
+    moved = t.node("Add", [value, _number(t, more << bits)])
+    return t.node("Sub", [t.node("Div", [moved, _number(t, 1 << bits)]), _number(t, more)])
 
 
 def _looked_up(t: Translation, value: str, points: Array) -> str:
     """Return the table's results for numbers of 16 bits."""
     moved = t.node("Add", [value, _number(t, 2**15)])
-    place = t.node("Div", [moved, _number(t, 128)])
-    offset = t.node("Sub", [moved, t.node("Mul", [place, _number(t, 128)])])
-    base = t.node("Gather", [t.constant("table", points), place])
+    index = t.node("Div", [moved, _number(t, 128)])
+    offset = t.node("Sub", [moved, t.node("Mul", [index, _number(t, 128)])])
+    base = t.node("Gather", [t.constant("table", points), index])
     slopes = np.append(np.diff(points), 0).astype(np.int16).astype(np.int32)
-    slope = t.node("Gather", [t.constant("slopes", slopes), place])
+    slope = t.node("Gather", [t.constant("slopes", slopes), index])
     rise = t.node("Add", [t.node("Mul", [slope, offset]), _number(t, 64)])
     return t.node("Add", [base, _shifted(t, rise, 7, 2**23)])
 
@@ -80,12 +80,12 @@ def interpolated(t: Translation, function: Callable[[Array], Array]) -> None:
     at = least + np.arange(STEPS, dtype=single) * step
     after = least + np.arange(1, STEPS + 1, dtype=single) * step
 
-    def of(places: Array) -> Array:
-        made: Array = np.clip(function(places.astype(np.float64)), -3e38, 3e38).astype(single)
+    def of(inputs: Array) -> Array:
+        made: Array = np.clip(function(inputs.astype(np.float64)), -3e38, 3e38).astype(single)
         return made
 
     with np.errstate(over="ignore"):
-        value, middle, behind = (of(places) * unit for places in (at, at + step / single(2), after))
+        value, middle, behind = (of(inputs) * unit for inputs in (at, at + step / single(2), after))
         bias = _away((_away((behind + _away(value)) / single(2)) - _away(middle)) / single(2))
         points = np.append(_away(value) - bias, _away(of(np.asarray([most])) * unit))
     table = np.clip(np.nan_to_num(points), LOW, HIGH).astype(np.int32)
@@ -131,27 +131,27 @@ def _argument(t: Translation, most: int) -> str:
     x = widened(t, t.stored(0))
     if abs(exponent - round(exponent)) < 1e-3 and 0 <= left <= most:
         return t.node("Mul", [x, _number(t, 3 << left)])
-    places, multiplier = 0, scale * 4096.0 * 3.0
-    while multiplier <= 32767.0 / 2.0 and places <= 30:
-        places, multiplier = places + 1, multiplier * 2
-    if places > 16 or multiplier > 32767:
+    bits, multiplier = 0, scale * 4096.0 * 3.0
+    while multiplier <= 32767.0 / 2.0 and bits <= 30:
+        bits, multiplier = bits + 1, multiplier * 2
+    if bits > 16 or multiplier > 32767:
         raise Unsupported(f"its input has a scale of {scale:.3g}")
     product = t.node("Mul", [x, _number(t, int(multiplier))])
-    rounded = t.node("Add", [product, _number(t, (1 << places) >> 1)])
-    return _shifted(t, rounded, places, 2**30)
+    rounded = t.node("Add", [product, _number(t, (1 << bits) >> 1)])
+    return _shifted(t, rounded, bits, 2**30)
 
 
-def _between(t: Translation, x: str, places: int) -> str:
-    """Return the sigmoid of the argument's absolute value, with `places` more bits than its table has."""
+def _between(t: Translation, x: str, bits: int) -> str:
+    """Return the sigmoid of the argument's absolute value, with `bits` more bits than its table has."""
     absolute = t.node("Abs", [x])
-    place = t.node("Div", [absolute, _number(t, 1 << places)])
-    rest = t.node("Sub", [absolute, t.node("Mul", [place, _number(t, 1 << places)])])
-    inside = clamped(t, place, 0, 254)
+    index = t.node("Div", [absolute, _number(t, 1 << bits)])
+    rest = t.node("Sub", [absolute, t.node("Mul", [index, _number(t, 1 << bits)])])
+    inside = clamped(t, index, 0, 254)
     base = t.node("Gather", [t.constant("table", SIGMOIDS), inside])
     rise = t.node("Gather", [t.constant("slopes", np.append(np.diff(SIGMOIDS), 0), np.int32), inside])
-    line = t.node("Add", [t.node("Mul", [base, _number(t, 1 << places)]), t.node("Mul", [rest, rise])])
-    most = 0x7FFF << 10 if places == 9 else 0xFFFF << 8
-    far = t.node("GreaterOrEqual", [place, _number(t, 255)])
+    line = t.node("Add", [t.node("Mul", [base, _number(t, 1 << bits)]), t.node("Mul", [rest, rise])])
+    most = 0x7FFF << 10 if bits == 9 else 0xFFFF << 8
+    far = t.node("GreaterOrEqual", [index, _number(t, 255)])
     return t.node("Where", [far, _number(t, most), line])
 
 

@@ -25,6 +25,15 @@ def _average_pool(t: Translation) -> None:
     t.store_image(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
+def _l2_pool(t: Translation) -> None:
+    """L2_POOL_2D: the root of the mean of the squares."""
+    kernel, strides, pads = window(t)
+    x = t.image(0)
+    squares = t.node("Mul", [x, x])
+    made = t.node("AveragePool", [squares], kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=0)
+    t.store_image(t.activated(t.node("Sqrt", [made]), t.op.option("FusedActivationFunction")))
+
+
 def max_pool(t: Translation) -> None:
     """MAX_POOL_2D, of the integers themselves where the output stands on the same grid."""
     kernel, strides, pads = window(t)
@@ -51,7 +60,7 @@ def _resize(mode: str) -> Callable[[Translation], None]:
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if corners or centres else "floor"
         sizes = t.whole("sizes", (batch, channels, *size))
-        if mode == "nearest" and t.same_grid(0):
+        if mode == "nearest" and t.tensor(0).dtype == t.result().dtype:  # moved as stored, as LiteRT does
             image = t.node("Transpose", [t.stored(0)], perm=NCHW_OF_NHWC)
             t.put(t.node("Transpose", [t.node("Resize", [image, "", "", sizes], **attrs)], perm=NHWC_OF_NCHW))
         else:
@@ -75,7 +84,7 @@ def _moved(kind: str, **fixed: str) -> Callable[[Translation], None]:
 
 
 def _space_to_batch(t: Translation) -> None:
-    """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the place within the block to the front."""
+    """SPACE_TO_BATCH_ND: pad, cut each spatial axis into blocks, bring the position within the block to the front."""
     shape, block = t.shape(0), t.numbers(1, "the block")
     pads = np.reshape(t.known(2, "the pads"), (-1, 2)).tolist()
     spatial = len(block)
@@ -108,7 +117,7 @@ def _batch_to_space(t: Translation) -> None:
         raise Unsupported(f"its input is {list(shape)}, its block {block}, its crops {crops}")
     batch, sizes, rest = shape[0] // count, shape[1 : 1 + spatial], shape[1 + spatial :]
     value = t.node("Reshape", [t.stored(0), t.whole("cut", [*block, batch, *sizes, *rest])])
-    woven = [place for n in range(spatial) for place in (spatial + 1 + n, n)]
+    woven = [dim for n in range(spatial) for dim in (spatial + 1 + n, n)]
     value = t.node("Transpose", [value], perm=[spatial, *woven, *range(2 * spatial + 1, 2 * spatial + 1 + len(rest))])
     grown = [size * b for size, b in zip(sizes, block, strict=True)]
     value = t.node("Reshape", [value, t.whole("whole", [batch, *grown, *rest])])
@@ -121,6 +130,7 @@ def _batch_to_space(t: Translation) -> None:
 TRANSLATIONS = {
     "AVERAGE_POOL_2D": _average_pool,
     "MAX_POOL_2D": max_pool,
+    "L2_POOL_2D": _l2_pool,
     "RESIZE_BILINEAR": _resize("linear"),
     "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
     "SPACE_TO_DEPTH": _moved("SpaceToDepth"),

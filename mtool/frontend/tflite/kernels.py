@@ -43,18 +43,18 @@ def dilations(t: Translation) -> tuple[int, int]:
     return found
 
 
-def weights(t: Translation, place: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
+def weights(t: Translation, index: int, arranged: Callable[[Array], Array], axis: int, x: int = 0) -> str:
     """Return constant weights as real numbers in another arrangement, with their scales along `axis` of that.
 
     `x` is the input that they are multiplied with.
     """
-    tensor = t.weights(place)
-    data = arranged(t.known(place, "weights") if tensor.data is None else tensor.data)
+    tensor = t.weights(index)
+    data = arranged(t.known(index, "weights") if tensor.data is None else tensor.data)
     if tensor.is_quantised:
-        lie = tensor is t.tensor(place) or _are_along(tensor, arranged, axis)
+        lie = tensor is t.tensor(index) or _are_along(tensor, arranged, axis)
         if tensor.scale.size not in (1, data.shape[axis]) or not lie:
             raise Unsupported(f"its weights have {tensor.scale.size} scales for {data.shape[axis]} channels")
-        _check_range(t, x, place)
+        _check_range(t, x, index)
         name = t.constant("weights", data)
         return t.dequantise(name, data.dtype, tensor.scale, tensor.zero_point, axis)
     if data.dtype.kind != "f":
@@ -68,7 +68,7 @@ def _are_along(tensor: Tensor, arranged: Callable[[Array], Array], axis: int) ->
         return True
 
     def numbered(shape: tuple[int, ...], along: int) -> Array:
-        sizes = [size if place == along else 1 for place, size in enumerate(shape)]
+        sizes = [size if dim == along else 1 for dim, size in enumerate(shape)]
         return np.broadcast_to(np.arange(shape[along]).reshape(sizes), shape)
 
     moved = arranged(numbered(tensor.shape, tensor.axis))
@@ -85,20 +85,20 @@ def _check_range(t: Translation, x: int, w: int) -> None:
         raise Unsupported(f"the product of its scales, from {product.min():.3g}, is too small or too large for float32")
 
 
-def bias(t: Translation, place: int, channels: int, x: int, w: int) -> str:
+def bias(t: Translation, index: int, channels: int, x: int, w: int) -> str:
     """Return the bias as real numbers, "" if there is none.
 
     Integers count in steps of the input's scale times the weights', whatever the file says of the bias itself.
     """
-    if not t.has(place):
+    if not t.has(index):
         return ""
-    tensor = t.weights(place)
-    data = (t.known(place, "bias") if tensor.data is None else tensor.data).reshape(-1)
+    tensor = t.weights(index)
+    data = (t.known(index, "bias") if tensor.data is None else tensor.data).reshape(-1)
     if data.size != channels:
         raise Unsupported(f"it has {data.size} biases for {channels} channels")
     if data.dtype.kind == "f" and not t.tensor(x).is_quantised:
         return t.constant("bias", data, np.float32)
-    if tensor is not t.tensor(place):  # integers that DEQUANTIZE makes real
+    if tensor is not t.tensor(index):  # integers that DEQUANTIZE makes real
         return t.constant("bias", (data - tensor.zero_point) * tensor.scale, np.float32)
     if data.dtype.kind != "i" or not t.tensor(x).is_quantised or not t.tensor(w).is_quantised:
         raise Unsupported(f"its bias is {data.dtype}, its input or its weights are not quantised")
@@ -149,6 +149,34 @@ def _geometry(t: Translation, kernel: tuple[int, ...], group: int) -> Geometry:
 def _conv(t: Translation) -> None:
     shape, geometry = of_conv(t)
     _finish(t, weights(t, 1, lambda data: data.transpose(0, 3, 1, 2), 0), shape[0], geometry)
+
+
+def _conv_3d(t: Translation) -> None:
+    """CONV_3D: of float32, weights [depth, height, width, in, out]."""
+    size, shape = t.shape(0, 5), t.shape(1, 5)
+    if size[4] != shape[3]:
+        raise Unsupported(f"its weights are for {shape[3]} channels, its input has {size[4]}")
+    axes = ("D", "H", "W")
+    strides, dilated = (
+        tuple(t.op.option(name.format(axis), 1) for axis in axes) for name in ("Stride{}", "Dilation{}Factor")
+    )
+    if min(*strides, *dilated) < 1:
+        raise Unsupported(f"its strides are {list(strides)}, its dilations {list(dilated)}")
+    reach = tuple((k - 1) * d + 1 for k, d in zip(shape[:3], dilated, strict=True))
+    made = t.node(
+        "Conv",
+        [
+            t.node("Transpose", [t.real(0)], perm=[0, 4, 1, 2, 3]),
+            weights(t, 1, lambda data: data.transpose(4, 3, 0, 1, 2), 0),
+            *filter(None, [bias(t, 2, shape[4], 0, 1)]),
+        ],
+        kernel_shape=list(shape[:3]),
+        strides=list(strides),
+        dilations=list(dilated),
+        pads=padding(t.op.option("Padding"), size[1:4], reach, strides),
+    )
+    made = t.node("Transpose", [made], perm=[0, 2, 3, 4, 1])
+    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
 def _depthwise(t: Translation) -> None:
@@ -232,10 +260,10 @@ def _fully_connected(t: Translation) -> None:
 def _batch_matmul(t: Translation) -> None:
     """BATCH_MATMUL: numpy.matmul, of either operand transposed."""
     operands = []
-    for place, option in ((0, "AdjX"), (1, "AdjY")):
-        value, rank = t.real(place), len(t.shape(place))
+    for index, option in ((0, "AdjX"), (1, "AdjY")):
+        value, rank = t.real(index), len(t.shape(index))
         if rank < 2:
-            raise Unsupported(f"its input {place} has {rank} dimensions")
+            raise Unsupported(f"its input {index} has {rank} dimensions")
         if t.op.option(option):
             value = t.node("Transpose", [value], perm=[*range(rank - 2), rank - 1, rank - 2])
         operands.append(value)
@@ -244,6 +272,7 @@ def _batch_matmul(t: Translation) -> None:
 
 TRANSLATIONS = {
     "CONV_2D": _conv,
+    "CONV_3D": _conv_3d,
     "DEPTHWISE_CONV_2D": _depthwise,
     "TRANSPOSE_CONV": _transpose_conv,
     "FULLY_CONNECTED": _fully_connected,

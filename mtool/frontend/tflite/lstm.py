@@ -11,14 +11,14 @@ import numpy as np
 
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite import lstm_integer
-from mtool.frontend.tflite.lstm_places import BACKWARD, FORWARD, ONE, Places
+from mtool.frontend.tflite.lstm_operands import BACKWARD, FORWARD, ONE, Operands
 from mtool.frontend.tflite.recurrence import State, finish, over_time, real_activation, sizes
 from mtool.frontend.tflite.translation import Translation
 
 
-def _stacked(t: Translation, places: Sequence[int], role: str) -> str:
+def _stacked(t: Translation, operands: Sequence[int], role: str) -> str:
     """Return the weights of several gates as one matrix of real numbers; a vector is a diagonal matrix."""
-    tensors = [t.weights(place) for place in places]
+    tensors = [t.weights(index) for index in operands]
     if all(one.is_quantised and one.data is not None and one.data.ndim == 2 for one in tensors):
         kinds = {one.dtype for one in tensors}
         if len(kinds) == 1 and all(one.scale.size == 1 for one in tensors):
@@ -27,9 +27,9 @@ def _stacked(t: Translation, places: Sequence[int], role: str) -> str:
             scales, points = (np.repeat([getattr(one, field)[0] for one in tensors], rows) for field in _GRID)
             return t.dequantise(t.constant(role, data), data.dtype, scales.astype(np.float32), points, 0)
     found = []
-    for place in places:
-        data = t.known(place, role)
-        tensor = t.tensor(place)
+    for index in operands:
+        data = t.known(index, role)
+        tensor = t.tensor(index)
         if data.dtype.kind != "f":
             if not tensor.is_quantised or tensor.scale.size != 1:
                 raise Unsupported(f"its {role} are {data.dtype} with {tensor.scale.size} scales")
@@ -43,21 +43,21 @@ _GRID = ("scale", "zero_point")
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """An LSTM of real numbers whose tensors stand at these places."""
+    """An LSTM of real numbers whose tensors are these inputs."""
 
     t: Translation
-    at: Places
+    at: Operands
     hidden: int
 
     def step(self, row: str, states: Sequence[str]) -> list[str]:
         """Append a step."""
         t, at = self.t, self.at
         state, cell = states
-        inputs = [row, _stacked(t, at.weights.given(t), "weights")]
+        inputs = [row, _stacked(t, at.weights.present(t), "weights")]
         if not at.is_normalised(t):
-            inputs.append(t.constant("bias", self._vectors(at.biases.given(t)), np.float32))
+            inputs.append(t.constant("bias", self._vectors(at.biases.present(t)), np.float32))
         sums = t.node("Gemm", inputs, transB=1)
-        own = t.node("Gemm", [state, _stacked(t, at.recurrent.given(t), "recurrent weights")], transB=1)
+        own = t.node("Gemm", [state, _stacked(t, at.recurrent.present(t), "recurrent weights")], transB=1)
         names = at.weights.names(t)
         parts = t.several("Split", [t.node("Add", [sums, own])], len(names), axis=1, num_outputs=len(names))
         gates = dict(zip(names, parts, strict=True))
@@ -78,8 +78,8 @@ class _Cell:
             made = self._clipped(t.node("Gemm", inputs, transB=1), "ProjClip")
         return [made, after]
 
-    def _vectors(self, places: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-        return np.concatenate([np.asarray(self.t.known(place, "bias"), np.float32).reshape(-1) for place in places])
+    def _vectors(self, operands: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+        return np.concatenate([np.asarray(self.t.known(index, "bias"), np.float32).reshape(-1) for index in operands])
 
     def _gate(self, gate: str, gates: dict[str, str], cell: str) -> str:
         """Return the argument of a gate's activation; `cell` is what it looks at through a peephole."""
@@ -98,9 +98,9 @@ class _Cell:
         bias = self._vectors([getattr(at.biases, gate)])
         return t.node("Add", [scaled, t.constant("bias", bias, np.float32)])
 
-    def _row(self, place: int, role: str) -> str:
-        t, tensor = self.t, self.t.tensor(place)
-        data = t.known(place, role)
+    def _row(self, index: int, role: str) -> str:
+        t, tensor = self.t, self.t.tensor(index)
+        data = t.known(index, role)
         if data.dtype.kind != "f":
             data = (data.astype(np.int64) - tensor.zero_point) * tensor.scale
         return t.constant(role, data.reshape(-1), np.float32)
@@ -110,7 +110,7 @@ class _Cell:
         return self.t.clip(value, -limit, limit) if limit > 0 else value
 
 
-def _checked(t: Translation, at: Places) -> tuple[int, int]:
+def _checked(t: Translation, at: Operands) -> tuple[int, int]:
     """Return how many numbers the cell and the output have.
 
     Raises:
@@ -131,7 +131,7 @@ def _checked(t: Translation, at: Places) -> tuple[int, int]:
     return cells, width
 
 
-def _direction(t: Translation, at: Places, *, backward: bool = False) -> str:
+def _direction(t: Translation, at: Operands, *, backward: bool = False) -> str:
     """Append one direction; return its results."""
     cells, width = _checked(t, at)
     _, images, _ = sizes(t)
@@ -154,7 +154,7 @@ def _unidirectional(t: Translation) -> None:
 def _bidirectional(t: Translation) -> None:
     if t.tensor(0).is_quantised:
         raise Unsupported("LiteRT has it of real numbers only")
-    if any(t.has(place) for place in range(39, len(t.op.inputs))):
+    if any(t.has(index) for index in range(39, len(t.op.inputs))):
         raise Unsupported("it has a second input")
     made = [_direction(t, FORWARD), _direction(t, BACKWARD, backward=True)]
     _put_both(t, made, [t.shape(at.recurrent.output)[-1] for at in (FORWARD, BACKWARD)])
@@ -164,12 +164,12 @@ def _put_both(t: Translation, made: Sequence[str], widths: Sequence[int]) -> Non
     if t.op.option("MergeOutputs"):
         finish(t, t.node("Concat", list(made), axis=len(t.shape(0)) - 1), (*t.shape(0)[:-1], sum(widths)))
         return
-    for place, (value, width) in enumerate(zip(made, widths, strict=True)):
-        finish(t, value, (*t.shape(0)[:-1], width), place)
+    for index, (value, width) in enumerate(zip(made, widths, strict=True)):
+        finish(t, value, (*t.shape(0)[:-1], width), index)
 
 
 def _simple(t: Translation, first: int, kept: int, *, backward: bool = False) -> tuple[str, int]:
-    """Append an RNN whose weights, recurrent weights and bias begin at a place; return its results and their width."""
+    """Append an RNN whose weights, recurrent weights and bias begin at an input; return its results and their width."""
     _, images, count = sizes(t)
     width = t.shape(first, 2)[0]
     if t.shape(first) != (width, count) or t.shape(first + 1) != (width, width) or t.shape(first + 2) != (width,):
@@ -193,7 +193,7 @@ def _rnn(t: Translation) -> None:
 
 
 def _bidirectional_rnn(t: Translation) -> None:
-    if any(t.has(place) for place in range(9, len(t.op.inputs))):
+    if any(t.has(index) for index in range(9, len(t.op.inputs))):
         raise Unsupported("it has a second input")
     made = [_simple(t, 1, 4), _simple(t, 5, 8, backward=True)]
     _put_both(t, [value for value, _ in made], [width for _, width in made])

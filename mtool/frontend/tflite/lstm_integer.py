@@ -15,7 +15,7 @@ from onnx import helper
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite.description import Tensor
 from mtool.frontend.tflite.fixed_point import multipliers
-from mtool.frontend.tflite.lstm_places import Places
+from mtool.frontend.tflite.lstm_operands import Operands
 from mtool.frontend.tflite.recurrence import State, over_time, sizes
 from mtool.frontend.tflite.rescaling import clamped, divided, rescale_to, unscaled, widened
 from mtool.frontend.tflite.translation import Translation
@@ -33,7 +33,7 @@ class _Cell:
     """An LSTM of integers: `point` are the bits of its cell before the point, `inner` the grid before a projection."""
 
     t: Translation
-    at: Places
+    at: Operands
     state: Tensor
     inner: Tensor
     point: int
@@ -43,8 +43,8 @@ class _Cell:
         """Append a step."""
         t, at = self.t, self.at
         state, cell = states
-        sums = self._sums(row, t.tensor(0), at.weights.given(t), INT16, at.biases.given(t))
-        own = self._sums(state, self.state, at.recurrent.given(t), INT32, ())
+        sums = self._sums(row, t.tensor(0), at.weights.present(t), INT16, at.biases.present(t))
+        own = self._sums(state, self.state, at.recurrent.present(t), INT32, ())
         total = self._narrow(t.node("Add", [widened(t, sums), own]))
         names = at.weights.names(t)
         parts = t.several("Split", [total], len(names), axis=1, num_outputs=len(names))
@@ -63,15 +63,15 @@ class _Cell:
         product = t.node("Mul", [opened, self._tanh(after, self.point)])
         return [self._result(product), after]
 
-    def _sums(self, value: str, kind: Tensor, places: Sequence[int], to: DType, biases: Sequence[int]) -> str:
+    def _sums(self, value: str, kind: Tensor, operands: Sequence[int], to: DType, biases: Sequence[int]) -> str:
         """Append the products of several gates' weights, as steps of the gates' sums."""
         t = self.t
-        data = np.concatenate([_weights(t, place) for place in places])
-        scales = [np.float32(t.tensor(place).scale[0] * kind.scale[0]) / UNIT for place in places]
-        rows = [t.shape(place)[0] for place in places]
+        data = np.concatenate([_weights(t, index) for index in operands])
+        scales = [np.float32(t.tensor(index).scale[0] * kind.scale[0]) / UNIT for index in operands]
+        rows = [t.shape(index)[0] for index in operands]
         inputs = [unscaled(t, value, kind), _plain(t, "weights", data)]
         if biases:
-            inputs.append(_plain(t, "bias", np.concatenate([_bias(t, place) for place in biases])))
+            inputs.append(_plain(t, "bias", np.concatenate([_bias(t, index) for index in biases])))
         sums = t.node("Gemm", inputs, transB=1)
         by, shift = multipliers(np.repeat(np.asarray(scales, np.float64), rows))
         return rescale_to(t, sums, by, shift, to, axis=1)
@@ -112,15 +112,15 @@ def _code(dtype: DType) -> int:
     return int(helper.np_dtype_to_tensor_dtype(dtype))
 
 
-def _weights(t: Translation, place: int) -> Array:
-    data, tensor = t.known(place, "weights"), t.tensor(place)
+def _weights(t: Translation, index: int) -> Array:
+    data, tensor = t.known(index, "weights"), t.tensor(index)
     if data.dtype != np.int8 or data.ndim != 2 or tensor.scale.size != 1 or tensor.zero_point.any():
         raise Unsupported(f"its weights {tensor.name!r} are {data.dtype} with {tensor.scale.size} scales")
     return data
 
 
-def _bias(t: Translation, place: int) -> Array:
-    data = t.known(place, "bias").reshape(-1)
+def _bias(t: Translation, index: int) -> Array:
+    data = t.known(index, "bias").reshape(-1)
     if data.dtype != np.int32:
         raise Unsupported(f"its bias is {data.dtype}")
     return data
@@ -139,14 +139,14 @@ def _steps(limit: float, tensor: Tensor, dtype: DType) -> int:
     return int(np.clip(np.float32(limit) / tensor.scale[0], bounds.min, bounds.max))
 
 
-def direction(t: Translation, at: Places, cells: int, width: int) -> str:
+def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
     """Append an LSTM of integers; return its results.
 
     Raises:
         Unsupported: it has what LiteRT's kernel has, and mtool has not, or its grids are others.
     """
     _, images, _ = sizes(t)
-    if at.is_normalised(t) or any(t.has(place) for place in (9, 10, 11)):
+    if at.is_normalised(t) or any(t.has(index) for index in (9, 10, 11)):
         raise Unsupported("it has peepholes or normalised gates, which mtool has of real numbers only")
     x, out = t.tensor(0), t.result()
     state = State(t, at.state, (images, width), ("int8",))

@@ -47,7 +47,7 @@ def _before(
 
 
 def _max_pooling(t: Translation) -> None:
-    """MaxPoolingWithArgmax2D: the largest, and its place in the window, from the left, then down."""
+    """MaxPoolingWithArgmax2D: the largest, and its position in the window, from the left, then down."""
     _floats(t, 1, 2)
     padding, across, down, wide, high = _numbers(t, 5)
     activation = int(np.frombuffer(t.op.custom[20:24], "<i4").sum())
@@ -58,13 +58,13 @@ def _max_pooling(t: Translation) -> None:
         raise Unsupported(f"its window {window} is larger than its input")
     pads = _before(padding, size, made, window, stride)
     attrs = {"window": window, "strides": stride, "pads": pads, "made": made}
-    best, places = t.several("MaxPoolArgmax", [t.stored(0)], 2, domain=OWN, **attrs)
+    best, positions = t.several("MaxPoolArgmax", [t.stored(0)], 2, domain=OWN, **attrs)
     t.put(t.activated(best, activation))
-    t.put(places, 1)
+    t.put(positions, 1)
 
 
 def _max_unpooling(t: Translation) -> None:
-    """MaxUnpooling2D: each number at its place in the window, zeros around it."""
+    """MaxUnpooling2D: each number at its position in the window, zeros around it."""
     _floats(t, 2, 1)
     _, across, down, wide, high = _numbers(t, 5)
     size, window, stride = t.shape(0, 4)[1:3], (high, wide), (down, across)

@@ -14,12 +14,12 @@ from mtool.frontend.tflite.translation import Translation
 Translate = Callable[[Translation], None]
 
 
-def _moved(t: Translation, build: Callable[[str], str], place: int = 0) -> None:
-    """Make the output `build` of input `place`, stored or real."""
-    if t.same_grid(place):
-        t.put(build(t.stored(place)))
+def moved(t: Translation, build: Callable[[str], str], index: int = 0) -> None:
+    """Make the output `build` of input `index`: as it is stored, on whatever grids they stand, as LiteRT does."""
+    if t.tensor(index).dtype == t.result().dtype:
+        t.put(build(t.stored(index)))
     else:
-        t.store(build(t.real(place)))
+        t.store(build(t.real(index)))
 
 
 def _view(t: Translation) -> None:
@@ -28,7 +28,7 @@ def _view(t: Translation) -> None:
     if not _VIEWS[t.op.kind](t, made):
         raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
     shape = t.whole("shape", made)
-    _moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
+    moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
 
 
 def _asked(t: Translation) -> tuple[int, ...]:
@@ -39,12 +39,12 @@ def _asked(t: Translation) -> tuple[int, ...]:
     """
     shape, declared, count = t.shape(0), t.result(), math.prod(t.shape(0))
     if t.op.kind == "EXPAND_DIMS" and t.tensor(1).data is not None:
-        place = t.numbers(1, "the axis")[0] % (len(shape) + 1)
-        return *shape[:place], 1, *shape[place:]
+        index = t.numbers(1, "the axis")[0] % (len(shape) + 1)
+        return *shape[:index], 1, *shape[index:]
     if t.op.kind == "RESHAPE" and t.has(1) and t.tensor(1).data is not None:
         sizes = t.numbers(1, "the shape")
     else:
-        sizes = [-1 if place in declared.open else size for place, size in enumerate(declared.shape)]
+        sizes = [-1 if index in declared.open else size for index, size in enumerate(declared.shape)]
     rest = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1 or (-1 in sizes and (not rest or count % rest)):
         raise Unsupported(f"its output's shape is {sizes}, its input's {list(shape)}")
@@ -71,8 +71,8 @@ def _is_expanded(t: Translation, made: tuple[int, ...]) -> bool:
     (axis,), rank = t.numbers(1, "the axis"), len(shape)
     if not -rank - 1 <= axis <= rank:
         raise Unsupported(f"its axis is {axis} of {rank} dimensions")
-    place = axis % (rank + 1)
-    return made == (*shape[:place], 1, *shape[place:])
+    index = axis % (rank + 1)
+    return made == (*shape[:index], 1, *shape[index:])
 
 
 _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_expanded}
@@ -80,7 +80,7 @@ _VIEWS = {"RESHAPE": _is_reshaped, "SQUEEZE": _is_squeezed, "EXPAND_DIMS": _is_e
 
 def _transpose(t: Translation) -> None:
     perm = t.numbers(1, "the permutation")
-    _moved(t, lambda x: t.node("Transpose", [x], perm=perm))
+    moved(t, lambda x: t.node("Transpose", [x], perm=perm))
 
 
 def _pads(t: Translation) -> list[int]:
@@ -93,7 +93,7 @@ def _pads(t: Translation) -> list[int]:
 
 
 def _pad(t: Translation) -> None:
-    """PAD with what 0 is stored as, PADV2 with a value of its own."""
+    """PAD with what 0 is stored as, PADV2 with a stated value."""
     pads, tensor = t.whole("pads", _pads(t)), t.tensor(0)
     if not t.same_grid(0):
         raise Unsupported("its input and output stand on different grids")
@@ -121,16 +121,16 @@ def _mirror_pad(t: Translation) -> None:
                 x = t.node("Gather", [x, t.whole("indices", sources)], axis=axis)
         return x if any(pads) else t.node("Identity", [x])
 
-    _moved(t, build)
+    moved(t, build)
 
 
 def _concatenation(t: Translation) -> None:
     axis = t.op.option("Axis")
     operands = range(len(t.op.inputs))
     if t.same_grid(*operands) and not t.op.option("FusedActivationFunction"):
-        t.put(t.node("Concat", [t.stored(place) for place in operands], axis=axis))
+        t.put(t.node("Concat", [t.stored(index) for index in operands], axis=axis))
         return
-    made = t.node("Concat", [t.real(place) for place in operands], axis=axis)
+    made = t.node("Concat", [t.real(index) for index in operands], axis=axis)
     t.store(t.activated(made, t.op.option("FusedActivationFunction")))
 
 
@@ -139,7 +139,7 @@ def _pack(t: Translation) -> None:
     axis = t.whole("axis", [t.op.option("Axis") % rank])
     operands = range(len(t.op.inputs))
     kept = t.same_grid(*operands)
-    parts = [t.node("Unsqueeze", [t.stored(place) if kept else t.real(place), axis]) for place in operands]
+    parts = [t.node("Unsqueeze", [t.stored(index) if kept else t.real(index), axis]) for index in operands]
     made = t.node("Concat", parts, axis=t.op.option("Axis") % rank)
     if kept:
         t.put(made)
@@ -160,9 +160,9 @@ def _split(t: Translation, x: int, axis: int, sizes: list[int]) -> None:
     if not t.same_grid(x):
         raise Unsupported("its input and outputs stand on different grids")
     start = 0
-    for place, length in enumerate(sizes):
+    for index, length in enumerate(sizes):
         ends = t.whole("starts", [start]), t.whole("ends", [start + length]), t.whole("axis", [axis % len(shape)])
-        t.put(t.node("Slice", [t.stored(x), *ends]), place)
+        t.put(t.node("Slice", [t.stored(x), *ends]), index)
         start += length
 
 
@@ -183,8 +183,8 @@ def _unpack(t: Translation) -> None:
     shape, axis = t.shape(0), t.op.option("Axis")
     if not -len(shape) <= axis < len(shape) or shape[axis] != len(t.op.outputs) or not t.same_grid(0):
         raise Unsupported(f"its axis is {axis} of {list(shape)}, for {len(t.op.outputs)} outputs")
-    for place in range(len(t.op.outputs)):
-        t.put(t.node("Gather", [t.stored(0), t.constant("place", place, np.int64)], axis=axis), place)
+    for index in range(len(t.op.outputs)):
+        t.put(t.node("Gather", [t.stored(0), t.constant("place", index, np.int64)], axis=axis), index)
 
 
 def _slice(t: Translation) -> None:
@@ -195,76 +195,85 @@ def _slice(t: Translation) -> None:
     if any(not 0 <= start <= end <= n for start, end, n in zip(begin, ends, shape, strict=True)):
         raise Unsupported(f"its begin is {begin}, its size {size}, its input {list(shape)}")
     starts, stops = t.whole("starts", begin), t.whole("ends", ends)
-    _moved(t, lambda x: t.node("Slice", [x, starts, stops]))
+    moved(t, lambda x: t.node("Slice", [x, starts, stops]))
 
 
 def _strided_slice(t: Translation) -> None:
-    """STRIDED_SLICE, with masks: bit n of each is for axis n."""
+    """STRIDED_SLICE, with masks: bit n of each is for place n of what it says of the axes."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
-    if masks["NewAxis"] or masks["Ellipsis"]:
-        raise Unsupported("it has new axes or an ellipsis")
-    if not len(begin) == len(end) == len(steps) <= len(shape) or 0 in steps:
-        raise Unsupported(f"its begin is {begin}, its end {end}, its strides {steps}, its input {list(shape)}")
-    starts, stops = [], []
-    for axis, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
-        bit, far = 1 << axis, 2**31 - 1
-        if masks["ShrinkAxis"] & bit:
-            if masks["Begin"] & bit:
+    told = f"its begin is {begin}, its end {end}, its strides {steps}, its input {list(shape)}"
+    places = range(len(begin))
+    fresh = {n for n in places if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
+    if not len(begin) == len(end) == len(steps) or 0 in steps or masks["Ellipsis"].bit_count() > 1:
+        raise Unsupported(told)
+    rest = len(shape) - (len(begin) - len(fresh) - (masks["Ellipsis"].bit_count()))
+    if rest < 0:
+        raise Unsupported(told)
+    parts: list[tuple[int, int, int, int]] = []  # first, last, stride, axis
+    gone, added = [], []
+    axis, made, far = 0, 0, 2**31 - 1  # of the input, and of the output
+    for n, (first, last, step) in enumerate(zip(begin, end, steps, strict=True)):
+        if masks["Ellipsis"] >> n & 1:
+            axis, made = axis + rest, made + rest
+            continue
+        if n in fresh:
+            added.append(made)
+            made += 1
+            continue
+        if masks["ShrinkAxis"] >> n & 1:
+            if masks["Begin"] >> n & 1:
                 first = 0 if step > 0 else shape[axis] - 1
             first += shape[axis] if first < 0 else 0
             if not 0 <= first < shape[axis]:
                 raise Unsupported(f"its begin is {begin}, its input {list(shape)}")
-            starts.append(first)
-            stops.append(first + 1)
-            steps[axis] = 1
-            continue
-        starts.append((0 if step > 0 else far) if masks["Begin"] & bit else first)
-        stops.append((far if step > 0 else -far) if masks["End"] & bit else last)
-    gone = [axis for axis in range(len(begin)) if masks["ShrinkAxis"] >> axis & 1]
-    names = [t.whole("starts", starts), t.whole("ends", stops), t.whole("axes", range(len(begin)))]
-    names.append(t.whole("steps", steps))
-    shrunk = t.whole("shrunk", gone)
+            part = first, first + 1, 1
+            gone.append(axis)
+        else:
+            low = (0 if step > 0 else far) if masks["Begin"] >> n & 1 else first
+            part = low, (far if step > 0 else -far) if masks["End"] >> n & 1 else last, step
+            made += 1
+        parts.append((*part, axis))
+        axis += 1
+    stems = ("starts", "ends", "steps", "axes")
+    columns = dict(zip(stems, zip(*parts, strict=True), strict=True)) if parts else {}
+    names = [t.whole(stem, columns[stem]) for stem in ("starts", "ends", "axes", "steps") if parts]
+    shrunk, grown = t.whole("shrunk", gone), t.whole("grown", added)
 
     def build(x: str) -> str:
-        x = t.node("Slice", [x, *names])
-        return t.node("Squeeze", [x, shrunk]) if gone else x
+        x = t.node("Slice", [x, *names]) if parts else t.node("Identity", [x])
+        x = t.node("Squeeze", [x, shrunk]) if gone else x
+        return t.node("Unsqueeze", [x, grown]) if added else x
 
-    _moved(t, build)
-
-
-def _gather(t: Translation) -> None:
-    if t.op.option("BatchDims"):
-        raise Unsupported("it gathers by batch")
-    _moved(t, lambda x: t.node("Gather", [x, t.stored(1)], axis=t.op.option("Axis")))
+    moved(t, build)
 
 
 def _gather_nd(t: Translation) -> None:
     indices = t.node("Cast", [t.stored(1)], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.int64)))
-    _moved(t, lambda x: t.node("GatherND", [x, indices]))
+    moved(t, lambda x: t.node("GatherND", [x, indices]))
 
 
 def _tile(t: Translation) -> None:
     repeats = t.whole("repeats", t.numbers(1, "the multiples"))
-    _moved(t, lambda x: t.node("Tile", [x, repeats]))
+    moved(t, lambda x: t.node("Tile", [x, repeats]))
 
 
 def _broadcast_to(t: Translation) -> None:
     shape = t.whole("shape", t.numbers(1, "the shape"))
-    _moved(t, lambda x: t.node("Expand", [x, shape]))
+    moved(t, lambda x: t.node("Expand", [x, shape]))
 
 
 def _fill(t: Translation) -> None:
     shape = t.whole("shape", t.numbers(0, "the shape"))
-    _moved(t, lambda x: t.node("Expand", [x, shape]), 1)
+    moved(t, lambda x: t.node("Expand", [x, shape]), 1)
 
 
 def _reverse(t: Translation) -> None:
     axes = t.numbers(1, "the axes")
     ends = [t.whole(stem, [number] * len(axes)) for stem, number in (("starts", -1), ("ends", -(2**31)))]
     names = [*ends, t.whole("axes", axes), t.whole("steps", [-1] * len(axes))]
-    _moved(t, lambda x: t.node("Slice", [x, *names]))
+    moved(t, lambda x: t.node("Slice", [x, *names]))
 
 
 def _shape(t: Translation) -> None:
@@ -275,7 +284,7 @@ def _shape(t: Translation) -> None:
 
 
 def _broadcast_args(t: Translation) -> None:
-    shapes = (tuple(t.numbers(place, "a shape")) for place in (0, 1))
+    shapes = (tuple(t.numbers(index, "a shape")) for index in (0, 1))
     t.fix(t.op.outputs[0], np.asarray(np.broadcast_shapes(*shapes), t.result().dtype))
 
 
@@ -302,7 +311,6 @@ TRANSLATIONS: dict[str, Translate] = {
     "SPLIT_V": _split_sizes,
     "SLICE": _slice,
     "STRIDED_SLICE": _strided_slice,
-    "GATHER": _gather,
     "GATHER_ND": _gather_nd,
     "TILE": _tile,
     "BROADCAST_TO": _broadcast_to,

@@ -19,10 +19,10 @@ Step = Callable[[str, Sequence[str]], Sequence[str]]
 class State:
     """A variable of the operator at work; `name` is its value, which `put` replaces."""
 
-    def __init__(self, t: Translation, place: int, shape: tuple[int, ...], kinds: Sequence[str]) -> None:
-        if not t.has(place) or t.tensors[t.op.inputs[place]].problem != VARIABLE:
-            raise Unsupported(f"its input {place} is not a variable, which keeps its state")
-        self.key = t.op.inputs[place]
+    def __init__(self, t: Translation, index: int, shape: tuple[int, ...], kinds: Sequence[str]) -> None:
+        if not t.has(index) or t.tensors[t.op.inputs[index]].problem != VARIABLE:
+            raise Unsupported(f"its input {index} is not a variable, which keeps its state")
+        self.key = t.op.inputs[index]
         found = t.tensors[self.key]
         if found.dtype.name not in kinds or found.shape[1:] != shape[1:]:
             wanted = f"{' or '.join(kinds)}{list(shape)}"
@@ -95,12 +95,12 @@ def _body(t: Translation, states: Sequence[State], step: Step, count: int) -> on
     def info(name: str, tensor: Tensor, *shape: int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), shape or tensor.shape)
 
-    given = [info(name, state.tensor) for name, state in zip(inside, states, strict=True)]
-    given.append(info(row, t.tensor(0), images, count))
+    inputs = [info(name, state.tensor) for name, state in zip(inside, states, strict=True)]
+    inputs.append(info(row, t.tensor(0), images, count))
     tensors = [*(state.tensor for state in states), states[0].tensor]
     made = [info(name, tensor) for name, tensor in zip(last, tensors, strict=True)]
     held = [numpy_helper.from_array(t.constants[name], name) for name in read]
-    return helper.make_graph(nodes, "step", given, made, held)
+    return helper.make_graph(nodes, "step", inputs, made, held)
 
 
 def _shaped(t: Translation, value: str, shape: Sequence[int]) -> str:
@@ -121,9 +121,9 @@ def real_activation(t: Translation, value: str) -> str:
     return t.node("Tanh", [value]) if code == tflite.ActivationFunctionType.TANH else t.activated(value, code)
 
 
-def finish(t: Translation, value: str, shape: Sequence[int], place: int = 0) -> None:
+def finish(t: Translation, value: str, shape: Sequence[int], index: int = 0) -> None:
     """Make a value the output, whose shape follows from the input's where the file leaves it open."""
-    tensor = t.result(place)
+    tensor = t.result(index)
     if tensor.allows(tuple(shape)):
-        t.tensors[t.op.outputs[place]] = replace(tensor, shape=tuple(shape))
-    t.put(value, place)
+        t.tensors[t.op.outputs[index]] = replace(tensor, shape=tuple(shape))
+    t.put(value, index)

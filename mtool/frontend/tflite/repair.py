@@ -14,8 +14,8 @@ def litert_can_read(path: Path) -> str | bytes:
     """Return what LiteRT is to read a model from: the path of its file, or bytes that differ from its."""
     data = bytearray(path.read_bytes())
     offsets = _axes_outside(bytes(data))
-    for place in offsets:
-        struct.pack_into("<i", data, place, 0)
+    for offset in offsets:
+        struct.pack_into("<i", data, offset, 0)
     return bytes(data) if offsets else str(path.absolute())
 
 

@@ -38,21 +38,21 @@ def rescale(
 
 
 def rescale_by(
-    t: Translation, value: str, by: Array, places: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
+    t: Translation, value: str, by: Array, shifts: Array, out: Tensor | None, *, axis: int = 0, twice: bool = True
 ) -> str:
     """Append a Rescale by multipliers and shifts."""
     if out is None:
-        return rescale_to(t, value, by, places, INT32, axis=axis, twice=twice)
+        return rescale_to(t, value, by, shifts, INT32, axis=axis, twice=twice)
     bounds = limits(out, t.op.option("FusedActivationFunction"))
     point = int(out.zero_point[0])
-    return rescale_to(t, value, by, places, out.dtype, point, bounds, axis=axis, twice=twice)
+    return rescale_to(t, value, by, shifts, out.dtype, point, bounds, axis=axis, twice=twice)
 
 
 def rescale_to(
     t: Translation,
     value: str,
     by: Array,
-    places: Array,
+    shifts: Array,
     dtype: "np.dtype[Any]",
     point: int = 0,
     bounds: tuple[int, int] | None = None,
@@ -61,7 +61,7 @@ def rescale_to(
     twice: bool = True,
 ) -> str:
     """Append a Rescale to integers of a type, all that it has or those between two bounds."""
-    names = t.constant("multiplier", by), t.constant("shift", places)
+    names = t.constant("multiplier", by), t.constant("shift", shifts)
     low, high = bounds or (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     return t.node(
         "Rescale",
@@ -80,11 +80,11 @@ def rescale_long(t: Translation, value: str, scales: Array, out: Tensor, *, axis
     """Append a RescaleLong of sums of 64 bits to the grid of `out`, by multipliers of 15 bits."""
     by, shift = multipliers(scales)
     reduced = np.where(by < 0x7FFF0000, (by.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
-    places = shift.astype(np.int64) + 16
-    if (places < 1).any():
+    shifts = shift.astype(np.int64) + 16
+    if (shifts < 1).any():
         raise Unsupported("its sums are scaled up too far")
     low, high = limits(out, activation)
-    names = t.constant("multiplier", reduced, np.int32), t.constant("shift", places, np.int8)
+    names = t.constant("multiplier", reduced, np.int32), t.constant("shift", shifts, np.int8)
     to = helper.np_dtype_to_tensor_dtype(out.dtype)
     high, point = max(low, high), out.zero
     return t.node("RescaleLong", [value, *names], domain=OWN, axis=axis, zero_point=point, low=low, high=high, to=to)
@@ -104,9 +104,9 @@ def unscaled(t: Translation, name: str, tensor: Tensor, scale: float = 1.0, poin
     return t.dequantise(name, tensor.dtype, np.asarray([scale], np.float32), points)
 
 
-def centred(t: Translation, place: int) -> str:
+def centred(t: Translation, index: int) -> str:
     """Return an input's integers less its zero point, as int32."""
-    return centred_of(t, t.stored(place), t.tensor(place))
+    return centred_of(t, t.stored(index), t.tensor(index))
 
 
 def centred_of(t: Translation, name: str, tensor: Tensor) -> str:
@@ -125,8 +125,8 @@ def requantised(t: Translation) -> str:
     x, out = t.tensor(0), t.result()
     if x.scale.size != 1 or out.scale.size != 1:
         raise Unsupported(f"it has {x.scale.size} and {out.scale.size} scales")
-    by, places = multipliers(np.asarray([float(x.scale[0]) / float(out.scale[0])]))
-    made = rescale_to(t, centred(t, 0), by, places, out.dtype, 0 if out.dtype == np.int32 else out.zero)
+    by, shifts = multipliers(np.asarray([float(x.scale[0]) / float(out.scale[0])]))
+    made = rescale_to(t, centred(t, 0), by, shifts, out.dtype, 0 if out.dtype == np.int32 else out.zero)
     if out.dtype == np.int32 and out.zero:
         made = t.node("Add", [made, t.constant("zero_point", out.zero, np.int32)])
     return made

@@ -180,12 +180,12 @@ class _Reader:
         signature = _list(tensor.ShapeSignatureAsNumpy())
         if len(signature) != len(shape):
             return ()
-        return tuple(place for place, size in enumerate(signature) if size < 0)
+        return tuple(dim for dim, size in enumerate(signature) if size < 0)
 
-    def _buffer(self, number: int, name: str, place: int) -> Array:
-        if place >= self.root.BuffersLength():
-            raise Damaged(f"tensor {number} {name!r} has buffer {place} of {self.root.BuffersLength()}")
-        buffer = self.root.Buffers(place)
+    def _buffer(self, number: int, name: str, index: int) -> Array:
+        if index >= self.root.BuffersLength():
+            raise Damaged(f"tensor {number} {name!r} has buffer {index} of {self.root.BuffersLength()}")
+        buffer = self.root.Buffers(index)
         start, size = buffer.Offset(), buffer.Size()
         if start > 1:  # behind the flatbuffer, in files of over 2 GB
             if start + size > len(self.data):
@@ -231,15 +231,18 @@ class _Reader:
         outputs = self._numbers(f"an output {what}", operator.OutputsAsNumpy(), len(tensors), optional=False)
         between = self._numbers(f"an intermediate {what}", operator.IntermediatesAsNumpy(), len(tensors), optional=True)
         options: dict[str, Any] = {}
-        for names, place, table in (
+        for names, options_kind, table in (
             (_OPTIONS, operator.BuiltinOptionsType(), operator.BuiltinOptions()),
             (_OPTIONS2, operator.BuiltinOptions2Type(), operator.BuiltinOptions2()),
         ):
-            kind = getattr(tflite, names.get(place, ""), None) if place else None
+            kind = getattr(tflite, names.get(options_kind, ""), None) if options_kind else None
             if kind is not None and table is not None:
                 view = kind()
                 view.Init(table.Bytes, table.Pos)
                 options |= _fields(view)
+                if kind is tflite.BucketizeOptions:
+                    self._fitting(view.BoundariesLength())
+                    options["Boundaries"] = tuple(map(float, _list(view.BoundariesAsNumpy())))
         custom = np.asarray(_list(operator.CustomOptionsAsNumpy()), np.uint8)
         self.budget.spend("work", custom.size, what.removeprefix("of "))
         made = outputs or inputs[:1]

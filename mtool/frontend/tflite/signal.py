@@ -29,12 +29,12 @@ def _check(t: Translation, inputs: Sequence[str], outputs: Sequence[str], rank: 
         counts = f"{len(t.op.inputs)} inputs and {len(t.op.outputs)} outputs"
         raise Unsupported(f"it has {counts}; expected {len(inputs)} and {len(outputs)}")
     for what, tensors, wanted in (
-        ("input", [t.tensor(place) for place in range(len(inputs))], inputs),
-        ("output", [t.result(place) for place in range(len(outputs))], outputs),
+        ("input", [t.tensor(index) for index in range(len(inputs))], inputs),
+        ("output", [t.result(index) for index in range(len(outputs))], outputs),
     ):
-        for place, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
+        for index, (tensor, dtype) in enumerate(zip(tensors, wanted, strict=True)):
             if tensor.dtype.name != dtype:
-                raise Unsupported(f"its {what} {place} is {tensor.dtype}; expected {dtype}")
+                raise Unsupported(f"its {what} {index} is {tensor.dtype}; expected {dtype}")
     if rank is not None and len(t.shape(0)) != rank:
         raise Unsupported(f"its input has {len(t.shape(0))} dimensions instead of {rank}")
 
@@ -50,8 +50,8 @@ def _option(t: Translation, name: str, least: int, most: int) -> int:
 
 
 def _put(t: Translation, values: Sequence[str]) -> None:
-    for place, value in enumerate(values):
-        t.put(value, place)
+    for index, value in enumerate(values):
+        t.put(value, index)
 
 
 def _make(t: Translation, inputs: Sequence[str], outputs: int = 1, **attrs: int) -> list[str]:
@@ -121,17 +121,19 @@ def _filter_bank(t: Translation) -> None:
     channels = _option(t, "num_channels", 1, 2**15)
     weights, unweights = t.known(1, "the weights"), t.known(2, "the unweights")
     starts, offsets, widths = (
-        t.known(place, role).reshape(-1).astype(np.int64)
-        for place, role in ((3, "the first frequencies"), (4, "the first weights"), (5, "the widths"))
+        t.known(index, role).reshape(-1).astype(np.int64)
+        for index, role in ((3, "the first frequencies"), (4, "the first weights"), (5, "the widths"))
     )
     if {starts.size, offsets.size, widths.size} != {channels + 1}:
-        raise Unsupported(f"it has {starts.size}, {offsets.size}, {widths.size} places for {channels} channels and one")
+        raise Unsupported(
+            f"it has {starts.size}, {offsets.size}, {widths.size} positions for {channels} channels and one"
+        )
     used = widths > 0
     outside = (starts < 0) | (offsets < 0) | (starts + widths > t.shape(0)[0])
     outside |= offsets + widths > min(weights.size, unweights.size)
     if (outside & used).any():
         raise Unsupported(f"its channel {int(np.argmax(outside & used))} lies outside of its input or its weights")
-    _put(t, _make(t, [t.stored(place) for place in range(6)]))
+    _put(t, _make(t, [t.stored(index) for index in range(6)]))
 
 
 def _square_root(t: Translation) -> None:
@@ -159,7 +161,7 @@ def _pcan(t: Translation) -> None:
     _check(t, ("uint32", "uint32", "int16"), ("uint32",), 1)
     if t.shape(0) != t.shape(1) or t.shape(2, 1)[0] < LEAST_GAINS:
         raise Unsupported(f"its inputs are {list(t.shape(0))}, {list(t.shape(1))}, {list(t.shape(2))}")
-    _put(t, _make(t, [t.stored(place) for place in range(3)], shift=_option(t, "snr_shift", 0, 63)))
+    _put(t, _make(t, [t.stored(index) for index in range(3)], shift=_option(t, "snr_shift", 0, 63)))
 
 
 def _log(t: Translation) -> None:
@@ -221,8 +223,8 @@ def _framer(t: Translation) -> None:
     before = length - step if prefill else (steps - 1) * step
     t.afford(8 * frames * length)
     whole = _behind(t, "samples", before)
-    places = np.arange(frames)[:, None] * step + np.arange(length)
-    _give(t, t.node("Gather", [whole, t.constant("places", places, np.int64)], axis=-1), (*outer, frames, length))
+    positions = np.arange(frames)[:, None] * step + np.arange(length)
+    _give(t, t.node("Gather", [whole, t.constant("places", positions, np.int64)], axis=-1), (*outer, frames, length))
     if prefill or steps == 1:
         t.put(t.constant("valid", True, bool), 1)
         return

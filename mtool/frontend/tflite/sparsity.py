@@ -70,7 +70,7 @@ def dense(sparsity: Any, values: Array, shape: tuple[int, ...], budget: Budget, 
 def _indices(described: Mapping[int, Any], sizes: Mapping[int, int], elements: int, where: str) -> dict[int, Array]:
     """Return along each dimension, in the order of traversal, the index of every element that is there."""
     found: dict[int, Array] = {}
-    count = 1  # places that the levels before lead to: as many as there are elements, or segments of a level behind
+    count = 1  # positions that the levels before lead to: as many as there are elements, or segments of a level behind
     segments = {axis: _vector(level.ArraySegmentsType(), level.ArraySegments()) for axis, level in described.items()}
     most = max(elements, *(listed.size for listed in segments.values()))
     for axis, level in described.items():

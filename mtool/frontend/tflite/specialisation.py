@@ -34,8 +34,8 @@ def specialise(t: Translation, options: ModelOptions, title: str) -> None:
 def _sized(tensor: Tensor, name: str, sizes: dict[str, int]) -> Tensor:
     """Return a tensor with the sizes of its open dimensions, which are taken out of `sizes`."""
     shape = list(tensor.shape)
-    for place in tensor.open:
-        shape[place] = sizes.pop(f"{name}_{place}", shape[place])
+    for dim in tensor.open:
+        shape[dim] = sizes.pop(f"{name}_{dim}", shape[dim])
     return replace(tensor, shape=tuple(shape))
 
 

@@ -18,7 +18,7 @@ from mtool.frontend.budget import Budget
 from mtool.frontend.options import Pairs
 from mtool.frontend.problems import Unsupported, ValueNeeded
 from mtool.frontend.tflite.description import Model, Operator, Tensor
-from mtool.frontend.tflite.variables import Key, Variables
+from mtool.frontend.tflite.variables import Kept, Key, Variables
 from mtool.ir.types import Array
 
 OPSET = 21
@@ -29,12 +29,16 @@ GRIDS = ("int8", "uint8", "int16")  # what activations are quantised to
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with."""
+    """A model as ONNX: its tensors by name, the states that are its own, and values that states begin with.
+
+    crossing: of a subgraph the variables that it shares with what is around it, its last inputs and outputs.
+    """
 
     proto: onnx.ModelProto
     tensors: Mapping[str, Tensor]
     states: Pairs = ()
     initial: Mapping[str, Array] = field(default_factory=dict)
+    crossing: tuple[Kept, ...] = ()
 
 
 def _none(number: int) -> Network:
@@ -60,8 +64,8 @@ class Translation:
     `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
     """
 
-    def __init__(self, model: Model, budget: Budget) -> None:
-        self.model, self.budget = model, budget
+    def __init__(self, model: Model, budget: Budget, *, is_body: bool = False) -> None:
+        self.model, self.budget, self.is_body = model, budget, is_body
         self.tensors = list(model.tensors)
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor
@@ -94,58 +98,58 @@ class Translation:
 
     # What the operator at work reads.
 
-    def has(self, place: int) -> bool:
-        """Whether input `place` is given."""
-        return place < len(self.op.inputs) and self.op.inputs[place] >= 0
+    def has(self, index: int) -> bool:
+        """Whether input `index` is given."""
+        return index < len(self.op.inputs) and self.op.inputs[index] >= 0
 
-    def tensor(self, place: int) -> Tensor:
-        """Return input `place`.
+    def tensor(self, index: int) -> Tensor:
+        """Return input `index`.
 
         Raises:
             Unsupported: it is not given, or of a kind that mtool does not have.
         """
-        if not self.has(place):
-            raise Unsupported(f"its input {place} is not given")
-        found = self.tensors[self.op.inputs[place]]
+        if not self.has(index):
+            raise Unsupported(f"its input {index} is not given")
+        found = self.tensors[self.op.inputs[index]]
         if found.problem:
             raise Unsupported(f"its input {found.name!r} has {found.problem}")
         return _on_its_grid(found)
 
-    def result(self, place: int = 0) -> Tensor:
-        """Return output `place`.
+    def result(self, index: int = 0) -> Tensor:
+        """Return output `index`.
 
         Raises:
             Unsupported: it does not exist, or is of a kind that mtool does not have.
         """
-        if place >= len(self.op.outputs):
-            raise Unsupported(f"it has no output {place}")
-        found = self.tensors[self.op.outputs[place]]
+        if index >= len(self.op.outputs):
+            raise Unsupported(f"it has no output {index}")
+        found = self.tensors[self.op.outputs[index]]
         if found.problem:
             raise Unsupported(f"its output {found.name!r} has {found.problem}")
         return _on_its_grid(found)
 
-    def shape(self, place: int, rank: int | None = None) -> tuple[int, ...]:
-        """Return the shape of input `place`.
+    def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
+        """Return the shape of input `index`.
 
         Raises:
             Unsupported: it does not have `rank` dimensions.
         """
-        shape = self.tensor(place).shape
+        shape = self.tensor(index).shape
         if rank is not None and len(shape) != rank:
-            raise Unsupported(f"its input {place} has {len(shape)} dimensions instead of {rank}")
+            raise Unsupported(f"its input {index} has {len(shape)} dimensions instead of {rank}")
         return shape
 
-    def known(self, place: int, role: str) -> Array:
+    def known(self, index: int, role: str) -> Array:
         """Return the value of a constant input as the file stores it.
 
         Raises:
             ValueNeeded: only the run would know it.
         """
-        self.tensor(place)
-        data = self.value(self.op.inputs[place])
+        self.tensor(index)
+        data = self.value(self.op.inputs[index])
         if data is None:
             raise ValueNeeded(
-                self.names[self.op.inputs[place]], role, text=f"its input {place} ({role}) is not a constant"
+                self.names[self.op.inputs[index]], role, text=f"its input {index} ({role}) is not a constant"
             )
         return data
 
@@ -156,38 +160,38 @@ class Translation:
         source = self.tensors[self.dequantised[number]]
         assert source.data is not None
         self.afford(4 * source.data.size)
-        sizes = [-1 if place == source.axis and source.scale.size > 1 else 1 for place in range(source.data.ndim)]
+        sizes = [-1 if index == source.axis and source.scale.size > 1 else 1 for index in range(source.data.ndim)]
         points = source.data.astype(np.int64) - source.zero_point.reshape(sizes)
         return np.asarray(points * source.scale.reshape(sizes), np.float32)
 
-    def weights(self, place: int) -> Tensor:
+    def weights(self, index: int) -> Tensor:
         """Return a constant input: where DEQUANTIZE makes it real, the integers that it makes it of."""
-        found = self.tensor(place)
-        number = self.dequantised.get(self.op.inputs[place])
+        found = self.tensor(index)
+        number = self.dequantised.get(self.op.inputs[index])
         return found if number is None else self.tensors[number]
 
-    def numbers(self, place: int, role: str) -> list[int]:
+    def numbers(self, index: int, role: str) -> list[int]:
         """Return a constant input as a list of integers."""
-        return [int(number) for number in np.reshape(self.known(place, role), -1)]
+        return [int(number) for number in np.reshape(self.known(index, role), -1)]
 
-    def stored(self, place: int) -> str:
-        """Return input `place` as it is stored."""
-        self.tensor(place)
-        return self.names[self.op.inputs[place]]
+    def stored(self, index: int) -> str:
+        """Return input `index` as it is stored."""
+        self.tensor(index)
+        return self.names[self.op.inputs[index]]
 
-    def real(self, place: int) -> str:
-        """Return input `place` as the numbers that it stands for: dequantised, and float16 as float32."""
-        tensor, name = self.tensor(place), self.stored(place)
+    def real(self, index: int) -> str:
+        """Return input `index` as the numbers that it stands for: dequantised, and float16 as float32."""
+        tensor, name = self.tensor(index), self.stored(index)
         if tensor.is_quantised:
             return self.dequantise(name, tensor.dtype, tensor.scale, tensor.zero_point, tensor.axis)
         if tensor.dtype == np.float16 and self.result().dtype == np.float32:
             return self.node("Cast", [name], to=onnx.TensorProto.FLOAT)
         return name
 
-    def image(self, place: int) -> str:
-        """Return input `place`, an image, as NCHW real numbers."""
-        self.shape(place, 4)
-        return self.node("Transpose", [self.real(place)], perm=NCHW_OF_NHWC)
+    def image(self, index: int) -> str:
+        """Return input `index`, an image, as NCHW real numbers."""
+        self.shape(index, 4)
+        return self.node("Transpose", [self.real(index)], perm=NCHW_OF_NHWC)
 
     def fix(self, number: int, data: Array) -> None:
         """Give a tensor a value that is known before the model runs."""
@@ -277,26 +281,27 @@ class Translation:
             "Clip", [value, self.constant("low", low, np.float32), self.constant("high", high, np.float32)]
         )
 
-    def put(self, value: str, place: int = 0) -> None:
-        """Make `value` output number `place`, as it is."""
-        name = self.names[self.op.outputs[place]]
-        if self.nodes and list(self.nodes[-1].output) == [value] and value not in self._stored:
-            self.nodes[-1].output[0] = name
+    def put(self, value: str, index: int = 0) -> None:
+        """Make `value` output number `index`, as it is."""
+        name = self.names[self.op.outputs[index]]
+        made = list(self.nodes[-1].output) if self.nodes else []
+        if value in made and value not in self._stored:
+            self.nodes[-1].output[made.index(value)] = name
             self._names.discard(value)
             self._numbers.clear()
         else:
             self.nodes.append(helper.make_node("Identity", [value], [name], name=self.op.name))
 
-    def store(self, value: str, place: int = 0) -> None:
-        """Make the real numbers of `value` output number `place`, quantised if the output is."""
-        tensor = self.result(place)
+    def store(self, value: str, index: int = 0) -> None:
+        """Make the real numbers of `value` output number `index`, quantised if the output is."""
+        tensor = self.result(index)
         if tensor.is_quantised:
             value = self.quantise(value, tensor)
         elif tensor.dtype == np.float32 and self.op.kind != "DEQUANTIZE":
             self._check_no_grid_is_left(tensor)
         elif tensor.dtype == np.float16:
             value = self.node("Cast", [value], to=onnx.TensorProto.FLOAT16)
-        self.put(value, place)
+        self.put(value, index)
 
     def _check_no_grid_is_left(self, tensor: Tensor) -> None:
         first = self.tensors[self.op.inputs[0]] if self.has(0) else tensor
@@ -309,7 +314,7 @@ class Translation:
 
     def same_grid(self, *operands: int) -> bool:
         """Whether these inputs and all outputs are of one type and, if quantised, stand on one grid."""
-        tensors = [*(self.tensor(place) for place in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
+        tensors = [*(self.tensor(index) for index in operands), *(self.result(n) for n in range(len(self.op.outputs)))]
         first = tensors[0]
         return all(
             tensor.dtype == first.dtype
@@ -327,8 +332,11 @@ class Translation:
             return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(tensor.dtype), tensor.shape)
 
         inputs = [number for number in dict.fromkeys(self.model.inputs) if self.tensors[number].data is None]
-        kept, fixed = self.variables.close(self.afford)
-        self.constants |= fixed
+        if self.is_body:
+            kept = self.variables.crossing(self.unique)
+        else:
+            kept, fixed = self.variables.close(self.afford)
+            self.constants |= fixed
         taken = {self.names[number] for number in (*inputs, *self.model.outputs)} | {*self.constants}
         states, tensors = [], dict(zip(self.names, self.tensors, strict=True))
         for state in kept:
@@ -349,4 +357,5 @@ class Translation:
         graph = helper.make_graph(self.nodes, title, put, made, initialisers, value_info=self.infos)
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
         first = {state.input: state.first for state in kept if state.first is not None}
-        return Network(proto, tensors, tuple(states), first)
+        crossing = tuple(replace(one, last=last) for one, (last, _) in zip(kept, states, strict=True))
+        return Network(proto, tensors, tuple(states), first, crossing if self.is_body else ())

@@ -19,15 +19,22 @@ Key = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A variable that outlives a call: the input that it is, its tensor, the last value written, the first value.
+    """A variable that outlives a call.
 
-    That is None where the model gives none.
+    input: what it was before, as an input of the network.
+    tensor: of what type it is.
+    last: the value that was last written.
+    first: its value before the first call; None: the model gives none.
+    key: what tells it from others.
+    is_written: whether anything writes it.
     """
 
     input: str
     tensor: Tensor
     last: str
     first: Array | None
+    key: Key
+    is_written: bool = True
 
 
 class Variables:
@@ -87,12 +94,27 @@ class Variables:
         for key, (name, tensor) in self._inputs.items():
             first = self._first.get(key)
             if key in self._written:
-                kept.append(Kept(name, tensor, self._current[key], first))
+                kept.append(Kept(name, tensor, self._current[key], first, key))
                 continue
             if first is None:
                 afford(tensor.dtype.itemsize * math.prod(tensor.shape))
             fixed[name] = np.full(tensor.shape, tensor.zero, tensor.dtype) if first is None else first
         return kept, fixed
+
+    def crossing(self, name: Callable[[str], str]) -> list[Kept]:
+        """Return all variables of a subgraph, which those around it read and write through it; `name` makes names."""
+        kinds = {key: kind for key, (_, kind) in self._inputs.items()} | self._written
+        return [
+            Kept(
+                self._inputs[key][0] if key in self._inputs else name("variable"),
+                kind,
+                self._current[key],
+                self._first.get(key),
+                key,
+                key in self._written,
+            )
+            for key, kind in kinds.items()
+        ]
 
 
 def _check_like(known: Tensor, kind: Tensor) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtool.ir.expr import Expr
 from mtool.ir.scalar.function import A, Function, bits, compare, infix, inline, libm, predicate
-from mtool.ir.scalar.text import ADD, AND, ATOM, COMPARE, MUL, OR, SELECT, UNARY, Text, wrap
+from mtool.ir.scalar.text import ADD, AND, ATOM, COMPARE, MUL, OR, SELECT, UNARY, Text, boolean, wrap
 from mtool.ir.types import DType
 
 
@@ -56,7 +56,7 @@ def _erf(x: A) -> A:
 
 
 def _where_text(expr: Expr, condition: Text, yes: Text, no: Text) -> Text:
-    return Text(f"{condition.at(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
+    return Text(f"{condition.truth(OR)} ? {yes.at(OR)} : {no.at(OR)}", SELECT)
 
 
 ARITHMETIC: dict[str, Function] = {
@@ -113,9 +113,9 @@ ARITHMETIC: dict[str, Function] = {
     "greater": compare(">", np.greater),
     "greater_equal": compare(">=", np.greater_equal),
     "equal": compare("==", np.equal),
-    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.at(COMPARE)} && {b.at(COMPARE)}", AND)),
-    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.at(COMPARE)} || {b.at(COMPARE)})")),
-    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: Text(f"(uint8_t)({a.at(ADD)} != {b.at(ADD)})", UNARY)),
-    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: Text(f"(uint8_t)!{a.at(ATOM)}", UNARY)),
+    "and": Function(lambda expr, a, b: a & b, lambda expr, a, b: Text(f"{a.truth(AND)} && {b.truth(AND)}", AND)),
+    "or": Function(lambda expr, a, b: a | b, lambda expr, a, b: Text(f"({a.truth(COMPARE)} || {b.truth(COMPARE)})")),
+    "xor": Function(lambda expr, a, b: a ^ b, lambda expr, a, b: boolean(f"{a.at(ADD)} != {b.at(ADD)}", COMPARE)),
+    "not": Function(lambda expr, a: ~np.asarray(a, bool), lambda expr, a: boolean(f"!{a.truth(ATOM)}", UNARY)),
     "where": Function(lambda expr, c, a, b: np.where(c, a, b), _where_text),
 }

@@ -4,7 +4,7 @@ import numpy as np
 
 from mtool.ir.expr import Expr
 from mtool.ir.scalar.function import A, Function
-from mtool.ir.scalar.text import ADD, UNARY, Text, half, loaded, nibble, stored
+from mtool.ir.scalar.text import ADD, COMPARE, UNARY, Text, boolean, half, loaded, nibble, stored
 from mtool.ir.types import DType
 
 
@@ -30,7 +30,7 @@ def _truncated(data: A, dtype: DType) -> A:
 def _cast_text(expr: Expr, x: Text) -> Text:
     source = expr.args[0].dtype
     if expr.dtype is DType.BOOL:
-        return Text(f"(uint8_t)({x.at(ADD)} != 0)", UNARY)
+        return boolean(f"{x.at(ADD)} != 0", COMPARE)
     if expr.dtype.is_half:
         wide = x.c if source.computed == "float" else f"(float){x.at(UNARY)}"
         return Text(f"{half(expr.dtype)}_round({wide})")

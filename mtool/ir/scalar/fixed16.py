@@ -23,15 +23,15 @@ def _saturated(x: A) -> A:
     return np.clip(x, -(2**15), _ONE)
 
 
-def _divide(x: A, places: int) -> A:
-    mask = (1 << places) - 1
-    return (x >> places) + ((x & mask) > (mask >> 1) + (x < 0))
+def _divide(x: A, bits: int) -> A:
+    mask = (1 << bits) - 1
+    return (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
 
 
 def _exp(x: A, whole: int) -> A:
     """Return exp of what is not positive."""
-    places = 15 - whole
-    quarter = 1 << (places - 2)
+    bits = 15 - whole
+    quarter = 1 << (bits - 2)
     rest = (x & (quarter - 1)) - quarter
     a = rest * (1 << whole) + (1 << 12)
     square = _product(a, a)
@@ -39,9 +39,9 @@ def _exp(x: A, whole: int) -> A:
     series = _divide(_product(_divide(fourth, 2) + cube, 10923) + square, 1)
     result = _saturated(28918 + _product(28918, a + series))
     for number, factor in enumerate(_FACTORS[: whole + 2]):
-        result = np.where((rest - x) >> (places - 2 + number) & 1, _product(result, factor), result)
+        result = np.where((rest - x) >> (bits - 2 + number) & 1, _product(result, factor), result)
     if whole > 5:
-        result = np.where(x < -(32 << places), 0, result)
+        result = np.where(x < -(32 << bits), 0, result)
     return np.where(x == 0, _ONE, result)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mtool.ir.expr import Expr
-from mtool.ir.scalar.text import ADD, UNARY, Text, wrap
+from mtool.ir.scalar.text import ADD, COMPARE, UNARY, Text, boolean, wrap
 from mtool.ir.types import DType
 
 A = Any  # arrays of any shape; NumPy's own rules apply
@@ -42,7 +42,7 @@ def compare(symbol: str, meaning: Callable[..., A]) -> Function:
     """Return a comparison: a bool of two numbers."""
     return Function(
         lambda expr, a, b: meaning(a, b),
-        lambda expr, a, b: Text(f"(uint8_t)({a.at(ADD)} {symbol} {b.at(ADD)})", UNARY),
+        lambda expr, a, b: boolean(f"{a.at(ADD)} {symbol} {b.at(ADD)}", COMPARE),
     )
 
 
@@ -76,4 +76,4 @@ def bits(symbol: str, meaning: Callable[..., A]) -> Function:
 
 def predicate(name: str, meaning: Callable[..., A]) -> Function:
     """Return a test of math.h: a bool of one number."""
-    return Function(lambda expr, a: meaning(a), lambda expr, a: Text(f"(uint8_t)({name}({a.c}) != 0)", UNARY))
+    return Function(lambda expr, a: meaning(a), lambda expr, a: boolean(f"{name}({a.c}) != 0", COMPARE))

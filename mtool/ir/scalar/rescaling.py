@@ -154,9 +154,9 @@ def _rescale_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Tex
 
 @dataclass(frozen=True, slots=True)
 class RescaleLong:
-    """int64 to an integer as TFLite's kernels of int16 do it: clamp(round(acc * multiplier / 2^places) + zero_point).
+    """int64 to an integer as TFLite's kernels of int16 do it: clamp(round(acc * multiplier / 2^shift) + zero_point).
 
-    The multiplier, of 15 bits, and the places are arguments of the expression; ties are rounded up.
+    The multiplier, of 15 bits, and the shift are arguments of the expression; ties are rounded up.
     """
 
     zero_point: int
@@ -164,17 +164,17 @@ class RescaleLong:
     high: int
 
 
-def _rescale_long(expr: Expr, total: A, multiplier: A, places: A) -> A:
+def _rescale_long(expr: Expr, total: A, multiplier: A, shift: A) -> A:
     how: RescaleLong = expr.value
-    shift = np.asarray(places, np.int64)
+    shift = np.asarray(shift, np.int64)
     product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
     steps = (product + (np.int64(1) << (shift - 1))) >> shift
     return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
 
 
-def _rescale_long_text(expr: Expr, total: Text, multiplier: Text, places: Text) -> Text:
+def _rescale_long_text(expr: Expr, total: Text, multiplier: Text, shift: Text) -> Text:
     how: RescaleLong = expr.value
-    call = f"mt_rescale_long({total.c}, {multiplier.c}, {places.c})"
+    call = f"mt_rescale_long({total.c}, {multiplier.c}, {shift.c})"
     moved = f"{call} + {how.zero_point}".replace("+ -", "- ") if how.zero_point else call
     return Text(f"({expr.dtype.c})mt_clamp({moved}, {how.low}, {how.high})", UNARY)
 

@@ -13,14 +13,28 @@ ATOM, UNARY, MUL, ADD, SHIFT, COMPARE, AND, OR, SELECT = range(9)  # precedence 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of C and how tightly its outermost operator binds."""
+    """A piece of C and how tightly its outermost operator binds.
+
+    condition: the same, of any integer type, for who asks only whether it is 0; None: `c` is that.
+    """
 
     c: str
     level: int = ATOM
+    condition: "Text | None" = None
 
     def at(self, level: int) -> str:
         """Return the text, in parentheses unless it binds at least as tightly as `level`."""
         return self.c if self.level <= level else f"({self.c})"
+
+    def truth(self, level: int) -> str:
+        """Return the condition that it is not 0, as `at` does."""
+        return (self.condition or self).at(level)
+
+
+def boolean(condition: str, level: int) -> Text:
+    """Return a condition as the number 0 or 1 of a bool."""
+    plain = Text(condition, level)
+    return Text(f"(uint8_t){plain.at(UNARY)}", UNARY, plain)
 
 
 def literal(value: float | int | bool, dtype: DType) -> Text:

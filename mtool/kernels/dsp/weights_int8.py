@@ -44,10 +44,10 @@ def are_pairs_exact(weights: Array, bias: Array, real: Array) -> bool:
     most = offsets + 127 * sums.positive - 128 * sums.negative
     if max(-least.min(initial=0), most.max(initial=0)) >= 1 << 23:
         return False
-    return not any(_meets_both_signs(weights[rows]) for rows in row_blocks(weights, multiple=2))
+    return not any(_has_lowest_beside_both_signs(weights[rows]) for rows in row_blocks(weights, multiple=2))
 
 
-def _meets_both_signs(weights: Array) -> bool:
+def _has_lowest_beside_both_signs(weights: Array) -> bool:
     """Whether a channel b has -128 both beside a negative weight of a and beside another."""
     flat = weights.reshape(len(weights), -1)
     b = flat[1::2]
@@ -104,7 +104,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
 class Columns:
     """What a column of a tile consists of.
 
-    order: the place among a channel's weights of each element, -1 for filling.
+    order: the index of each element among a channel's weights, -1 for filling.
     depth: what it is filled up to, a multiple of 4.
     offset: of the weights; behind its elements it has `sums` elements for its own sum (mtool.kernels.weight_offset).
     """

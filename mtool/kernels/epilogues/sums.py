@@ -8,6 +8,7 @@ from mtool.ir.expr import axis, const
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import ADD, Text
 from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.epilogues.tile import TileEpilogue
 from mtool.kernels.expressions import element, is_identity, operand_names
 
@@ -29,11 +30,11 @@ class SumEpilogue(TileEpilogue):
         if graph.types[node.inputs[0]].dtype is not DType.INT16 or bias.dtype.name != "int32":
             return None
         shape = graph.types[node.outputs[0]].shape
-        places = (const(0, DType.INT32), axis(len(shape) - 1), *([axis(0)] if len(shape) == 2 or shape[0] == 1 else []))
+        simple = (const(0, DType.INT32), axis(len(shape) - 1), *([axis(0)] if len(shape) == 2 or shape[0] == 1 else []))
         for part in expr.walk():
             if part.op == "reduce":
                 return None
-            if part.op == "load" and not all(index in places for index in part.args):
+            if part.op == "load" and not all(index in simple for index in part.args):
                 kind = graph.types[node.inputs[part.value]]
                 if any(index.op == "axis" for index in part.args) and not is_identity(part, shape, kind.shape):
                     return None
@@ -45,3 +46,8 @@ class SumEpilogue(TileEpilogue):
         where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
         names = operand_names(node, graph, self.rest)
         return element(self.rest, node, graph, names, where.__getitem__, acc=acc, offset=offset)
+
+
+def epilogue_of_int16(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
+    """Return the epilogue of a kernel of int16, which scales sums if it can; None: it is neither."""
+    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)

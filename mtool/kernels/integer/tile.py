@@ -1,7 +1,7 @@
 """Register tiles of 8-bit products for cores that have nothing but a multiplier of integers.
 
-A tile is `columns` input vectors by `channels` outputs: each element that is loaded meets all of the other side, and
-the sums stay in registers. What the core's registers hold, and what the layer's work is worth in code, decides.
+A tile is `columns` input vectors by `channels` outputs: each element that is loaded is multiplied with all of the other
+side, and the sums stay in registers. The core's registers and what the layer's work is worth in code decide its size.
 Instructions a product as GCC 12 -O2 compiles the inner loop: Cortex-M3, 2 by 4, 1.91; RV32IMC, 2 by 8, 2.75.
 """
 
@@ -28,7 +28,7 @@ IN_FLIGHT = 8  # products at most between two places where the compiler has to h
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a node: how many input vectors of `depth` elements meet how many outputs.
+    """The work of a node: how many input vectors of `depth` elements are multiplied with how many outputs.
 
     `once`: no output may be computed twice, since it takes the place of what it is computed from. `byte`: instructions
     that a byte of code has to save.

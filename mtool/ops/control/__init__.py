@@ -22,7 +22,7 @@ def _rounds_label(node: Node, graph: Graph) -> str:
 
 
 def _no_macs(node: Node, graph: Graph) -> int:
-    """None of its own; those of its graphs are the planner's to count (mtool.plan.control)."""
+    """None: the planner counts those of its graphs (mtool.plan.control)."""
     return 0
 
 

@@ -19,9 +19,9 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    given = Conv2d.of(node).macs
-    if given is not None:
-        return given
+    macs = Conv2d.of(node).macs
+    if macs is not None:
+        return macs
     conv = Conv.of(node, graph)
     return conv.batch * conv.pixels * conv.out_channels * conv.depth
 

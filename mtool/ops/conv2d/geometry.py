@@ -39,7 +39,7 @@ class Conv:
 
     @property
     def is_depthwise(self) -> bool:
-        """Whether each input channel has outputs of its own."""
+        """Whether each output channel depends on one input channel."""
         return self.group == self.channels and self.group > 1
 
     @property
@@ -64,12 +64,20 @@ class Conv:
             (self.out_size[i] - 1) * self.stride[i] + (self.kernel[i] - 1) * self.dilation[i] + 1 for i in (0, 1)
         )
 
-    def outside(self, axis: int, name: str, count: int = 1) -> list[str]:
-        """Return the C conditions under which some of `count` elements from `name` on lie outside the image.
+    def outside(self, axis: int, name: str, count: int = 1, each: int = 1) -> list[str]:
+        """Return the C conditions under which some of `count` rows or columns from `name` on lie outside the image.
 
-        Those that no window of this convolution meets are left out. axis: 0: rows, 1: columns.
+        Rows that no window of this convolution reads are left out. axis: 0: rows, 1: columns. `each`: what a row or
+        column counts in `name`.
         """
         before = [f"{name} < 0"] if self.pad[axis] > 0 else []
         last = self.plane[axis] - 1 - self.pad[axis]
-        limit = f"{name} >= {self.size[axis]}" if count == 1 else f"{name} > {self.size[axis] - count}"
+        size = self.size[axis] * each
+        limit = f"{name} >= {size}" if count == 1 else f"{name} > {size - count}"
         return before + ([limit] if last >= self.size[axis] else [])
+
+    def inside(self, axis: int, name: str, count: int = 1, each: int = 1) -> list[str]:
+        """Return the C conditions under which all of them lie inside; see `outside`."""
+        negated = {"<": ">=", ">=": "<", ">": "<="}
+        tests = (test.split() for test in self.outside(axis, name, count, each))
+        return [f"{left} {negated[sign]} {right}" for left, sign, right in tests]

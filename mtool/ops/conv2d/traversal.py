@@ -67,7 +67,7 @@ class Traversal:
 
     @property
     def block_inputs(self) -> list[int]:
-        """The positions of the inputs that a block meets in one row of taps."""
+        """The positions of the inputs that a block reads for one row of taps."""
         return sorted(
             {t * self.stride[1] + k * self.dilation[1] for t in range(self.block) for k in range(self.kernel[1])}
         )

@@ -15,9 +15,9 @@ def _label(node: Node, graph: Graph) -> str:
 
 
 def _macs(node: Node, graph: Graph) -> int:
-    given = Dense.of(node).macs
-    if given is not None:
-        return given
+    macs = Dense.of(node).macs
+    if macs is not None:
+        return macs
     return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
 
 

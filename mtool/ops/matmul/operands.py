@@ -47,7 +47,7 @@ class Product:
     @property
     def indices(self) -> dict[int, str]:
         """The C of the output's axes in the loops of the templates."""
-        outer = {place: f"n{place}" if size > 1 else "0" for place, size in enumerate(self.batch)}
+        outer = {dim: f"n{dim}" if size > 1 else "0" for dim, size in enumerate(self.batch)}
         return {**outer, len(self.batch): "m", len(self.batch) + 1: "n"}
 
 

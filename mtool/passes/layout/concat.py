@@ -30,13 +30,13 @@ def sink_concat(graph: Editor, node: Node) -> Change | None:
 
         def turned(value: str) -> str:
             kind = r.types[value]
-            other = r.value(f"{value}.s", kind.dtype, [kind.shape[place] for place in back])
+            other = r.value(f"{value}.s", kind.dtype, [kind.shape[dim] for dim in back])
             r.node("transpose", [value], [other], Transpose(perm=back), like=n)
             return other
 
         parts = {value: sources[value] if value in sources else turned(value) for value in n.inputs}
         kind = r.types[n.outputs[0]]
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in back])
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in back])
         attrs = replace(Concat.of(n), axis=perm[Concat.of(n).axis])
         r.node("concat", [parts[value] for value in n.inputs], [made], attrs, like=n)
         r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)

@@ -20,7 +20,7 @@ Rule = Callable[[Editor, Node], Change | None]
 
 def inverse(perm: Shape) -> Shape:
     """Return the permutation that turns what `perm` turned back."""
-    return tuple(perm.index(place) for place in range(len(perm)))
+    return tuple(perm.index(dim) for dim in range(len(perm)))
 
 
 def whole_operands(node: Node, graph: Editor) -> list[str]:
@@ -34,10 +34,10 @@ def reads_own_element(node: Node, graph: Editor, values: list[str]) -> bool:
     """Whether a loop without reductions reads no element of `values` but that which it writes."""
     expr = Loop.of(node).expr
     return not any(part.op == "reduce" for part in expr.walk()) and all(
-        index == axis(place) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[place] == 1)
+        index == axis(dim) or (index.op == "const" and graph.types[node.inputs[part.value]].shape[dim] == 1)
         for part in expr.walk()
         if part.op == "load" and node.inputs[part.value] in values
-        for place, index in enumerate(part.args)
+        for dim, index in enumerate(part.args)
     )
 
 

@@ -50,9 +50,9 @@ def sink_transpose(graph: Editor, node: Node) -> Change | None:
 
     def sunk(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
-        renamed = Loop.of(n).expr.with_axes({number: axis(place) for number, place in enumerate(perm)})
+        renamed = Loop.of(n).expr.with_axes({number: axis(dim) for number, dim in enumerate(perm)})
         expr = own_element(renamed, n, sources, len(perm))
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in inverse(perm)])
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in inverse(perm)])
         inputs = [sources.get(value, value) for value in n.inputs]
         r.node("loop", inputs, [made], replace(Loop.of(n), expr=expr), like=n)
         r.node("transpose", [made], n.outputs, Transpose(perm=perm), like=n)
@@ -77,8 +77,8 @@ def store_transposed(graph: Editor, node: Node) -> Change | None:
 
     def stored(r: Editor, n: Node) -> None:
         kind = r.types[n.outputs[0]]
-        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[place] for place in perm])
-        expr = Loop.of(n).expr.with_axes({place: axis(number) for number, place in enumerate(perm)})
+        made = r.value(f"{n.outputs[0]}.s", kind.dtype, [kind.shape[dim] for dim in perm])
+        expr = Loop.of(n).expr.with_axes({dim: axis(number) for number, dim in enumerate(perm)})
         r.node("loop", n.inputs, [made], replace(Loop.of(n), expr=expr), like=n)
         r.node("transpose", [made], n.outputs, Transpose(perm=inverse(perm)), like=n)
 
@@ -112,7 +112,7 @@ def _through(expr: Expr, number: int, turned: Shape) -> Expr:
 
     def through(part: Expr) -> Expr:
         if part.op == "load" and part.value == number:
-            return replace(part, args=tuple(part.args[place] for place in turned))
+            return replace(part, args=tuple(part.args[dim] for dim in turned))
         return part
 
     return expr.rewrite(through)
@@ -127,7 +127,7 @@ def _read_through(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
         if maker is None or not isinstance(maker.attrs, Transpose):
             continue
         shape = graph.types[maker.inputs[0]].shape
-        before = [math.prod(shape[place + 1 :]) for place in Transpose.of(maker).perm]
+        before = [math.prod(shape[dim + 1 :]) for dim in Transpose.of(maker).perm]
         after = own[len(own) - len(before) :]
         moved = (step and whole for step, whole in zip(after, before, strict=True))  # 0: it is broadcast
         strides[number] = (*own[: len(own) - len(before)], *moved)

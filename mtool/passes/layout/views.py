@@ -27,7 +27,7 @@ def compose(graph: Editor, node: Node) -> Change | None:
     attrs = node.attrs
     if isinstance(attrs, Transpose):
         perm = Transpose.of(before).perm
-        attrs = Transpose(perm=tuple(perm[place] for place in attrs.perm))
+        attrs = Transpose(perm=tuple(perm[dim] for dim in attrs.perm))
     return lambda r, n: r.node(n.op, [origin], n.outputs, attrs, like=n)
 
 
@@ -36,7 +36,7 @@ def view_of_units(graph: Editor, node: Node) -> Change | None:
     if not isinstance(node.attrs, Transpose):
         return None
     shape = graph.types[node.inputs[0]].shape
-    moved = [place for place in node.attrs.perm if shape[place] != 1]
+    moved = [dim for dim in node.attrs.perm if shape[dim] != 1]
     if moved != sorted(moved):
         return None
     return lambda r, n: r.node("view", n.inputs, n.outputs, View(), like=n)
@@ -106,9 +106,9 @@ def _is_elementwise(node: Node, whole: list[str]) -> bool:
 
 def _unit_axes(shape: Shape, viewed: Shape) -> dict[int, Expr] | None:
     """Return the axes of `viewed` in terms of those of `shape`, if the two differ only by 1s."""
-    real = [place for place, size in enumerate(shape) if size != 1]
-    shown = [place for place, size in enumerate(viewed) if size != 1]
-    if [shape[place] for place in real] != [viewed[place] for place in shown]:
+    real = [dim for dim, size in enumerate(shape) if size != 1]
+    shown = [dim for dim, size in enumerate(viewed) if size != 1]
+    if [shape[dim] for dim in real] != [viewed[dim] for dim in shown]:
         return None
-    axes = {place: const(0, DType.INT32) for place in range(len(viewed))}
+    axes = {dim: const(0, DType.INT32) for dim in range(len(viewed))}
     return axes | {there: axis(here) for here, there in zip(real, shown, strict=True)}

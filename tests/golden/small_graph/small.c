@@ -113,35 +113,32 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                 row[x] = *source;
         }
         const int32_t c = channel;
-        {
-            const int8_t *taps = weights + c * 9;
-            const int32_t w0 = taps[0];
-            const int32_t w1 = taps[1];
-            const int32_t w2 = taps[2];
-            const int32_t w3 = taps[3];
-            const int32_t w4 = taps[4];
-            const int32_t w5 = taps[5];
-            const int32_t w6 = taps[6];
-            const int32_t w7 = taps[7];
-            const int32_t w8 = taps[8];
-            int32_t o = c;
-            for (int32_t y = 0; y < 6; ++y) {
-                const int8_t *p = scratch + y * 8;
-                for (int32_t x = 0; x < 6; ++x, p += 1, o += 4) {
-                    int32_t acc = bias[c];
-                    acc += p[0] * w0;
-                    acc += p[1] * w1;
-                    acc += p[2] * w2;
-                    acc += p[8] * w3;
-                    acc += p[9] * w4;
-                    acc += p[10] * w5;
-                    acc += p[16] * w6;
-                    acc += p[17] * w7;
-                    acc += p[18] * w8;
-                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                            (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 - 387274047) >> 23, -128,
-                            127);
-                }
+        const int8_t *taps = weights + c * 9;
+        const int32_t w0 = taps[0];
+        const int32_t w1 = taps[1];
+        const int32_t w2 = taps[2];
+        const int32_t w3 = taps[3];
+        const int32_t w4 = taps[4];
+        const int32_t w5 = taps[5];
+        const int32_t w6 = taps[6];
+        const int32_t w7 = taps[7];
+        const int32_t w8 = taps[8];
+        int32_t o = c;
+        for (int32_t y = 0; y < 6; ++y) {
+            const int8_t *p = scratch + y * 8;
+            for (int32_t x = 0; x < 6; ++x, ++p, o += 4) {
+                int32_t acc = bias[c];
+                acc += p[0] * w0;
+                acc += p[1] * w1;
+                acc += p[2] * w2;
+                acc += p[8] * w3;
+                acc += p[9] * w4;
+                acc += p[10] * w5;
+                acc += p[16] * w6;
+                acc += p[17] * w7;
+                acc += p[18] * w8;
+                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
+                        (int8_t)mt_requantise(acc, scale[c], 5, -128, 127) * 6710886 - 387274047) >> 23, -128, 127);
             }
         }
     }
@@ -166,19 +163,17 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
 MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
                             const int32_t *bias)
 {
-    {
-        const int8_t *column0 = input;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int8_t *w0 = weights + c * 4;
-            int32_t acc00 = bias[c];
-            MT_UNROLL(4)
-            for (int32_t k = 0; k < 4; ++k) {
-                const int32_t a0 = column0[k];
-                const int32_t b0 = w0[k];
-                acc00 += a0 * b0;
-            }
-            output[c] = (int8_t)mt_requantise(acc00, 0.015f, 4, -128, 127);
+    const int8_t *column0 = input;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int8_t *w0 = weights + c * 4;
+        int32_t acc00 = bias[c];
+        MT_UNROLL(4)
+        for (int32_t k = 0; k < 4; ++k) {
+            const int32_t a0 = column0[k];
+            const int32_t b0 = w0[k];
+            acc00 += a0 * b0;
         }
+        output[c] = (int8_t)mt_requantise(acc00, 0.015f, 4, -128, 127);
     }
 }
 

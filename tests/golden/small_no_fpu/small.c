@@ -175,19 +175,17 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
 MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
                             const int32_t *bias)
 {
-    {
-        const int8_t *column0 = input;
-        for (int32_t c = 0; c < 3; ++c) {
-            const int8_t *w0 = weights + c * 4;
-            int32_t acc00 = bias[c];
-            MT_UNROLL(4)
-            for (int32_t k = 0; k < 4; ++k) {
-                const int32_t a0 = column0[k];
-                const int32_t b0 = w0[k];
-                acc00 += a0 * b0;
-            }
-            output[c] = (int8_t)mt_requantise_fixed(acc00, 2061584256, 144, 5, -128, 127);
+    const int8_t *column0 = input;
+    for (int32_t c = 0; c < 3; ++c) {
+        const int8_t *w0 = weights + c * 4;
+        int32_t acc00 = bias[c];
+        MT_UNROLL(4)
+        for (int32_t k = 0; k < 4; ++k) {
+            const int32_t a0 = column0[k];
+            const int32_t b0 = w0[k];
+            acc00 += a0 * b0;
         }
+        output[c] = (int8_t)mt_requantise_fixed(acc00, 2061584256, 144, 5, -128, 127);
     }
 }
 

@@ -81,7 +81,7 @@ class Traversal:
 class Depthwise3x3(BaseSchedule):
     """Depthwise 3x3: a channel is widened with its padding into a plane of int16, then pairs of taps slide over it.
 
-    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of int16 activations for SIMD32: pairs of taps meet a channel's plane.
+"""Depthwise convolutions of int16 activations for SIMD32: pairs of taps pass over a channel's plane.
 
 The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int16.h.
 """
@@ -15,7 +15,7 @@ from mtool.ops.conv2d.dsp import depthwise_int8
 
 @dataclass(frozen=True)
 class Depthwise(depthwise_int8.Depthwise):
-    """Depthwise: a channel is copied with its padding into a plane, then pairs of taps meet four outputs.
+    """Depthwise: a channel is copied with its padding into a plane, then pairs of taps serve four outputs.
 
     As of int8, but that nothing is widened.
     """

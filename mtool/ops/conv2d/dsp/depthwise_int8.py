@@ -1,4 +1,4 @@
-"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps meet a channel's plane.
+"""Depthwise convolutions of int8 with any kernel for SIMD32: pairs of taps pass over a channel's plane.
 
 The inner loops and the layout of the packed weights: crt/include/mt_dsp_depthwise_int8.h.
 """
@@ -114,9 +114,9 @@ def _turned(pair: Pair) -> Pair:
 
 @dataclass(frozen=True)
 class Depthwise(BaseSchedule):
-    """Depthwise: a channel is widened with its padding into a plane of int16, then pairs of taps meet four outputs.
+    """Depthwise: a channel is widened with its padding into a plane of int16; pairs of taps serve four outputs.
 
-    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 
@@ -184,21 +184,23 @@ class Depthwise(BaseSchedule):
             sweep=self.sweep,
             kind=epilogue.scaling.kind,
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         layout = f"a channel a row: bytes of bias and {epilogue.scaling.meaning}, taps in rows that are filled up"
         return epilogue.kernel(node, graph, body, packed, layout, self.header, "int16_t")
 
 
-def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
     """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is filled up to whole steps.
 
     Args:
         taps: int8 or int16 [N, rows, columns], along (slow, fast).
         bias: int32 [N], the input's zero point folded in.
-        scaling: of N channels.
+        scaling: of N channels; None: there is none.
     """
     count, _, columns = taps.shape
     filled = np.pad(taps, ((0, 0), (0, 0), (0, columns // 2 * 2 + 2 - columns))).reshape(count, -1)
-    heads = np.concatenate([bias.astype(np.int32).view(np.uint32)[:, None], scaling.words], axis=1)
+    heads = bias.astype(np.int32).view(np.uint32)[:, None]
+    if scaling is not None:
+        heads = np.concatenate([heads, scaling.words], axis=1)
     return np.concatenate([np.ascontiguousarray(heads).view(taps.dtype), filled], axis=1)

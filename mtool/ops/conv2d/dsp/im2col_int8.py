@@ -21,7 +21,7 @@ class ColumnLayout:
     """The layout of a convolution's patches in the columns.
 
     `rows` bytes of a patch row are copied by words; with `lasts` the one byte that a row has more goes into a word
-    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order` has the place in
+    for all rows. `by_taps`: a tap's channels at a time, since they do not stand side by side. `order`: the index into
     the kernel of each byte of the column, -1 for filling.
     """
 
@@ -49,7 +49,7 @@ class ColumnLayout:
 
 
 class Im2col(Tiles):
-    """k x k: the patches of a tile's pixels are gathered into columns of int16, which meet all channels, two at a time.
+    """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
 
     Rows of a patch are copied by words inside the image; byte by byte on its border, unless a pixel is whole words.
     """

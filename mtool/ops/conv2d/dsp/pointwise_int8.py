@@ -15,7 +15,7 @@ from mtool.ops.conv2d.tile import Tile
 
 
 class Pointwise(Tiles):
-    """1x1: a tile's pixels are widened to int16 and meet all channels, two at a time. In place either way.
+    """1x1: a tile's pixels are widened to int16 and multiplied with all channels, two at a time. In place either way.
 
     A layer that grows runs backwards, so that its output may start where its input starts.
     """

@@ -62,7 +62,7 @@ class Tiles(BaseSchedule):
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def order(self, conv: Conv) -> Sequence[int]:
-        """Return the place in the kernel of each element of a column, -1 for filling."""
+        """Return the index into the kernel of each element of a column, -1 for filling."""
         raise NotImplementedError
 
     def depth(self, conv: Conv) -> int:

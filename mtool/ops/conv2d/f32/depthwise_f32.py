@@ -46,7 +46,7 @@ class Depthwise(BaseSchedule):
     """Depthwise: a channel is copied with its padding into a plane; several outputs at a time slide over it.
 
     Products are added in the order of the portable loops. A channel has been read whole before any of it is written,
-    and writes only its own places: the output may take the input's storage.
+    and writes only its own elements: the output may take the input's storage.
     """
 
     name = "f32_plane"

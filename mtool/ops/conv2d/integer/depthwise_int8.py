@@ -27,7 +27,7 @@ HELD = 5  # the same where the taps stay in registers: nothing but inputs is loa
 class Depthwise(BaseSchedule):
     """A channel is copied with its padding into a plane; several outputs at a time slide over it.
 
-    A channel has been read whole before any of it is written, and writes only its own places: the output may take the
+    A channel has been read whole before any of it is written, and writes only its own elements: the output may take the
     input's storage.
     """
 

@@ -27,7 +27,7 @@ from mtool.ops.conv2d.in_place import pointwise_in_place
 
 @dataclass(frozen=True)
 class Im2col(BaseSchedule):
-    """Gather the input patches of some pixels, which then meet all output channels, some at a time."""
+    """Gather the input patches of some pixels, which are then multiplied with all output channels, some at a time."""
 
     name = "int_columns"
 

@@ -47,7 +47,7 @@ class Segment:
     @property
     def instructions(self) -> int:
         """Loads of weights and inputs, products."""
-        return self.taps + len(self.passing) + sum(len(met) for met in self.passing.values())
+        return self.taps + len(self.passing) + sum(len(products) for products in self.passing.values())
 
 
 def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
@@ -59,9 +59,9 @@ def segments(conv: Conv, outputs: int) -> tuple[Segment, ...]:
         passing: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for output in range(outputs):
             for tap in range(taps):
-                place = output * conv.stride[1] + (first + tap) * conv.dilation[1]
-                passing[place].append((output, tap))
-        made.append(Segment(first, taps, {place: tuple(passing[place]) for place in sorted(passing)}))
+                column = output * conv.stride[1] + (first + tap) * conv.dilation[1]
+                passing[column].append((output, tap))
+        made.append(Segment(first, taps, {column: tuple(passing[column]) for column in sorted(passing)}))
     return tuple(made)
 
 

@@ -63,7 +63,7 @@ class Depthwise(BaseSchedule):
         return INT8_LANES * Ring.of(conv).columns
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """The ring, and where taps meet it."""
+        """The ring, and where taps lie in it."""
         conv = Conv.of(node, graph)
         return Ring.of(conv).rows * self._pitch(conv) + 4 * round_up(conv.depth, 2)
 

@@ -25,7 +25,7 @@ TILE_COSTS = {3: (35, 29), 6: (33, 33)}  # instructions for four steps of k, and
 
 @dataclass(frozen=True)
 class Im2col(BaseSchedule):
-    """The patches of a few pixels are gathered side by side and meet all channels, a vector or two at a time.
+    """The patches of a few pixels are gathered and multiplied with all channels, a vector or two at a time.
 
     A 1x1 layer runs in place: forwards, or backwards if it grows.
 
@@ -47,12 +47,12 @@ class Im2col(BaseSchedule):
         """One image, no groups, no dilation of columns, float32; no window beside the input."""
         conv = Conv.of(node, graph)
         shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-        meets = all(
+        reads_input = all(
             conv.pad[i] <= (conv.kernel[i] - 1) * conv.dilation[i]
             and (conv.out_size[i] - 1) * conv.stride[i] - conv.pad[i] < conv.size[i]
             for i in (0, 1)
         )
-        return target.has_mve and shape and meets and FloatEpilogue.of(node, graph) is not None
+        return target.has_mve and shape and reads_input and FloatEpilogue.of(node, graph) is not None
 
     def _is_staged(self, node: Node, graph: Graph) -> bool:
         """Whether results go through scratch: for an epilogue, or because a tile has more than there are."""
@@ -98,7 +98,7 @@ class Im2col(BaseSchedule):
             staged=self._is_staged(node, graph),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])

@@ -5,7 +5,7 @@ from mtool.ops.conv2d.mve.tiles_int16 import Tiles
 
 
 class Im2col(Tiles):
-    """k x k: the patches of four pixels are gathered side by side and meet all channels, two at a time.
+    """k x k: the patches of four pixels are gathered side by side and multiplied with all channels, two at a time.
 
     Vectors are copied where a pixel is whole vectors, rows of a patch or elements elsewhere.
     """

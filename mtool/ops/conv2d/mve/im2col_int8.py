@@ -5,7 +5,7 @@ from mtool.ops.conv2d.mve.tiles_int8 import Tiles
 
 
 class Im2col(Tiles):
-    """k x k: the patches of a tile's pixels are gathered side by side and meet all channels, a tile's at a time.
+    """k x k: the patches of a tile's pixels are gathered and multiplied with all channels, a tile's at a time.
 
     Vectors are copied where a pixel is whole vectors; rows of a patch, or bytes on the border, elsewhere.
     """

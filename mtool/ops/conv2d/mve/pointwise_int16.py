@@ -5,7 +5,7 @@ from mtool.ops.conv2d.mve.tiles_int16 import Tiles
 
 
 class Pointwise(Tiles):
-    """1x1: four pixels side by side meet all channels, two at a time. In place; growing layers run backwards."""
+    """1x1: four pixels side by side times all channels, two at a time. In place; growing layers run backwards."""
 
     name = "mve16_pointwise"
     template = "ops/conv2d/mve/pointwise_int16.c.j2"

@@ -5,7 +5,7 @@ from mtool.ops.conv2d.mve.tiles_int8 import Tiles
 
 
 class Pointwise(Tiles):
-    """1x1: a tile's pixels side by side meet all channels, a tile's at a time. In place; if it grows, backwards."""
+    """1x1: a tile's pixels side by side times all channels, a tile's at a time. In place; if it grows, backwards."""
 
     name = "mve_pointwise"
     template = "ops/conv2d/mve/pointwise_int8.c.j2"

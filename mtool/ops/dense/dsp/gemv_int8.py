@@ -82,7 +82,7 @@ class Gemv(GroupedGemv):
         return rows * self.groups(node, graph) * (4 * depth + 3 * depth / self._unroll(depth) + 42)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
-        """A range of its own, if the output has one."""
+        """The function by the scaling and the unrolling; with a range, unless the output has int8's."""
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
         depth = self.padded_depth(weights.shape[1])

@@ -42,21 +42,21 @@ def copied_range(node: Node, graph: Graph) -> int | None:
     if source.dtype != out.dtype or len(source.shape) != len(out.shape):
         return None
     start, whole = 0, True  # whether all dimensions so far are taken whole, from the last one up
-    for place in reversed(range(len(out.shape))):
-        first = _first(expr.args[place], place, out.shape[place])
-        if first is None or (not whole and out.shape[place] != 1):
+    for dim in reversed(range(len(out.shape))):
+        first = _first(expr.args[dim], dim, out.shape[dim])
+        if first is None or (not whole and out.shape[dim] != 1):
             return None
-        start += first * math.prod(source.shape[place + 1 :])
-        whole = whole and source.shape[place] == out.shape[place]
+        start += first * math.prod(source.shape[dim + 1 :])
+        whole = whole and source.shape[dim] == out.shape[dim]
     return start
 
 
-def _first(index: Expr, place: int, size: int) -> int | None:
+def _first(index: Expr, dim: int, size: int) -> int | None:
     """Return n of an index `axis + n`, or of a constant n where the axis has but one element."""
     if index.op == "const":
         return int(index.value) if size == 1 else None
-    if index == axis(place):
+    if index == axis(dim):
         return 0
-    if index.op == "add" and index.args[0] == axis(place) and index.args[1].op == "const":
+    if index.op == "add" and index.args[0] == axis(dim) and index.args[1].op == "const":
         return int(index.args[1].value)
     return None

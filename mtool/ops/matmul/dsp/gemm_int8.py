@@ -64,7 +64,7 @@ class Gemm(BaseSchedule):
         return 6 * depth + block // 2 * (4 * depth + 8) + self._staged(product, Int8Epilogue.of(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None: every row meets every column."""
+        """None: every row is multiplied with every column."""
         return ()
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:

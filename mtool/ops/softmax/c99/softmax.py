@@ -1,6 +1,6 @@
 """Softmax in portable C."""
 
-from mtool.ir import Graph, Node
+from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.expressions import needs_math, operand_arguments, operand_constants
 from mtool.kernels.rendering import template
@@ -12,7 +12,10 @@ DISTANCES = "d = -255 to 0, how far an element is below the largest of its row"
 
 
 class Softmax(BaseSchedule):
-    """Row by row: the maximum, the sum of the exponentials, the quotients."""
+    """Row by row: the maximum, the sum of the exponentials, the quotients.
+
+    The exponentials are kept where the quotients go, if they are floats; those of integers are looked up twice.
+    """
 
     name = "c99_rows"
 
@@ -33,7 +36,9 @@ class Softmax(BaseSchedule):
         """Write the function."""
         x, y = graph.types[node.inputs[0]], graph.types[node.outputs[0]]
         epilogue = EpilogueText(node, graph)
-        integer = x.dtype.is_integer
+        integer, log, names = x.dtype.is_integer, SoftmaxOfRows.of(node).log, epilogue.names
+        # an operand may lie where the output does, and is read when that has powers already
+        residuals = [number for number in names if node.inputs[number] not in graph.constants]
         body = template(
             "ops/softmax/c99/softmax.c.j2",
             rows=x.shape[0],
@@ -41,10 +46,10 @@ class Softmax(BaseSchedule):
             x=x.dtype.c,
             kind=x.dtype.kind[0] + str(x.dtype.size * 8),
             integer=integer,
-            log=SoftmaxOfRows.of(node).log,
+            log=log,
+            stores=not (integer or log or residuals) and y.dtype is DType.FLOAT32,
             epilogue=epilogue,
         )
-        names = epilogue.names
         arguments = [
             Argument("input", x.dtype.c, ("input", 0)),
             Argument("output", y.dtype.c, "output"),

@@ -9,7 +9,10 @@ _NAMES = ("input", "forget", "cell", "output")
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """The places of a tensor for each gate; where the input gate has no weights, it is 1 less the forget gate."""
+    """The inputs of an operator that are a tensor of each gate.
+
+    Where the input gate has no weights, it is 1 less the forget gate.
+    """
 
     input: int
     forget: int
@@ -18,21 +21,24 @@ class Gates:
 
     @classmethod
     def at(cls, first: int) -> "Gates":
-        """Four places in a row."""
+        """Four inputs in a row."""
         return cls(first, first + 1, first + 2, first + 3)
 
     def names(self, t: Translation) -> list[str]:
         """Return the gates that have such a tensor."""
         return [name for name in _NAMES if t.has(getattr(self, name))]
 
-    def given(self, t: Translation) -> list[int]:
-        """Return their places."""
+    def present(self, t: Translation) -> list[int]:
+        """Return their inputs of the operator."""
         return [getattr(self, name) for name in self.names(t)]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places of an LSTM's tensors; a projection's bias is behind its weights. A cell has no peephole: -1."""
+class Operands:
+    """The inputs of an operator that are the tensors of an LSTM.
+
+    A projection's bias is behind its weights. A cell has no peephole: -1.
+    """
 
     weights: Gates
     recurrent: Gates
@@ -48,6 +54,6 @@ class Places:
         return self.norms is not None and t.has(self.norms.output)
 
 
-ONE = Places(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 18, 19, Gates.at(20))
-FORWARD = Places(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 35, 36)
-BACKWARD = Places(Gates.at(18), Gates.at(22), Gates(26, 27, -1, 28), Gates.at(29), 33, 37, 38)
+ONE = Operands(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 18, 19, Gates.at(20))
+FORWARD = Operands(Gates.at(1), Gates.at(5), Gates(9, 10, -1, 11), Gates.at(12), 16, 35, 36)
+BACKWARD = Operands(Gates.at(18), Gates.at(22), Gates(26, 27, -1, 28), Gates.at(29), 33, 37, 38)

@@ -1,4 +1,4 @@
-"""MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their places in their windows, as floats.
+"""MediaPipe's MaxPoolingWithArgmax2D and MaxUnpooling2D: maxima, and their positions in their windows, as floats.
 
 Source: mediapipe/util/tflite/operations/max_pool_argmax.cc, max_unpooling.cc.
 """
@@ -14,7 +14,7 @@ from mtool.ops.template.node import Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows(Attributes):
+class PoolingWithArgmax(Attributes):
     """Height and width of the windows, of the steps between them, of the pads before them, and of the output."""
 
     window: tuple[int, ...]
@@ -24,19 +24,19 @@ class Windows(Attributes):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowPlacesValues(Values):
-    """given: the input's shape [batch, height, width, channels]; the others as the attributes."""
+class PooledValues(Values):
+    """shape: the input's shape [batch, height, width, channels]; the others as the attributes."""
 
-    given: tuple[int, ...]
+    shape: tuple[int, ...]
     made: tuple[int, ...]
     window: tuple[int, ...]
     strides: tuple[int, ...]
     pads: tuple[int, ...]
 
 
-def _values(ctx: Lowering, node: Node) -> WindowPlacesValues:
-    attrs, given = Windows.of(node), ctx.types[node.inputs[0]].shape
-    return WindowPlacesValues(given=given, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
+def _values(ctx: Lowering, node: Node) -> PooledValues:
+    attrs, shape = PoolingWithArgmax.of(node), ctx.types[node.inputs[0]].shape
+    return PooledValues(shape=shape, made=attrs.made, window=attrs.window, strides=attrs.strides, pads=attrs.pads)
 
 
 def _argmax(ctx: Lowering, node: Node) -> None:
@@ -51,7 +51,7 @@ def _unpool(ctx: Lowering, node: Node) -> None:
 
 def _outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequence[TensorType]]:
     def outputs(attrs: Attributes, inputs: Sequence[TensorType]) -> Sequence[TensorType]:
-        assert isinstance(attrs, Windows)
+        assert isinstance(attrs, PoolingWithArgmax)
         batch, _, _, channels = inputs[0].shape
         return [TensorType(DType.FLOAT32, (batch, *attrs.made, channels))] * count
 
@@ -59,6 +59,6 @@ def _outputs(count: int) -> Callable[[Attributes, Sequence[TensorType]], Sequenc
 
 
 OWN: dict[str, OwnOperator] = {
-    "MaxPoolArgmax": OwnOperator(Operator(_argmax, Windows), _outputs(2)),
-    "MaxUnpoolWindow": OwnOperator(Operator(_unpool, Windows), _outputs(1)),
+    "MaxPoolArgmax": OwnOperator(Operator(_argmax, PoolingWithArgmax), _outputs(2)),
+    "MaxUnpoolWindow": OwnOperator(Operator(_unpool, PoolingWithArgmax), _outputs(1)),
 }
