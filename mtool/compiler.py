@@ -19,7 +19,7 @@ from mtool.manifest import Manifest
 from mtool.option_values import Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
-from mtool.tuned.choosing import choices
+from mtool.tuned.known import Known
 
 log = logging.getLogger(__name__)
 
@@ -97,8 +97,12 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     return make_plan(graph, target, request.io, "always", schedules)
 
 
-def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
     """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    if request.known == Known():  # then the schema of logs need not be loaded
+        return request.schedules
+    from mtool.tuned.choosing import choices
+
     return {**choices(request.known, graph, target, model_hash), **request.schedules}
 
 
