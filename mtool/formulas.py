@@ -12,6 +12,8 @@ Point = tuple[int, ...]
 """A value for each run-time size of a model, in their order."""
 
 _DIVISORS = (*range(2, 17), 32, 64)
+_STEPS = 4  # values that a quotient has at the points: a number that jumps once is none
+_SPARE = 2  # points, beyond as many as a formula of products or quotients has coefficients
 _WORST = 1e-3  # of a coefficient that is fitted, from a whole number
 
 
@@ -137,7 +139,8 @@ def _factor(node: ast.expr) -> Factor:
 def fitted(names: Sequence[str], points: Sequence[Point], values: Sequence[int]) -> Formula | None:
     """Return the simplest formula that has these values at these points; None: none is found.
 
-    There are always more points than a formula has coefficients, so that a formula which is found is no coincidence.
+    There are always more points than a formula has coefficients, and a quotient takes several values at them, so that a
+    formula which is found is no coincidence.
     """
     return _fitted(tuple(names), tuple(points), tuple(values))
 
@@ -171,12 +174,16 @@ def _bases(
     """Return the products that a formula may be a sum of, the simplest first, and their values at the points."""
     found = []
     for basis in _candidates(names):
-        if len(basis) < len(points):
-            at = [
-                [Formula(((1, product),)).at(dict(zip(names, point, strict=True))) for product in basis]
-                for point in points
-            ]
-            found.append((basis, np.array(at, np.float64)))
+        factors = {factor for product in basis for factor in product}
+        quotients = [factor for factor in factors if factor.divisor > 1]
+        is_linear = not quotients and all(len(product) < 2 for product in basis)
+        if len(points) < len(basis) + (1 if is_linear else _SPARE):
+            continue
+        sizes = [dict(zip(names, point, strict=True)) for point in points]
+        if any(len({factor.at(at) for at in sizes}) < _STEPS for factor in quotients):
+            continue
+        rows = [[Formula(((1, product),)).at(at) for product in basis] for at in sizes]
+        found.append((basis, np.array(rows, np.float64)))
     return found
 
 
@@ -204,7 +211,11 @@ def _candidates(names: tuple[str, ...]) -> Iterator[Basis]:
                 part = Factor(factor.size, add, divisor)
                 yield ((part,),)
                 yield (), (part,)
-                yield (part, part), (part,), ()
                 for other in others:
                     yield ((part, other),)
                     yield (part, other), (other,)
+    for factor in plain:  # what is left over
+        for divisor in _DIVISORS:
+            for add in range(divisor):
+                yield (factor,), (Factor(factor.size, add, divisor),)
+                yield (factor,), (Factor(factor.size, add, divisor),), ()

@@ -12,6 +12,9 @@ Partial = Literal["auto", "never", "always"]
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
+Hybrid = Literal["auto", "int8", "float", "float32"]
+"""How float activations meet int8 weights: in integers, in float as they are read, or stored as float32."""
+
 InterfaceApi = Literal["c", "packed", "step"]
 """The entry point of a model: a typed C function, a packed function, or one call an operator."""
 

@@ -11,6 +11,7 @@ Imports at small sizes hold the formulas against what the model really does ther
 import itertools
 import keyword
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 _STRUCTURE = 5  # values of a size at which a graph is brought to kernels
 _FEW = 4  # below it, other kernels may be chosen
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
-_EMITTED = (*range(2, 20), 32, 48, 64, 80)  # for which C is compared besides
+_EMITTED = (*range(1, 20), 32, 48, 64, 80)  # for which C is compared besides
 _EMITTED_BEYOND = 19  # whatever the largest size is
 _MOST_SIZES = 3
 
@@ -151,6 +152,12 @@ class _Maker:
             joiner.join([graph.nodes for graph in graphs], "the model")
         except DifferError as found:
             self.explain(graphs, points, found)
+        read = {value for node in graphs[0].nodes for value in node.inputs} | {*graphs[0].outputs}
+        for name in (name for name in graphs[0].constants if name in read):
+            try:
+                joiner.join([graph.constants[name] for graph in graphs], name)
+            except (DifferError, KeyError) as found:
+                raise self.refusal("a constant depends on its sizes", [str(found)]) from None
         for value, kind in graphs[0].types.items():
             kinds = [graph.types.get(value, kind) for graph in graphs]
             try:
@@ -188,13 +195,16 @@ class _Maker:
     def joined(self, graphs: Mapping[Point, Graph], symbols: tuple[str, ...], top: Point) -> Joined:
         """Return the lowered graph at any sizes."""
         failed: DifferError | None = None
-        for points in (tuple(graphs), tuple(point for point in graphs if point != top)):
+        others = tuple(point for point in graphs if point != top)
+        beyond = any(all(size >= most for size, most in zip(point, top, strict=True)) for point in others)
+        for points in (tuple(graphs), *([others] if beyond else [])):  # the largest may meet another dimension's
             chosen = _with_large_tables([graphs[point] for point in points])
             try:
                 return Joiner(symbols, points).join(chosen)
             except DifferError as found:
                 failed = failed or found
-        raise self.refusal("an operator depends on its sizes in a way that no formula tells", [str(failed)])
+        details = [*_operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
+        raise self.refusal("an operator depends on its sizes in a way that no formula tells", details)
 
     def at(self, joined: Joined, symbols: tuple[str, ...], point: Point) -> Graph:
         """Return the lowered graph at some sizes."""
@@ -218,7 +228,8 @@ class _Maker:
         """Return the sizes for which C is compared, the largest first."""
         points = dict.fromkeys([top, *graphs])
         for place, (low, most) in enumerate(zip(least, top, strict=True)):
-            small = [size for size in _EMITTED if max(low, 2) <= size <= max(most, _EMITTED_BEYOND)]
+            first = low if len(top) == 1 else max(low, 2)
+            small = [size for size in _EMITTED if first <= size <= max(most, _EMITTED_BEYOND)]
             points |= dict.fromkeys((*top[:place], size, *top[place + 1 :]) for size in small)
         if len(top) > 1:
             points[tuple(min(max(low, 3), most) for low, most in zip(least, top, strict=True))] = None
@@ -376,6 +387,18 @@ def _with_counts(graph: Graph, outputs: Mapping[str, int]) -> Graph:
         output_names=(*own, *labels, *rest),
         counts=counts,
     )
+
+
+def _operator_of(graph: Graph, where: str) -> list[str]:
+    """Return the operator that a difference is in, as far as that can be told from where it was found."""
+    number = re.match(r"nodes\[(\d+)\]", where)
+    readers = [
+        node
+        for place, node in enumerate(graph.nodes)
+        if (number and place == int(number[1]))
+        or any(where.startswith((f"constants {value}:", f"types {value}.")) for value in node.inputs)
+    ]
+    return [f"operator {', '.join(node.origins[:3]) or node.name}" for node in readers[:1]]
 
 
 def _fixed_sizes(graphs: Sequence[Graph]) -> frozenset[int]:

@@ -11,7 +11,7 @@ from mtool import codegen, frontend, passes
 from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.onnx_backend.batch import CModel, build
-from mtool.option_values import Rounding
+from mtool.option_values import Hybrid, Rounding
 from mtool.plan import make_plan
 
 R = np.random.default_rng(7)
@@ -67,17 +67,24 @@ def drawn(tensor: T) -> Array:
     return R.integers(limits.min, limits.max, tensor.shape, endpoint=True).astype(kind)
 
 
-def compute(data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target) -> list[Array]:
-    return compute_sequence(data, [feeds], folder, rounding, target)[0]
+def compute(
+    data: bytes, feeds: dict[str, Array], folder: Path, rounding: Rounding, target: Target, hybrid: Hybrid = "auto"
+) -> list[Array]:
+    return compute_sequence(data, [feeds], folder, rounding, target, hybrid)[0]
 
 
 def compute_sequence(
-    data: bytes, sequence: Sequence[dict[str, Array]], folder: Path, rounding: Rounding, target: Target
+    data: bytes,
+    sequence: Sequence[dict[str, Array]],
+    folder: Path,
+    rounding: Rounding,
+    target: Target,
+    hybrid: Hybrid = "auto",
 ) -> list[list[Array]]:
     """Return the outputs of each call of a sequence, between which states are kept."""
     path = folder / "model.tflite"
     path.write_bytes(data)
-    plan = make_plan(passes.run(frontend.load(path, ModelOptions(rounding=rounding)), target), target)
+    plan = make_plan(passes.run(frontend.load(path, ModelOptions(rounding=rounding, hybrid=hybrid)), target), target)
     files, manifest = codegen.generate(plan, path.name, "0" * 64)
     with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
         return [batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs]) for feeds in sequence]

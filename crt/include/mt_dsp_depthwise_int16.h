@@ -53,6 +53,21 @@ MT_DSP_INLINE void mt_dsp16_sweep(const int16_t *plane, int16_t *output, const i
     }
 }
 
+/* The same, but that the sums are the results. */
+MT_DSP_INLINE void mt_dsp16_sweep_sums(const int16_t *plane, int32_t *output, const int16_t *taps, int32_t bias,
+                                       int32_t rows, int32_t steps, int32_t next, int32_t stride, int32_t count,
+                                       int32_t step)
+{
+    for (; count > 0; count -= 4, plane += 4 * stride, output += 4 * step) {
+        int32_t sums[4] = {bias, bias, bias, bias};
+        mt_dsp_outputs4(sums, plane, taps, rows, steps, next, stride);
+        MT_UNROLL(4)
+        for (int32_t i = 0; i < 4; ++i)
+            if (i == 0 || count > i)
+                output[i * step] = sums[i];
+    }
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "mt_half.h"
 #include "mt_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__thumb2__) && defined(__ARM_FP) && \
@@ -26,6 +27,10 @@
 extern "C" {
 #endif
 
+/* How weights are stored: as floats; as float16, two in a word; or as bytes, a sign and seven bits of magnitude, four in
+ * a word, which become subnormal float16: what is multiplied is 2^-24 times the weight. */
+enum mt_f32_stored { MT_F32_FLOATS, MT_F32_HALVES, MT_F32_BYTES };
+
 /* Zero instead of what is negative, in an integer register: a VMAX, which the core has not. */
 MT_F32_INLINE float mt_f32_relu(float value)
 {
@@ -42,6 +47,17 @@ MT_F32_INLINE float mt_f32_relu(float value)
     "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15", \
           "s16", "s17", "s18", "s19", "s20", "s21", "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", \
           "s30", "s31"
+
+/* Two float16 of a register. */
+#define MT_F32_WIDEN2(a, b, from) "vcvtb.f32.f16 " a ", " from "\n\tvcvtt.f32.f16 " b ", " from "\n\t"
+
+/* A word of four bytes as two registers of float16; the mask has the places of sign and magnitude. */
+#define MT_F32_MASKED , [mask] "r"(0x807F807Fu)
+#define MT_F32_PLAIN
+#define MT_F32_SPLIT(word, a, b)                 \
+    "and r6, %[mask], " word "\n\t"              \
+    "and " word ", %[mask], " word ", ror #8\n\t" \
+    "vmov " a ", " b ", r6, " word "\n\t"
 
 /* mt_f32_relu of four stored sums. */
 #define MT_F32_RELU4(o) \
@@ -62,17 +78,40 @@ MT_F32_INLINE float mt_f32_add_product(float sum, float a, float b, int fused)
     return fused ? fmaf(a, b, sum) : sum + a * b;
 }
 
+/* Number i of a stream of weights, and the words that so many take. */
+MT_F32_INLINE float mt_f32_weight(const uint32_t *weights, int32_t i, enum mt_f32_stored stored)
+{
+    if (stored == MT_F32_HALVES)
+        return mt_f16_load((uint16_t)(weights[i / 2] >> i % 2 * 16 & 0xFFFFu));
+    if (stored == MT_F32_BYTES) {
+        static const uint8_t at[4] = {0, 16, 8, 24}, signs[4] = {15, 31, 23, 7};
+        const float size = (float)(weights[i / 4] >> at[i % 4] & 127) * 5.9604644775390625e-8f;
+        return weights[i / 4] >> signs[i % 4] & 1 ? -size : size;
+    }
+    float weight;
+    memcpy(&weight, weights + i, sizeof(weight));
+    return weight;
+}
+
+MT_F32_INLINE int32_t mt_f32_words(int32_t count, enum mt_f32_stored stored)
+{
+    return stored == MT_F32_HALVES ? count / 2 : stored == MT_F32_BYTES ? count / 4 : count;
+}
+
 /* `pixels` columns by all output channels, `channels` at a time: those of a pixel go to its o. */
-MT_F32_INLINE void mt_f32_tiles(const float *columns, const float *end, const float *weights, float *const *o,
-                                int32_t tiles, int fused, int relu, int32_t pixels, int32_t channels)
+MT_F32_INLINE void mt_f32_tiles(const float *columns, const float *end, const uint32_t *weights, float *const *o,
+                                int32_t tiles, enum mt_f32_stored stored, int fused, int relu, int32_t pixels,
+                                int32_t channels)
 {
     const int32_t depth = (int32_t)(end - columns) / pixels;
-    for (int32_t n = 0; n < tiles; ++n, weights += channels * (1 + depth))
+    for (int32_t n = 0; n < tiles; ++n, weights += channels + mt_f32_words(channels * depth, stored))
         for (int32_t p = 0; p < pixels; ++p)
             for (int32_t q = 0; q < channels; ++q) {
-                float sum = weights[q];
-                for (int32_t k = 0; k < depth; ++k)
-                    sum = mt_f32_add_product(sum, columns[pixels * k + p], weights[channels * (k + 1) + q], fused);
+                float sum = mt_f32_weight(weights, q, MT_F32_FLOATS);
+                for (int32_t k = 0; k < depth; ++k) {
+                    const float weight = mt_f32_weight(weights + channels, channels * k + q, stored);
+                    sum = mt_f32_add_product(sum, columns[pixels * k + p], weight, fused);
+                }
                 o[p][channels * n + q] = relu && sum < 0.0f ? 0.0f : sum;
             }
 }

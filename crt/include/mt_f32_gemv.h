@@ -11,8 +11,8 @@ extern "C" {
 #ifdef MT_F32_ASM
 
 /* An input by eight outputs (s0 to s7), of four inputs (s16 to s19) that are loaded at a time. */
-#define MT_F32_INPUT_MULADD(x)       \
-    "vldmia %[w]!, {s8-s15}\n\t"     \
+#define MT_F32_INPUT_MULADD(x, eight) \
+    eight                             \
     "vmul.f32 s20, " x ", s8\n\t"    \
     "vmul.f32 s21, " x ", s9\n\t"    \
     "vmul.f32 s22, " x ", s10\n\t"   \
@@ -29,8 +29,8 @@ extern "C" {
     "vadd.f32 s5, s5, s25\n\t"       \
     "vadd.f32 s6, s6, s26\n\t"       \
     "vadd.f32 s7, s7, s27\n\t"
-#define MT_F32_INPUT_FMA(x)          \
-    "vldmia %[w]!, {s8-s15}\n\t"     \
+#define MT_F32_INPUT_FMA(x, eight)    \
+    eight                             \
     "vfma.f32 s0, " x ", s8\n\t"     \
     "vfma.f32 s1, " x ", s9\n\t"     \
     "vfma.f32 s2, " x ", s10\n\t"    \
@@ -39,22 +39,42 @@ extern "C" {
     "vfma.f32 s5, " x ", s13\n\t"    \
     "vfma.f32 s6, " x ", s14\n\t"    \
     "vfma.f32 s7, " x ", s15\n\t"
-#define MT_F32_INPUTS(each) "vldmia %[x]!, {s16-s19}\n\t" each("s16") each("s17") each("s18") each("s19")
+#define MT_F32_INPUTS(each, eight) \
+    "vldmia %[x]!, {s16-s19}\n\t" each("s16", eight) each("s17", eight) each("s18", eight) each("s19", eight)
 
-#define MT_F32_DENSE(step)                                                                                     \
+/* Eight weights in s8 to s15. */
+#define MT_F32_EIGHT_FLOATS "vldmia %[w]!, {s8-s15}\n\t"
+#define MT_F32_EIGHT_WIDENED \
+    MT_F32_WIDEN2("s8", "s9", "s28") MT_F32_WIDEN2("s10", "s11", "s29") MT_F32_WIDEN2("s12", "s13", "s30") \
+    MT_F32_WIDEN2("s14", "s15", "s31")
+#define MT_F32_EIGHT_HALVES "vldmia %[w]!, {s28-s31}\n\t" MT_F32_EIGHT_WIDENED
+#define MT_F32_EIGHT_BYTES \
+    "ldrd r4, r5, [%[w]], #8\n\t" MT_F32_SPLIT("r4", "s28", "s29") MT_F32_SPLIT("r5", "s30", "s31") \
+    MT_F32_EIGHT_WIDENED
+
+#define MT_F32_DENSE(step, masked, ...)                                                                                \
     __asm__ volatile("vmov s0, %[zero]\n\tvmov s1, %[zero]\n\tvmov s2, %[zero]\n\tvmov s3, %[zero]\n\t"          \
                      "vmov s4, %[zero]\n\tvmov s5, %[zero]\n\tvmov s6, %[zero]\n\tvmov s7, %[zero]\n\t"          \
                      "1:\n\t" step "cmp %[x], %[stop]\n\t"                                                     \
                      "bne 1b\n\t"                                                                              \
                      "vstmia %[o], {s0-s7}"                                                                    \
                      : [w] "+&r"(weights), [x] "+&r"(x)                                                        \
-                     : [stop] "r"(stop), [zero] "r"(0), [o] "r"(sums)                                          \
-                     : MT_F32_REGISTERS, "cc", "memory")
+                     : [stop] "r"(stop), [zero] "r"(0), [o] "r"(sums) masked                                     \
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+#define MT_F32_DENSE_BY(each, stored)                                                       \
+    do {                                                                                    \
+        if ((stored) == MT_F32_BYTES)                                                       \
+            MT_F32_DENSE(MT_F32_INPUTS(each, MT_F32_EIGHT_BYTES), MT_F32_MASKED, "r4", "r5", "r6", );      \
+        else if ((stored) == MT_F32_HALVES)                                                 \
+            MT_F32_DENSE(MT_F32_INPUTS(each, MT_F32_EIGHT_HALVES), MT_F32_PLAIN, );                       \
+        else                                                                                \
+            MT_F32_DENSE(MT_F32_INPUTS(each, MT_F32_EIGHT_FLOATS), MT_F32_PLAIN, );                       \
+    } while (0)
 
-/* Eight outputs of a dense layer at a time: for each input eight floats, then the biases; inputs a multiple of four. In
- * onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
-MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, const float *weights, float *output,
-                                       int32_t groups, int fused, int relu)
+/* Eight outputs of a dense layer at a time: for each input eight weights, then the biases (floats); inputs a multiple of
+ * four. In onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
+MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
+                                          int32_t groups, enum mt_f32_stored stored, int fused, int relu)
 {
     do {
         const float *x = input;
@@ -63,15 +83,16 @@ MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, con
         while (x != end) {
             const float *const stop = end - x > 256 ? x + 256 : end;
             if (fused)
-                MT_F32_DENSE(MT_F32_INPUTS(MT_F32_INPUT_FMA));
+                MT_F32_DENSE_BY(MT_F32_INPUT_FMA, stored);
             else
-                MT_F32_DENSE(MT_F32_INPUTS(MT_F32_INPUT_MULADD));
+                MT_F32_DENSE_BY(MT_F32_INPUT_MULADD, stored);
             for (int32_t q = 0; sums == block && q < 8; ++q)
                 output[q] += block[q];
             sums = block;
         }
+        const union mt_bits32 *const biases = (const union mt_bits32 *)(const void *)weights;
         for (int32_t q = 0; q < 8; ++q)
-            output[q] += weights[q];
+            output[q] += biases[q].f;
         weights += 8;
         output += 8;
         if (relu) {
@@ -84,21 +105,21 @@ MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, con
 
 #else /* the same in plain C */
 
-MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, const float *weights, float *output,
-                                       int32_t groups, int fused, int relu)
+MT_F32_INLINE const uint32_t *mt_f32_rows(const float *input, const float *end, const uint32_t *weights, float *output,
+                                          int32_t groups, enum mt_f32_stored stored, int fused, int relu)
 {
-    const int32_t depth = (int32_t)(end - input);
-    for (; groups; --groups, weights += 8 * (depth + 1), output += 8)
+    const int32_t depth = (int32_t)(end - input), words = mt_f32_words(8 * depth, stored);
+    for (; groups; --groups, weights += words + 8, output += 8)
         for (int32_t q = 0; q < 8; ++q) {
             float sum = 0.0f, block = 0.0f;
             for (int32_t k = 0; k < depth; ++k) {
-                block = mt_f32_add_product(block, input[k], weights[8 * k + q], fused);
+                block = mt_f32_add_product(block, input[k], mt_f32_weight(weights, 8 * k + q, stored), fused);
                 if (k % 256 == 255 || k == depth - 1) {
                     sum += block;
                     block = 0.0f;
                 }
             }
-            sum += weights[8 * depth + q];
+            sum += mt_f32_weight(weights + words, q, MT_F32_FLOATS);
             output[q] = relu && sum < 0.0f ? 0.0f : sum;
         }
     return weights;
@@ -107,16 +128,30 @@ MT_F32_INLINE const float *mt_f32_rows(const float *input, const float *end, con
 #endif
 
 /* The functions that operators share. */
-#define MT_F32_ROWS(name, fused, relu) \
-    MT_OPERATOR const float *name(const float *input, const float *end, const float *weights, float *output, \
-                                  int32_t groups) \
-    { \
-        return mt_f32_rows(input, end, weights, output, groups, fused, relu); \
+#define MT_F32_ROWS(name, fused, relu)                                                                              \
+    MT_OPERATOR const float *name(const float *input, const float *end, const float *weights, float *output,        \
+                                  int32_t groups)                                                                   \
+    {                                                                                                               \
+        const uint32_t *const words = (const uint32_t *)(const void *)weights;                                      \
+        return (const float *)(const void *)mt_f32_rows(input, end, words, output, groups, MT_F32_FLOATS, fused, relu); \
     }
 MT_F32_ROWS(mt_f32_rows_muladd, 0, 0)
 MT_F32_ROWS(mt_f32_rows_muladd_relu, 0, 1)
 MT_F32_ROWS(mt_f32_rows_fma, 1, 0)
 MT_F32_ROWS(mt_f32_rows_fma_relu, 1, 1)
+
+#define MT_F32_STORED_ROWS(name, stored, fused, relu)                                                               \
+    MT_OPERATOR const uint32_t *name(const float *input, const float *end, const uint32_t *weights, float *output,  \
+                                     int32_t groups)                                                                \
+    {                                                                                                               \
+        return mt_f32_rows(input, end, weights, output, groups, stored, fused, relu);                               \
+    }
+MT_F32_STORED_ROWS(mt_f32_rows_halves_muladd, MT_F32_HALVES, 0, 0)
+MT_F32_STORED_ROWS(mt_f32_rows_halves_muladd_relu, MT_F32_HALVES, 0, 1)
+MT_F32_STORED_ROWS(mt_f32_rows_halves_fma, MT_F32_HALVES, 1, 0)
+MT_F32_STORED_ROWS(mt_f32_rows_halves_fma_relu, MT_F32_HALVES, 1, 1)
+MT_F32_STORED_ROWS(mt_f32_rows_bytes_muladd, MT_F32_BYTES, 0, 0)
+MT_F32_STORED_ROWS(mt_f32_rows_bytes_fma, MT_F32_BYTES, 1, 0)
 
 #ifdef __cplusplus
 }

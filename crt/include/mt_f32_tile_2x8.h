@@ -12,9 +12,16 @@ extern "C" {
 #ifdef MT_F32_ASM
 
 /* One step of k: two pixels (s24, s25) by eight channels (s16 to s23); the sums are s0 to s15, pixel by pixel. */
-#define MT_F32_2X8_MULADD \
-    "vldmia %[w]!, {s16-s23}\n\t" \
-    "vldmia %[c]!, {s24-s25}\n\t" \
+#define MT_F32_2X8_COLUMNS "vldmia %[c]!, {s24-s25}\n\t"
+#define MT_F32_2X8_WIDENED \
+    MT_F32_WIDEN2("s16", "s17", "s28") MT_F32_WIDEN2("s18", "s19", "s29") MT_F32_WIDEN2("s20", "s21", "s30") \
+    MT_F32_WIDEN2("s22", "s23", "s31") MT_F32_2X8_COLUMNS
+#define MT_F32_2X8_FLOATS "vldmia %[w]!, {s16-s23}\n\t" MT_F32_2X8_COLUMNS
+#define MT_F32_2X8_HALVES "vldmia %[w]!, {s28-s31}\n\t" MT_F32_2X8_WIDENED
+#define MT_F32_2X8_BYTES \
+    "ldrd r4, r5, [%[w]], #8\n\t" MT_F32_SPLIT("r4", "s28", "s29") MT_F32_SPLIT("r5", "s30", "s31") MT_F32_2X8_WIDENED
+#define MT_F32_2X8_MULADD(load) \
+    load \
     "vmul.f32 s26, s24, s16\n\t" \
     "vmul.f32 s27, s24, s17\n\t" \
     "vmul.f32 s28, s24, s18\n\t" \
@@ -48,9 +55,8 @@ extern "C" {
     "vadd.f32 s14, s14, s28\n\t" \
     "vadd.f32 s15, s15, s29\n\t"
 
-#define MT_F32_2X8_FMA \
-    "vldmia %[w]!, {s16-s23}\n\t" \
-    "vldmia %[c]!, {s24-s25}\n\t" \
+#define MT_F32_2X8_FMA(load) \
+    load \
     "vfma.f32 s0, s24, s16\n\t" \
     "vfma.f32 s1, s24, s17\n\t" \
     "vfma.f32 s2, s24, s18\n\t" \
@@ -68,7 +74,7 @@ extern "C" {
     "vfma.f32 s14, s25, s22\n\t" \
     "vfma.f32 s15, s25, s23\n\t"
 
-#define MT_F32_2X8_DOT(step) \
+#define MT_F32_2X8_DOT(step, masked, ...) \
     __asm__ volatile("vldmia %[w]!, {s0-s7}\n\t" \
                      "vmov.f32 s8, s0\n\tvmov.f32 s9, s1\n\tvmov.f32 s10, s2\n\tvmov.f32 s11, s3\n\t" \
                      "vmov.f32 s12, s4\n\tvmov.f32 s13, s5\n\tvmov.f32 s14, s6\n\tvmov.f32 s15, s7\n\t" \
@@ -77,20 +83,29 @@ extern "C" {
                      "vstmia %[o0]!, {s0-s7}\n\t" \
                      "vstmia %[o1]!, {s8-s15}" \
                      : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1) \
-                     : [end] "r"(end) \
-                     : MT_F32_REGISTERS, "cc", "memory")
+                     : [end] "r"(end) masked \
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+#define MT_F32_2X8_BY(step, stored)                                         \
+    do {                                                                    \
+        if ((stored) == MT_F32_BYTES)                                       \
+            MT_F32_2X8_DOT(step(MT_F32_2X8_BYTES), MT_F32_MASKED, "r4", "r5", "r6", );     \
+        else if ((stored) == MT_F32_HALVES)                                 \
+            MT_F32_2X8_DOT(step(MT_F32_2X8_HALVES), MT_F32_PLAIN, );                      \
+        else                                                                \
+            MT_F32_2X8_DOT(step(MT_F32_2X8_FLOATS), MT_F32_PLAIN, );                      \
+    } while (0)
 
 /* Two columns by all output channels, eight at a time. The columns stand side by side, two floats for each k; their depth
- * is a multiple of four. For each eight channels the weights are: biases, then eight floats for each k. */
-MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const float *weights, float *o0,
-                                      float *o1, int32_t eights, int fused, int relu)
+ * is a multiple of four. For each eight channels the weights are: biases (floats), then eight weights for each k. */
+MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const uint32_t *weights, float *o0,
+                                      float *o1, int32_t eights, enum mt_f32_stored stored, int fused, int relu)
 {
     do {
         const float *c = columns;
         if (fused)
-            MT_F32_2X8_DOT(MT_F32_2X8_FMA);
+            MT_F32_2X8_BY(MT_F32_2X8_FMA, stored);
         else
-            MT_F32_2X8_DOT(MT_F32_2X8_MULADD);
+            MT_F32_2X8_BY(MT_F32_2X8_MULADD, stored);
         if (relu) {
             MT_F32_RELU4(o0);
             MT_F32_RELU4(o0 - 4);
@@ -102,26 +117,32 @@ MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, co
 
 #else /* the same in plain C */
 
-MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const float *weights, float *o0,
-                                      float *o1, int32_t eights, int fused, int relu)
+MT_F32_INLINE void mt_f32_columns_2x8(const float *columns, const float *end, const uint32_t *weights, float *o0,
+                                      float *o1, int32_t eights, enum mt_f32_stored stored, int fused, int relu)
 {
     float *const o[2] = {o0, o1};
-    mt_f32_tiles(columns, end, weights, o, eights, fused, relu, 2, 8);
+    mt_f32_tiles(columns, end, weights, o, eights, stored, fused, relu, 2, 8);
 }
 
 #endif
 
 /* The functions that operators share. */
-#define MT_F32_COLUMNS_2X8(name, fused, relu) \
-    MT_OPERATOR void name(const float *columns, const float *end, const float *weights, float *o0, float *o1, \
+#define MT_F32_COLUMNS_2X8(name, type, stored, fused, relu) \
+    MT_OPERATOR void name(const float *columns, const float *end, const type *weights, float *o0, float *o1, \
                           int32_t eights) \
     { \
-        mt_f32_columns_2x8(columns, end, weights, o0, o1, eights, fused, relu); \
+        mt_f32_columns_2x8(columns, end, (const uint32_t *)(const void *)weights, o0, o1, eights, stored, fused, relu); \
     }
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd, 0, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd_relu, 0, 1)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma, 1, 0)
-MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma_relu, 1, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd, float, MT_F32_FLOATS, 0, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_muladd_relu, float, MT_F32_FLOATS, 0, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma, float, MT_F32_FLOATS, 1, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_fma_relu, float, MT_F32_FLOATS, 1, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_muladd, uint32_t, MT_F32_HALVES, 0, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_fma, uint32_t, MT_F32_HALVES, 1, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0)
+MT_F32_COLUMNS_2X8(mt_f32_columns_2x8_bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
 
 #ifdef __cplusplus
 }

@@ -35,21 +35,25 @@ extern "C" {
     "vfma.f32 " c ", " x ", s18\n\t"   \
     "vfma.f32 " d ", " x ", s19\n\t"
 /* One step of k: four pixels (s20 to s23) by four channels; the sums are pixel by pixel. */
-#define MT_F32_4X4_LOAD "vldmia %[w]!, {s16-s19}\n\tvldmia %[c]!, {s20-s23}\n\t"
-#define MT_F32_4X4_MULADD                                               \
-    MT_F32_4X4_LOAD                                                     \
+#define MT_F32_4X4_COLUMNS "vldmia %[c]!, {s20-s23}\n\t"
+#define MT_F32_4X4_WIDENED MT_F32_WIDEN2("s16", "s17", "s24") MT_F32_WIDEN2("s18", "s19", "s25") MT_F32_4X4_COLUMNS
+#define MT_F32_4X4_FLOATS "vldmia %[w]!, {s16-s19}\n\t" MT_F32_4X4_COLUMNS
+#define MT_F32_4X4_HALVES "vldmia %[w]!, {s24-s25}\n\t" MT_F32_4X4_WIDENED
+#define MT_F32_4X4_BYTES "ldr r5, [%[w]], #4\n\t" MT_F32_SPLIT("r5", "s24", "s25") MT_F32_4X4_WIDENED
+#define MT_F32_4X4_MULADD(load)                                         \
+    load                                                                \
     MT_F32_4X4_MUL("s20", "s21")                                        \
     MT_F32_4X4_ADD("s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7")      \
     MT_F32_4X4_MUL("s22", "s23")                                        \
     MT_F32_4X4_ADD("s8", "s9", "s10", "s11", "s12", "s13", "s14", "s15")
-#define MT_F32_4X4_FMA                                                  \
-    MT_F32_4X4_LOAD                                                     \
+#define MT_F32_4X4_FMA(load)                                            \
+    load                                                                \
     MT_F32_4X4_FMA4("s0", "s1", "s2", "s3", "s20")                      \
     MT_F32_4X4_FMA4("s4", "s5", "s6", "s7", "s21")                      \
     MT_F32_4X4_FMA4("s8", "s9", "s10", "s11", "s22")                    \
     MT_F32_4X4_FMA4("s12", "s13", "s14", "s15", "s23")
 
-#define MT_F32_4X4_DOT(step) \
+#define MT_F32_4X4_DOT(step, masked, ...) \
     __asm__ volatile("vldmia %[w]!, {s16-s19}\n\t" \
                      "vmov.f32 s0, s16\n\tvmov.f32 s1, s17\n\tvmov.f32 s2, s18\n\tvmov.f32 s3, s19\n\t" \
                      "vmov.f32 s4, s16\n\tvmov.f32 s5, s17\n\tvmov.f32 s6, s18\n\tvmov.f32 s7, s19\n\t" \
@@ -62,20 +66,29 @@ extern "C" {
                      "vstmia %[o2]!, {s8-s11}\n\t" \
                      "vstmia %[o3]!, {s12-s15}" \
                      : [w] "+&r"(weights), [c] "+&r"(c), [o0] "+&r"(o0), [o1] "+&r"(o1), [o2] "+&r"(o2), [o3] "+&r"(o3) \
-                     : [end] "r"(end) \
-                     : MT_F32_REGISTERS, "cc", "memory")
+                     : [end] "r"(end) masked \
+                     : MT_F32_REGISTERS, __VA_ARGS__ "cc", "memory")
+#define MT_F32_4X4_BY(step, stored)                                         \
+    do {                                                                    \
+        if ((stored) == MT_F32_BYTES)                                       \
+            MT_F32_4X4_DOT(step(MT_F32_4X4_BYTES), MT_F32_MASKED, "r5", "r6", );           \
+        else if ((stored) == MT_F32_HALVES)                                 \
+            MT_F32_4X4_DOT(step(MT_F32_4X4_HALVES), MT_F32_PLAIN, );                      \
+        else                                                                \
+            MT_F32_4X4_DOT(step(MT_F32_4X4_FLOATS), MT_F32_PLAIN, );                      \
+    } while (0)
 
 /* Four columns by all output channels, four at a time. The columns stand side by side, four floats for each k; their
- * depth is a multiple of four. For each four channels the weights are: biases, then four floats for each k. */
-MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const float *weights, float *o0, float *o1,
-                                  float *o2, float *o3, int32_t quads, int fused, int relu)
+ * depth is a multiple of four. For each four channels the weights are: biases (floats), then four weights for each k. */
+MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
+                                  float *o2, float *o3, int32_t quads, enum mt_f32_stored stored, int fused, int relu)
 {
     do {
         const float *c = columns;
         if (fused)
-            MT_F32_4X4_DOT(MT_F32_4X4_FMA);
+            MT_F32_4X4_BY(MT_F32_4X4_FMA, stored);
         else
-            MT_F32_4X4_DOT(MT_F32_4X4_MULADD);
+            MT_F32_4X4_BY(MT_F32_4X4_MULADD, stored);
         if (relu) {
             MT_F32_RELU4(o0);
             MT_F32_RELU4(o1);
@@ -87,26 +100,32 @@ MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const 
 
 #else /* the same in plain C */
 
-MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const float *weights, float *o0, float *o1,
-                                  float *o2, float *o3, int32_t quads, int fused, int relu)
+MT_F32_INLINE void mt_f32_columns(const float *columns, const float *end, const uint32_t *weights, float *o0, float *o1,
+                                  float *o2, float *o3, int32_t quads, enum mt_f32_stored stored, int fused, int relu)
 {
     float *const o[4] = {o0, o1, o2, o3};
-    mt_f32_tiles(columns, end, weights, o, quads, fused, relu, 4, 4);
+    mt_f32_tiles(columns, end, weights, o, quads, stored, fused, relu, 4, 4);
 }
 
 #endif
 
 /* The functions that operators share. */
-#define MT_F32_COLUMNS(name, fused, relu) \
-    MT_OPERATOR void name(const float *columns, const float *end, const float *weights, float *o0, float *o1, float *o2, \
+#define MT_F32_COLUMNS(name, type, stored, fused, relu) \
+    MT_OPERATOR void name(const float *columns, const float *end, const type *weights, float *o0, float *o1, float *o2, \
                           float *o3, int32_t quads) \
     { \
-        mt_f32_columns(columns, end, weights, o0, o1, o2, o3, quads, fused, relu); \
+        mt_f32_columns(columns, end, (const uint32_t *)(const void *)weights, o0, o1, o2, o3, quads, stored, fused, relu); \
     }
-MT_F32_COLUMNS(mt_f32_columns_muladd, 0, 0)
-MT_F32_COLUMNS(mt_f32_columns_muladd_relu, 0, 1)
-MT_F32_COLUMNS(mt_f32_columns_fma, 1, 0)
-MT_F32_COLUMNS(mt_f32_columns_fma_relu, 1, 1)
+MT_F32_COLUMNS(mt_f32_columns_muladd, float, MT_F32_FLOATS, 0, 0)
+MT_F32_COLUMNS(mt_f32_columns_muladd_relu, float, MT_F32_FLOATS, 0, 1)
+MT_F32_COLUMNS(mt_f32_columns_fma, float, MT_F32_FLOATS, 1, 0)
+MT_F32_COLUMNS(mt_f32_columns_fma_relu, float, MT_F32_FLOATS, 1, 1)
+MT_F32_COLUMNS(mt_f32_columns_halves_muladd, uint32_t, MT_F32_HALVES, 0, 0)
+MT_F32_COLUMNS(mt_f32_columns_halves_muladd_relu, uint32_t, MT_F32_HALVES, 0, 1)
+MT_F32_COLUMNS(mt_f32_columns_halves_fma, uint32_t, MT_F32_HALVES, 1, 0)
+MT_F32_COLUMNS(mt_f32_columns_halves_fma_relu, uint32_t, MT_F32_HALVES, 1, 1)
+MT_F32_COLUMNS(mt_f32_columns_bytes_muladd, uint32_t, MT_F32_BYTES, 0, 0)
+MT_F32_COLUMNS(mt_f32_columns_bytes_fma, uint32_t, MT_F32_BYTES, 1, 0)
 
 #ifdef __cplusplus
 }

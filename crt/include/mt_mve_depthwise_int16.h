@@ -10,14 +10,11 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-/* A pixel of a depthwise convolution, eight channels at a time: `taps` has where each tap meets the first channel, in
- * elements from `base`. For each eight the weights are: biases of even and odd channels, eight of each tap,
- * scales of even and odd channels. */
-MT_MVE_INLINE const int8_t *mt_mve16_lanes(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
-                                           const int8_t *weights, int32_t c, int32_t lanes,
-                                           const struct mt_mve16_range *range)
+/* The sums of eight channels, the even and the odd ones; returns where their scales stand. */
+MT_MVE_INLINE const int8_t *mt_mve16_lane_sums(const int16_t *base, const int32_t *taps, int32_t count,
+                                               const int8_t *weights, int32_t c, int32_t lanes, int32x4_t *evens,
+                                               int32x4_t *odds)
 {
-    const int16x8_t low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);
     const mve_pred16_t wanted = vctp16q((uint32_t)lanes);
     int32x4_t even = vldrwq_s32((const int32_t *)(const void *)weights);
     int32x4_t odd = vldrwq_s32((const int32_t *)(const void *)(weights + 16));
@@ -29,6 +26,22 @@ MT_MVE_INLINE const int8_t *mt_mve16_lanes(const int16_t *base, const int32_t *t
         even = vaddq_s32(even, vmullbq_int_s16(x, w));
         odd = vaddq_s32(odd, vmulltq_int_s16(x, w));
     }
+    *evens = even;
+    *odds = odd;
+    return weights;
+}
+
+/* A pixel of a depthwise convolution, eight channels at a time: `taps` has where each tap meets the first channel, in
+ * elements from `base`. For each eight the weights are: biases of even and odd channels, eight of each tap,
+ * scales of even and odd channels. */
+MT_MVE_INLINE const int8_t *mt_mve16_lanes(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
+                                           const int8_t *weights, int32_t c, int32_t lanes,
+                                           const struct mt_mve16_range *range)
+{
+    const int16x8_t low = vldrhq_s16(range->low), high = vldrhq_s16(range->high);
+    const mve_pred16_t wanted = vctp16q((uint32_t)lanes);
+    int32x4_t even, odd;
+    weights = mt_mve16_lane_sums(base, taps, count, weights, c, lanes, &even, &odd);
     const float32x4_t first = vldrwq_f32((const float *)(const void *)weights);
     const float32x4_t second = vldrwq_f32((const float *)(const void *)(weights + 16));
     even = vqaddq_n_s32(vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(even), first)), range->zero_point);
@@ -48,7 +61,32 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
         mt_mve16_lanes(base, taps, count, output, weights, c, channels - c, range);
 }
 
+/* The same, but that the sums are the results, of whole eights, and there are no scales. */
+MT_MVE_INLINE void mt_mve16_pixel_sums(const int16_t *base, const int32_t *taps, int32_t count, int32_t *output,
+                                       const int8_t *weights, int32_t channels)
+{
+    for (int32_t c = 0; c < channels; c += 8) {
+        int32x4x2_t sums;
+        if (c <= channels - 8)
+            weights = mt_mve16_lane_sums(base, taps, count, weights, c, 8, &sums.val[0], &sums.val[1]);
+        else
+            weights = mt_mve16_lane_sums(base, taps, count, weights, c, channels - c, &sums.val[0], &sums.val[1]);
+        vst2q_s32(output + c, sums);
+    }
+}
+
 #else /* the same in plain C */
+
+/* The sum of channel c of eight, whose bias stands at `lane`. */
+MT_MVE_INLINE int32_t mt_mve16_lane_sum(const int16_t *base, const int32_t *taps, int32_t count, const int8_t *group,
+                                        int32_t c, int32_t lane)
+{
+    int32_t sum;
+    memcpy(&sum, group + lane, 4);
+    for (int32_t t = 0; t < count; ++t)
+        sum += base[taps[t] + c] * group[32 + 8 * t + c % 8];
+    return sum;
+}
 
 MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int32_t count, int16_t *output,
                                   const int8_t *weights, int32_t channels, const struct mt_mve16_range *range)
@@ -56,11 +94,17 @@ MT_MVE_INLINE void mt_mve16_pixel(const int16_t *base, const int32_t *taps, int3
     for (int32_t c = 0; c < channels; ++c) {
         const int8_t *const group = weights + c / 8 * (64 + 8 * count);
         const int32_t lane = c % 2 * 16 + c % 8 / 2 * 4; /* where bias and scale of the channel stand */
-        int32_t sum;
-        memcpy(&sum, group + lane, 4);
-        for (int32_t t = 0; t < count; ++t)
-            sum += base[taps[t] + c] * group[32 + 8 * t + c % 8];
+        const int32_t sum = mt_mve16_lane_sum(base, taps, count, group, c, lane);
         output[c] = mt_mve16_narrow(sum, group + 32 + 8 * count + lane, range);
+    }
+}
+
+MT_MVE_INLINE void mt_mve16_pixel_sums(const int16_t *base, const int32_t *taps, int32_t count, int32_t *output,
+                                       const int8_t *weights, int32_t channels)
+{
+    for (int32_t c = 0; c < channels; ++c) {
+        const int8_t *const group = weights + c / 8 * (32 + 8 * count);
+        output[c] = mt_mve16_lane_sum(base, taps, count, group, c, c % 2 * 16 + c % 8 / 2 * 4);
     }
 }
 
@@ -70,6 +114,12 @@ MT_OPERATOR void mt_mve16_taps(const int16_t *base, const int32_t *taps, int32_t
                                const int8_t *weights, int32_t channels, const struct mt_mve16_range *range)
 {
     mt_mve16_pixel(base, taps, count, output, weights, channels, range);
+}
+
+MT_OPERATOR void mt_mve16_tap_sums(const int16_t *base, const int32_t *taps, int32_t count, int32_t *output,
+                                   const int8_t *weights, int32_t channels)
+{
+    mt_mve16_pixel_sums(base, taps, count, output, weights, channels);
 }
 
 #ifdef __cplusplus

@@ -49,6 +49,18 @@ MT_MVE_INLINE int16_t *mt_mve16_fill(int16_t *column, int16_t value, int32_t blo
     "vmladava.s16 lr, q1, q3\n\t"
 #define MT_MVE16_TWO MT_MVE16_BLOCK MT_MVE16_BLOCK
 #define MT_MVE16_FOUR MT_MVE16_TWO MT_MVE16_TWO
+#define MT_MVE16_SUM4(blocks)                                                                                         \
+    __asm__ volatile(MT_MVE_4X2_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
+                     "bne 1b\n\t"                                                                                     \
+                     "vmov q0[2], q0[0], r0, r4\n\t"                                                                  \
+                     "vmov q0[3], q0[1], r2, r6\n\t"                                                                  \
+                     "vmov q1[2], q1[0], r8, r12\n\t"                                                                 \
+                     "vmov q1[3], q1[1], r10, lr\n\t"                                                                 \
+                     "vstrw.32 q0, [%[o]], #16\n\t"                                                                   \
+                     "vstrw.32 q1, [%[o]], #16"                                                                       \
+                     : [w] "+&l"(weights), [c] "+&r"(c), [o] "+&l"(output)                                            \
+                     : [end] "r"(end)                                                                                 \
+                     : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "q0", "q1", "q2", "q3", "cc", "memory")
 #define MT_MVE16_DOT4(blocks)                                                                                         \
     __asm__ volatile(MT_MVE_4X2_BIASES "1:\n\t" blocks "cmp %[c], %[end]\n\t"                                         \
                      "bne 1b\n\t"                                                                                     \
@@ -100,7 +112,33 @@ MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, 
     } while (--pairs);
 }
 
+/* The same, but that the sums are the results and there are no scales: for each two channels a and b of four pixels. */
+MT_MVE_INLINE void mt_mve16_column_sums(const int16_t *columns, const int16_t *end, const int8_t *weights,
+                                        int32_t *output, int32_t pairs, int unroll)
+{
+    do {
+        const int16_t *c = columns;
+        if (unroll == 4)
+            MT_MVE16_SUM4(MT_MVE16_FOUR);
+        else if (unroll == 2)
+            MT_MVE16_SUM4(MT_MVE16_TWO);
+        else
+            MT_MVE16_SUM4(MT_MVE16_BLOCK);
+    } while (--pairs);
+}
+
 #else /* the same in plain C */
+
+/* The dot product of column p and channel q of two. */
+MT_MVE_INLINE int32_t mt_mve16_column_dot(const int16_t *columns, int32_t depth, const int8_t *weights, int32_t p,
+                                          int32_t q)
+{
+    int32_t sum;
+    memcpy(&sum, weights + 4 * q, 4);
+    for (int32_t k = 0; k < depth; ++k)
+        sum += columns[k / 8 * 32 + p * 8 + k % 8] * weights[8 + k / 8 * 16 + q * 8 + k % 8];
+    return sum;
+}
 
 MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, const int8_t *weights, int16_t *output,
                                     int32_t step, int32_t pairs, int unroll, const struct mt_mve16_range *range)
@@ -110,12 +148,19 @@ MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, 
     for (; pairs; --pairs, weights += 16 + length, output += 2)
         for (int32_t q = 0; q < 2; ++q)
             for (int32_t p = 0; p < 4; ++p) {
-                int32_t sum;
-                memcpy(&sum, weights + 4 * q, 4);
-                for (int32_t k = 0; k < length / 2; ++k)
-                    sum += columns[k / 8 * 32 + p * 8 + k % 8] * weights[8 + k / 8 * 16 + q * 8 + k % 8];
+                const int32_t sum = mt_mve16_column_dot(columns, length / 2, weights, p, q);
                 output[p * step + q] = mt_mve16_narrow(sum, weights + 8 + length + 4 * q, range);
             }
+}
+
+MT_MVE_INLINE void mt_mve16_column_sums(const int16_t *columns, const int16_t *end, const int8_t *weights,
+                                        int32_t *output, int32_t pairs, int unroll)
+{
+    const int32_t length = (int32_t)(end - columns) / 2;
+    (void)unroll;
+    for (; pairs; --pairs, weights += 8 + length, output += 8)
+        for (int32_t i = 0; i < 8; ++i)
+            output[i] = mt_mve16_column_dot(columns, length / 2, weights, i / 2, i % 2);
 }
 
 #endif
@@ -128,6 +173,15 @@ MT_MVE_INLINE void mt_mve16_columns(const int16_t *columns, const int16_t *end, 
     {                                                                                                                \
         mt_mve16_columns(columns, end, weights, output, step, pairs, unroll, range);                                 \
     }
+#define MT_MVE16_COLUMN_SUMS(unroll)                                                                                 \
+    MT_OPERATOR void mt_mve16_sums_##unroll(const int16_t *columns, const int16_t *end, const int8_t *weights,       \
+                                            int32_t *output, int32_t pairs)                                          \
+    {                                                                                                                \
+        mt_mve16_column_sums(columns, end, weights, output, pairs, unroll);                                          \
+    }
+MT_MVE16_COLUMN_SUMS(1)
+MT_MVE16_COLUMN_SUMS(2)
+MT_MVE16_COLUMN_SUMS(4)
 MT_MVE16_COLUMNS(1)
 MT_MVE16_COLUMNS(2)
 MT_MVE16_COLUMNS(4)

@@ -9,7 +9,7 @@ import typer
 
 from mtool.cli import completion
 from mtool.errors import UsageError
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
     from mtool.workflow import Options
@@ -77,7 +77,8 @@ Maxima = Annotated[
     typer.Option(
         "--max",
         metavar="NAME=N",
-        help="The largest size of a value whose size depends on data; may be repeated.",
+        help="The largest size of an input's symbolic dimension, which is then known at run time, or of a value whose "
+        "size depends on data; may be repeated.",
         show_default=False,
     ),
 ]
@@ -114,6 +115,14 @@ RoundingMode = Annotated[
     typer.Option(
         "--rounding",
         help="How integers are rounded: as in ONNX, or as TFLite's reference kernels do (.tflite models only).",
+    ),
+]
+HybridOperators = Annotated[
+    Hybrid,
+    typer.Option(
+        "--hybrid",
+        help="Products of float activations and int8 weights: in int8 as LiteRT does, in float, or with weights stored "
+        "as float32; auto: int8 of a .tflite model.",
     ),
 ]
 Interface = Annotated[
@@ -219,6 +228,7 @@ _OF_A_MODEL: dict[str, tuple[Any, Any]] = {
     **_OF_A_SHAPE,
     "state": (States, None),
     "rounding": (RoundingMode, "onnx"),
+    "hybrid": (HybridOperators, "auto"),
     "maxima": (Maxima, None),
 }
 _OF_ITS_C: dict[str, tuple[Any, Any]] = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtool.codegen import conventions
 from mtool.errors import UsageError
-from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
+from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.plan import Choice
 from mtool.workflow.samples import Array, read
 from mtool.workflow.stages import Options
@@ -23,6 +23,7 @@ def options(
     dim: Sequence[str] | None = None,
     const: Sequence[str] | None = None,
     rounding: Rounding = "onnx",
+    hybrid: Hybrid = "auto",
     maxima: Sequence[str] | None = None,
     limit: Sequence[str] | None = None,
     state: Sequence[str] | None = None,
@@ -52,6 +53,7 @@ def options(
         dims=dimensions(dim),
         constants=constant_values(const),
         rounding=rounding,
+        hybrid=hybrid,
         maxima=largest_sizes(maxima),
         limits=limits(limit),
         states=state_pairs(state),

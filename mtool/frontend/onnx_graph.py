@@ -69,7 +69,8 @@ def import_graph(
     if unknown:
         raise UsageError(
             f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
-            hint="--max takes the name of an output of a NonZero, NonMaxSuppression, Compress, Unique, TopK or Loop",
+            hint="--max takes the name of a symbolic dimension of an input, or of an output of a NonZero, "
+            "NonMaxSuppression, Compress, Unique, TopK or Loop",
         )
     outputs = tuple(value.name for value in model.graph.output)
     own = [

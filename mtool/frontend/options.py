@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mtool.ir.types import Array
-from mtool.option_values import Rounding
+from mtool.option_values import Hybrid, Rounding
 
 Pairs = Sequence[tuple[str, str]]
 """An output and an input of the model, each pair a state."""
@@ -17,6 +17,9 @@ class ModelOptions:
     dims: values of symbolic dimensions, by name; in a TFLite model `<input>_<number>` of those that it leaves open.
     constants: values of inputs that become constants of the model, by name.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
+    hybrid: of operators with float activations and int8 weights: "int8" quantises the activations as they come, as
+        LiteRT does; "float" makes a float of each weight as it is read; "float32" stores the weights as float32. "auto"
+        is the first for a TFLite model, the second for an ONNX one, which means it so.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
         each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
     natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.
@@ -30,6 +33,7 @@ class ModelOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     constants: Mapping[str, Array] = field(default_factory=dict)
     rounding: Rounding = "onnx"
+    hybrid: Hybrid = "auto"
     maxima: Mapping[str, int] = field(default_factory=dict)
     natural_maxima: bool = False
     states: Pairs = ()

@@ -57,8 +57,9 @@ class Graph:
     of `outputs`, in their order; `line_buffers` has the line buffer that a value lies in, by
     name, and at which byte (mtool.plan.line_buffers); `sizes` are the run-time sizes, whose largest values the graph
     has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
-    inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `memo`
-    caches answers to what is asked at every node.
+    inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `halves`
+    says that the model's file has weights of float16, which kernels may store so, though the graph has them as
+    float32; `memo` caches answers to what is asked at every node.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Graph:
     sizes: tuple[RunTimeSize, ...] = ()
     samples: tuple[tuple[tuple[int, ...], "Graph"], ...] = ()
     fixed_sizes: frozenset[int] = frozenset()
+    halves: bool = False
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

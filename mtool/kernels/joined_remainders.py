@@ -53,6 +53,15 @@ def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> Joine
 
 
 @dataclass(frozen=True, slots=True)
+class _Piece:
+    """Some lines of the joined text, and the sizes that they depend on; `is_branch`: they are a choice by remainder."""
+
+    text: str
+    symbols: frozenset[str]
+    is_branch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Joining:
     """How texts are joined: by the remainders of the size `place` when it is divided by `period`."""
 
@@ -69,7 +78,8 @@ class _Joining:
             blocks = difflib.SequenceMatcher(None, common, other.skeletons, autojunk=False).get_matching_blocks()
             common = [common[block.a + n] for block in blocks for n in range(block.size)]
         places = {one.number: _subsequence(one.skeletons, common) for one in remainders}
-        return self.joined(remainders, places, len(common))
+        kept = _whole_statements(remainders, places, list(range(len(common))))
+        return self.joined(remainders, {key: [found[n] for n in kept] for key, found in places.items()}, len(kept))
 
     def remainders(self, texts: Sequence[str]) -> list[_Remainder]:
         """Return the texts by remainder."""
@@ -90,41 +100,39 @@ class _Joining:
 
     def joined(self, remainders: Sequence[_Remainder], places: Mapping[int, Sequence[int]], count: int) -> JoinedText:
         """Return the text: runs of lines that all have, and between them those of each remainder."""
-        parts: list[str] = []
-        symbols: set[str] = set()
-        own: list[str] = []  # lines of remainders alone
+        pieces: list[_Piece] = []
         last = dict.fromkeys(places, -1)
         for number in range(count + 1):
-            at = {
-                key: found[number] if number < count else len(one.lines[0])
-                for one in remainders
-                for key, found in [(one.number, places[one.number])]
-            }
-            between = self.between(remainders, {key: (last[key] + 1, at[key]) for key in at})
-            parts += between.text.split("\n") if between.text else []
-            symbols |= between.symbols
-            own += [between.text] if between.text.lstrip().startswith("if") else []
+            at = {one.number: places[one.number][number] if number < count else len(one.lines[0]) for one in remainders}
+            pieces.append(self.between(remainders, {key: (last[key] + 1, at[key]) for key in at}))
             if number < count:
-                line = self.line(remainders, at)
-                parts.append(line.text)
-                symbols |= line.symbols
+                pieces.append(self.line(remainders, at))
             last = at
-        inner, outer = (
-            declared_names("\n".join(own)),
-            [line for line in parts if not any(line in text.split("\n") for text in own)],
-        )
-        if inner & names_in("\n".join(outer)) & inner - declared_names("\n".join(outer)):
-            raise DifferError("what one remainder declares is read outside of it")
-        return JoinedText("\n".join(parts), frozenset(symbols))
+        pieces = [piece for piece in pieces if piece.text]
+        common = "\n".join(piece.text for piece in pieces if not piece.is_branch)
+        for piece in (piece for piece in pieces if piece.is_branch):
+            own = declared_names(piece.text) - declared_names(common)
+            others = (other.text for other in pieces if other.is_branch and other is not piece)
+            if own & names_in(common) or any(own & names_in(text) - declared_names(text) for text in others):
+                raise DifferError("what one remainder declares is read outside of it")
+        symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
+        return JoinedText("\n".join(piece.text for piece in pieces), symbols)
 
-    def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> JoinedText:
+    def line(self, remainders: Sequence[_Remainder], at: Mapping[int, int]) -> "_Piece":
         """Return a line that all remainders have."""
         points = tuple(point for one in remainders for point in one.points)
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
-        return joined_text(Joiner(self.joiner.names, points), texts, self.top)
+        found = joined_text(Joiner(self.joiner.names, points), texts, self.top)
+        return _Piece(found.text, found.symbols)
 
-    def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> JoinedText:
+    def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece":
         """Return the lines of each remainder between two that all have."""
+        own = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
+        if not own:
+            return _Piece("", frozenset())
+        declared = self.declarations(own, ranges)
+        if declared is not None:
+            return declared
         texts: dict[str, list[int]] = {}
         symbols: set[str] = set()
         for one in remainders:
@@ -132,15 +140,9 @@ class _Joining:
             found = joined_text(
                 Joiner(self.joiner.names, one.points), ["\n".join(lines[begin:end]) for lines in one.lines], self.top
             )
-            if found.text.count("{") != found.text.count("}"):
-                raise DifferError("its loops are others for what is left over")
             texts.setdefault(found.text, []).append(one.number)
             symbols |= found.symbols
         there = [text for text in texts if text]
-        if not there:
-            return JoinedText("", frozenset())
-        if len(there) == 1 and all(_DECLARATION.fullmatch(line) for line in there[0].split("\n")):
-            return JoinedText(there[0], frozenset(symbols))
         lines: list[str] = []
         first = there[0].split("\n")[0]
         indent = " " * (len(first) - len(first.lstrip()))
@@ -148,15 +150,80 @@ class _Joining:
             lines.append(f"{indent}{'} else ' if lines else ''}if ({self.test(texts[text])}) {{")
             lines += [f"    {line}" for line in text.split("\n")]
         symbols.add(self.joiner.names[self.place])
-        return JoinedText("\n".join([*lines, f"{indent}}}"]), frozenset(symbols))
+        return _Piece("\n".join([*lines, f"{indent}}}"]), frozenset(symbols), is_branch=True)
+
+    def declarations(self, own: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece | None":
+        """Return lines that only declare pointers and numbers, of which others have no need; None: there are others."""
+        cut = {one.number: slice(*ranges[one.number]) for one in own}
+        if len({tuple(one.skeletons[cut[one.number]]) for one in own}) != 1:
+            return None
+        if not all(_DECLARATION.fullmatch(line) for one in own for line in one.lines[0][cut[one.number]]):
+            return None
+        points = tuple(point for one in own for point in one.points)
+        texts = ["\n".join(lines[cut[one.number]]) for one in own for lines in one.lines]
+        try:
+            found = joined_text(Joiner(self.joiner.names, points), texts, self.top)
+        except DifferError:
+            return None
+        return _Piece(found.text, found.symbols)
 
     def test(self, numbers: Sequence[int]) -> str:
         """Return the C that tells whether the remainder is one of these."""
-        rest = f"{PREFIX}{self.joiner.names[self.place]} % {self.period}"
+        name = f"{PREFIX}{self.joiner.names[self.place]}"
+        if self.period == 4 and [*numbers] in ([0, 2], [1, 3]):
+            return f"{name} % 2 == {numbers[0]}"
+        rest = f"{name} % {self.period}"
         others = [number for number in range(self.period) if number not in numbers]
         if len(others) == 1 and len(numbers) > 1:
             return f"{rest} != {others[0]}"
         return " || ".join(f"{rest} == {number}" for number in numbers)
+
+
+def _whole_statements(
+    remainders: Sequence[_Remainder], places: Mapping[int, Sequence[int]], kept: list[int]
+) -> list[int]:
+    """Return which common lines stay common, so that what stands between them is whole statements everywhere."""
+    while True:
+        for gap in range(len(kept) + 1):
+            before, after = kept[gap - 1] if gap else None, kept[gap] if gap < len(kept) else None
+            parts = []
+            for one in remainders:
+                begin = places[one.number][before] + 1 if before is not None else 0
+                end = places[one.number][after] if after is not None else len(one.lines[0])
+                parts.append(one.lines[0][begin:end])
+            if not any(parts):
+                continue
+            lines = remainders[0].lines[0]
+            head = lines[places[remainders[0].number][before]] if before is not None else "{"
+            tail = lines[places[remainders[0].number][after]] if after is not None else "}"
+            if not head.rstrip().endswith(("{", ";", "}", "*/")) or any(_closes_more(part) for part in parts):
+                del kept[gap - 1]
+                break
+            if tail.lstrip().startswith(("else", "} else")) or not all(_is_whole(part) for part in parts):
+                if after is None and before is None:
+                    raise DifferError("it has other C at other sizes")
+                del kept[gap if after is not None else gap - 1]
+                break
+        else:
+            return kept
+
+
+def _closes_more(lines: Sequence[str]) -> bool:
+    """Whether lines close a block that was opened before them, or go on with a choice."""
+    depth = 0
+    for line in lines:
+        if depth + line.count("{") - line.count("}") < 0 or (not depth and line.lstrip().startswith(("}", "else"))):
+            return True
+        depth += line.count("{") - line.count("}")
+    return False
+
+
+def _is_whole(lines: Sequence[str]) -> bool:
+    """Whether lines are whole statements."""
+    if not lines:
+        return True
+    text = "\n".join(lines)
+    return text.count("{") == text.count("}") and text.rstrip().endswith((";", "}", "*/"))
 
 
 def _subsequence(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:

@@ -4,6 +4,7 @@ Where a schedule writes other lines for what is left over of whole tiles, the li
 test of it.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)")
 _NUMBER = re.compile(r"\.?\d")
+_ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
 _BYTES = ("memcpy", "memset", "memmove")  # whose last argument is a size_t
@@ -56,7 +58,7 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
     Raises:
         DifferError: they differ in more than numbers that follow formulas, or where C wants a constant.
     """
-    tokens = [_TOKEN.findall(text) for text in texts]
+    tokens = [_tokens(text) for text in texts]
     if len({len(one) for one in tokens}) != 1:
         raise DifferError("it has other C at other sizes")
     made, symbols = list(tokens[0]), set[str]()
@@ -80,9 +82,15 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
     return JoinedText("".join(made), frozenset(symbols))
 
 
+@functools.lru_cache(maxsize=100_000)
 def skeleton(line: str) -> str:
     """Return a line without what its numbers are."""
-    return "".join("#" if _NUMBER.match(token) else token for token in _TOKEN.findall(line))
+    return _ANY_NUMBER.sub("#", line)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _tokens(text: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(text))
 
 
 def declared_names(text: str) -> set[str]:
@@ -92,7 +100,13 @@ def declared_names(text: str) -> set[str]:
 
 def names_in(text: str) -> set[str]:
     """Return all names in lines of C."""
-    return {token for token in _TOKEN.findall(text) if _NAME.fullmatch(token)}
+    return {token for token in _tokens(text) if _NAME.fullmatch(token)}
+
+
+def types_and_functions(text: str) -> set[str]:
+    """Return the types and the functions in lines of C."""
+    called = re.findall(r"([A-Za-z_]\w*)\(", text)
+    return {*called} | {name for name in names_in(text) if name.endswith("_t") or name in ("float", "double", "int")}
 
 
 def _longest(joiner: Joiner, column: Sequence[str], top: Point) -> str:
@@ -114,7 +128,7 @@ def _number(joiner: Joiner, column: Sequence[str], before: Sequence[str]) -> tup
         if formula is None or len(suffixes) != 1:
             raise DifferError(f"a number in its C follows no formula: {', '.join(dict.fromkeys(column))}")
         cast = {"": "", "u": "(uint32_t)", "ll": "(int64_t)", "ull": "(uint64_t)"}[suffixes.pop().lower()]
-        if not cast and _called(before) in _BYTES:
+        if not cast and _called(before) in _BYTES and _arguments(before) == 2:
             cast = "(size_t)"
         return f"{cast}{formula.c(PREFIX)}", formula.names
     is_single = all(token.endswith(("f", "F")) for token in column)
@@ -187,3 +201,18 @@ def _called(before: Sequence[str]) -> str:
         elif token == "(":
             return next((name for _, name in _significant(before, place)), "")
     return ""
+
+
+def _arguments(before: Sequence[str]) -> int:
+    """Return how many arguments of a call stand before what comes next."""
+    depth, count = 0, 0
+    for _, token in _significant(before, len(before)):
+        if token in ")]":
+            depth += 1
+        elif token in "([" and depth:
+            depth -= 1
+        elif token in "([":
+            return count
+        elif token == "," and not depth:
+            count += 1
+    return count

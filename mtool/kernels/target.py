@@ -61,9 +61,9 @@ class Target:
         return self.cpu.startswith("avr")
 
 
-def plain_product(target: Target) -> float:
+def plain_product(target: Target, *, widened: bool = False) -> float:
     """Return the instructions of a multiply-accumulate in plain loops: itself, and 1.5 of loads and the loop's end.
 
-    What an AVR has in its registers is spilled: twice as many.
+    What an AVR has in its registers is spilled: twice as many. `widened`: 2.4 that make a float of an int8.
     """
-    return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1)
+    return 1.5 + target.product_instructions * (2 if target.is_8_bit else 1) + (2.4 if widened else 0)

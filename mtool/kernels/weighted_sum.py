@@ -60,3 +60,9 @@ def check_types(node: Node, graph: Graph) -> None:
     )
     wanted, read = kinds[2].dtype, accumulators(WithEpilogue.of(node).epilogue)
     assert read <= {wanted}, f"{node.op} {node.name} has sums of {wanted.label}; its epilogue reads another type"
+
+
+def is_widened(node: Node, graph: Graph) -> bool:
+    """Whether a node multiplies floats by int8 weights."""
+    kinds = [graph.types[value].dtype for value in node.inputs[:2]]
+    return kinds[0].is_float and kinds[1] == DType.INT8

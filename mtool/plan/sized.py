@@ -4,6 +4,7 @@ The C is written for the sizes of the graph's samples and joined (mtool.kernels.
 other C for other sizes, such as one that is unrolled by a size, can't be joined, and the next one is taken.
 """
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +19,15 @@ from mtool.ir import Graph, Node
 from mtool.ir.joined import DifferError, Joiner
 from mtool.ir.types import Array
 from mtool.kernels.joined_remainders import PERIODS, joined_remainders
-from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text, without_hints
+from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text, types_and_functions, without_hints
 from mtool.kernels.knobs import Knob
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp, Schedule
 from mtool.kernels.target import Target
 from mtool.plan.choice import Choice, chosen
 from mtool.plan.step import Step
+
+_SMALL = 9  # below it, windows may be wider than what they slide over
+_MOST_TURNS = 24  # settings of knobs that are tried
 
 
 @dataclass(eq=False)
@@ -101,14 +105,17 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
 
 
 def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Sequence[Schedule]:
-    """Return a schedule with one of its knobs set, which it sets by the size otherwise; the cheapest first."""
-    found: list[Schedule] = []
-    for name, knob in schedule.knobs().items():
-        if getattr(schedule, name) == knob.default:
-            values = [value for value in knob.values if value != knob.default]
-            found += [replace(schedule, **{name: value}) for value in values]  # type: ignore[type-var]
-    able = [one for one in found if one.supports(plain, graph, target)]
-    return sorted(able, key=lambda one: one.cost(plain, graph, target))
+    """Return a schedule with knobs set that it sets by the size otherwise; the fewest, and the cheapest, first."""
+    names = [name for name, knob in schedule.knobs().items() if getattr(schedule, name) == knob.default]
+    settings = [[(name, value) for value in schedule.knobs()[name].values] for name in names]
+    found: list[tuple[int, Schedule]] = []
+    for turned in itertools.product(*settings):
+        changed = {name: value for name, value in turned if value != schedule.knobs()[name].default}
+        if changed:
+            found.append((len(changed), replace(schedule, **changed)))  # type: ignore[type-var]
+    able = [(count, one) for count, one in found if one.supports(plain, graph, target)]
+    able.sort(key=lambda pair: (pair[0], pair[1].cost(plain, graph, target)))
+    return [one for _, one in able[:_MOST_TURNS]]
 
 
 def _of_plain(op: KernelOp, plain: Node) -> KernelOp:
@@ -117,24 +124,23 @@ def _of_plain(op: KernelOp, plain: Node) -> KernelOp:
 
 
 def _sized(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> SizedSchedule:
-    points = tuple(point for point, _ in graph.samples)
-    at = [(next(one for one in sample.nodes if one.name == plain.name), sample) for _, sample in graph.samples]
-    for (node, sample), point in zip(at, points, strict=True):
+    found: dict[Point, Kernel] = {}
+    scratch, places = 0, tuple(schedule.in_place(plain, graph.samples[0][1]))
+    top = graph.samples[0][0]
+    for point, sample in graph.samples:
+        node = next(one for one in sample.nodes if one.name == plain.name)
         if not schedule.supports(node, sample, target):
+            if 1 in point:
+                continue  # it has its own forms, of which none is needed
             raise DifferError(f"it does not take {', '.join(map(str, point))}")
-    kernels = [schedule.emit(node, sample, target) for node, sample in at]
-    kernel = joined_kernel(
-        kernels, Joiner(tuple(size.symbol for size in graph.sizes), points), graph, len(plain.inputs)
-    )
-    top = points[0]
-    scratch = [
-        schedule.scratch_bytes(node, sample)
-        for (node, sample), point in zip(at, points, strict=True)
-        if all(size <= most for size, most in zip(point, top, strict=True))
-    ]
-    places = [schedule.in_place(node, sample) for node, sample in at]
-    everywhere = tuple(place for place in places[0] if all(place in other for other in places))
-    return SizedSchedule(schedule, kernel, plain, max(scratch), everywhere, schedule.name)
+        found[point] = schedule.emit(node, sample, target)
+        if all(size <= most for size, most in zip(point, top, strict=True)):
+            scratch = max(scratch, schedule.scratch_bytes(node, sample))
+        overwritten = schedule.in_place(node, sample)
+        places = tuple(place for place in places if place in overwritten)
+    joiner = Joiner(tuple(size.symbol for size in graph.sizes), tuple(found))
+    kernel = joined_kernel(list(found.values()), joiner, graph, len(plain.inputs))
+    return SizedSchedule(schedule, kernel, plain, scratch, places, schedule.name)
 
 
 def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, inputs: int) -> Kernel:
@@ -144,10 +150,13 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
         DifferError: they are not of one structure.
     """
     first = kernels[0]
-    if any(kernel.arguments != first.arguments for kernel in kernels):
-        raise DifferError("it has other parameters at other sizes")
+    for kernel, point in zip(kernels, joiner.points, strict=True):
+        same = {*kernel.arguments} <= {*first.arguments} if 1 in point else kernel.arguments == first.arguments
+        if not same:
+            raise DifferError("it has other parameters at other sizes")
     joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph.fixed_sizes)
-    constants = {name: _joined_table(name, [kernel.constants[name] for kernel in kernels]) for name in first.constants}
+    tables = {name: [one.constants[name] for one in kernels if name in one.constants] for name in first.constants}
+    constants = {name: _joined_table(name, some) for name, some in tables.items()}
     arguments, lines = list(first.arguments), []
     for number, size in enumerate(graph.sizes):
         if size.symbol in joined.symbols:
@@ -164,25 +173,64 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
 
 
 def _joined_body(joiner: Joiner, bodies: Sequence[str], taken: Collection[int]) -> JoinedText:
-    """Return the body at any sizes: of one structure, or of one for each remainder of a size.
+    """Return the body at any sizes: of one structure, of one for each remainder of a size, or some for small sizes."""
+    plain = dict(zip(joiner.points, without_hints(bodies), strict=True))
+    usual = {point: text for point, text in plain.items() if 1 not in point}
+    try:
+        return _of_usual(joiner.names, usual, taken)
+    except DifferError as found:
+        reason = found
+    for first in range(3, _SMALL + 1) if len(joiner.names) == 1 else ():
+        small = [point for point in sorted(plain) if point[0] < first]
+        try:
+            usual = {point: text for point, text in plain.items() if point[0] >= first}
+            return _with_small(
+                joiner.names[0], {point[0]: plain[point] for point in small}, _of_usual(joiner.names, usual, taken)
+            )
+        except DifferError:
+            continue
+    raise reason
+
+
+def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], taken: Collection[int]) -> JoinedText:
+    """Return the body at any sizes that are not too small for it.
 
     Sizes that are those of other dimensions too may have a simpler form, so they are left out if there are enough
     others.
     """
-    top, plain = joiner.points[0], without_hints(bodies)
-    others = [n for n, point in enumerate(joiner.points) if n and not any(size in taken for size in point)]
-    chosen = [list(range(len(plain)))]
-    if _cover([joiner.points[n] for n in others], len(joiner.names)):
-        chosen.append(others)
+    top = next(iter(texts))
+    others = [point for point in texts if point != top and not any(size in taken for size in point)]
     reasons = []
-    for numbers in chosen:
-        some = Joiner(joiner.names, tuple(joiner.points[n] for n in numbers))
+    for points in (list(texts), *([others] if _cover(others, len(names)) else [])):
+        some = Joiner(names, tuple(points))
         for joining in (joined_text, joined_remainders):
             try:
-                return joining(some, [plain[n] for n in numbers], top)
+                made = joining(some, [texts[point] for point in points], top)
+                return _checked(made, [text for point, text in texts.items() if point not in points])
             except DifferError as found:
                 reasons.append(found)
     raise reasons[0]
+
+
+def _with_small(symbol: str, small: Mapping[int, str], usual: JoinedText) -> JoinedText:
+    """Return a body that has other lines for each of the smallest sizes."""
+    lines = []
+    for size, text in small.items():
+        lines += [f"    if ({PREFIX}{symbol} == {size}) {{", *(f"    {line}" for line in text.split("\n"))]
+        lines += ["        return;", "    }"]
+    return JoinedText("\n".join([*lines, usual.text]), usual.symbols | {symbol})
+
+
+def _checked(made: JoinedText, simpler: Sequence[str]) -> JoinedText:
+    """Return joined C if that of sizes that were left out has nothing that it has not: no wider type, no function.
+
+    Raises:
+        DifferError: it has.
+    """
+    for text in simpler:
+        if types_and_functions(text) - types_and_functions(made.text):
+            raise DifferError("it has other C at other sizes")
+    return made
 
 
 def _cover(points: Sequence[Point], sizes: int) -> bool:

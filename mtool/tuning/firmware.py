@@ -14,7 +14,7 @@ from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
-from mtool.workflow.stages import Model, Options, Prepared, build_model
+from mtool.workflow.stages import Model, Options, Prepared, build_model, weights_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
 _RUNTIME_DATA = 600  # bytes of data, beside the buffers and the stack
@@ -56,8 +56,10 @@ class Place:
             BuildError: the compiler is missing, or refuses a candidate.
         """
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
-        files, manifest = codegen.generate(trial.plan, NAME, hashlib.sha256("\n".join(said).encode()).hexdigest())
+        said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
+        weights = weights_of(self.board, options)
+        files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
         return build_model(Model(Path(NAME), self.board, options, files, manifest), self.folder)
 
     def open(self, prepared: Prepared) -> Device:

@@ -29,6 +29,8 @@ Wanted = tuple[Space, Candidate]
 _FINALISTS = 8  # of a task, that are measured again
 _FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
 _NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
+_HALVED = 0.1  # of the estimate
+_MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
 _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
@@ -128,24 +130,31 @@ class Search:
             batch, self._left = self._left[:count], self._left[count:]
             if batch:
                 self._batch(batch)
-        if self.setup.unit == "ns" and not self._is_over():
+        if self.setup.unit == "ns":
             self._finals()
 
     def _trials_left(self) -> int:
         return max(self.goal.trials - self.progress.measured, 0)
 
     def _is_over(self) -> bool:
-        if self.goal.trials and self._trials_left() == 0:
-            return True
+        return self._is_late() or (self.goal.trials > 0 and self._trials_left() == 0)
+
+    def _is_late(self) -> bool:
         return self._end is not None and self._clock() >= self._end
 
     def _ordered(self) -> list[Wanted]:
-        """Return all candidates: first the cost model's choices, then by how much more they cost than those."""
+        """Return all candidates: first the cost model's choices, then what may gain most.
+
+        That is a part of what the task takes of the model, half of it for each `_HALVED` by which the cost model
+        takes the candidate for dearer than its choice.
+        """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
         def key(wanted: Wanted) -> tuple[bool, float]:
             space, candidate = wanted
-            return candidate is not space.default, candidate.estimate / max(space.default.estimate, 1.0)
+            default = max(space.default.estimate, 1.0)
+            dearer = min(max(candidate.estimate / default - 1, 0.0), _MOST_DEARER)
+            return candidate is not space.default, -default * len(space.task.nodes) * 0.5 ** (dearer / _HALVED)
 
         return sorted(everything, key=key)
 
@@ -181,7 +190,7 @@ class Search:
                 self._refused(*batch[0], refused)
                 return
             for part in (batch[:half], batch[half:]):
-                if not self._is_over():
+                if not self._is_late():
                     yield from self._sessions(part, phase)
             return
         self.progress.firmwares += 1
@@ -259,7 +268,7 @@ class Search:
         wanted = [
             (row.space, one) for row in self.progress.rows.values() for one in _finalists(row.space, row.measured)
         ]
-        while wanted:
+        while wanted and not self._is_late():
             _, count = shares_of(wanted, self.room)
             for session, part in self._sessions(wanted[:count], "finals"):
                 self.progress.says("finals")
@@ -277,7 +286,7 @@ class Search:
         for turns in _FINAL_REPEATS:
             for _ in range(turns):
                 for place in [one for one in left if one not in failed]:
-                    if self._end is not None and self._clock() >= self._end:
+                    if self._is_late():
                         return
                     outcome = session.measuring.measure(names, place, repeats=1)
                     if outcome.status == "ok":

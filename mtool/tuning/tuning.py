@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards, files, locks
+from mtool import boards, files, frontend, locks
 from mtool.boards import Board
 from mtool.compiler import plan_model, target_of
 from mtool.errors import UsageError
@@ -128,11 +128,17 @@ def tune(
     if output.is_dir():
         raise UsageError(f"{output} is a folder", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
+    open_sizes = frontend.run_time_sizes(source, chosen)
+    if open_sizes:
+        raise UsageError(
+            f"{', '.join(open_sizes)} of {source.name} is known only when it runs, and times depend on it",
+            hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
+        )
     known = tuning_log.read([output]) if output.exists() else Log()
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
-    plan = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
-    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan)]
+    plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
+    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan, names)]
     progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"

@@ -1,14 +1,13 @@
 """The whole plan: what is fast alone is measured again in the model, and the default stays where that is faster."""
 
-import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from mtool.compiler import is_short
+from mtool.compiler import compile_model, is_short
 from mtool.errors import MtoolError
 from mtool.plan import Choice
 from mtool.tuned.choosing import parse
@@ -18,7 +17,7 @@ from mtool.tuning.firmware import Place
 from mtool.tuning.progress import Progress, Row
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model, weights_of
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +77,11 @@ def best_whole(model: Path, options: Options, place: Place, progress: Progress, 
             best = found
         if plan.is_first and found.median < first.median:
             break
+    if unit == "ns" and best is not first:  # the board may have become slower meanwhile
+        progress.says("the whole model, as it is by default, again")
+        again = trier.measure(default, None)
+        first = replace(first, times=(*first.times, *again.times))
+        best = best if best.median < min(first.median, again.median) else first
     return Whole(best, first, trier.model_hash)
 
 
@@ -121,7 +125,7 @@ class _Trier:
 
     def __init__(self, model: Path, options: Options, place: Place, rows: Sequence[Row], unit: Unit) -> None:
         self.model, self.place, self.rows, self.unit = model, place, rows, unit
-        self.options = dataclasses.replace(options, edits="force", tuned=())
+        self.options = replace(options, edits="force", tuned=())
         self.model_hash = ""
         self._expected: list[Sample] | None = None
 
@@ -161,8 +165,10 @@ class _Trier:
         schedules: dict[str, Choice] = {
             node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
         }
-        options = dataclasses.replace(self.options, schedules={**schedules, **self.options.schedules})
-        return compile(self.model, board=self.place.board, options=options)
+        board, weights = self.place.board, weights_of(self.place.board, self.options)
+        options = replace(self.options, schedules={**schedules, **self.options.schedules}, weights=weights)
+        compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
+        return Model(self.model, board, options, compiled.files, compiled.manifest)
 
 
 def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:

@@ -17,6 +17,7 @@ from mtool.frontend.first_values import first_values
 from mtool.frontend.options import Pairs
 from mtool.frontend.problems import OWN, REFUSED
 from mtool.frontend.reading import reread, runnable
+from mtool.frontend.tflite import hybrid
 from mtool.frontend.tflite.model import to_onnx, zeros_of
 from mtool.frontend.tflite.repair import litert_can_read
 from mtool.frontend.tflite.schema import read as tflite_file
@@ -46,7 +47,8 @@ def outputs(
         samples: inputs by name.
         options: of the compilation: its constants are inputs that are the same for every sample; with states, the
             samples are a sequence, and each is given the state outputs of the one before it; with the rounding
-            "tflite", a TFLite model is run by LiteRT's reference kernels, else by those that it takes by default.
+            "tflite", and where hybrid operators are computed in integers, a TFLite model is run by LiteRT's reference
+            kernels, else by those that it takes by default.
         optimised: with onnxruntime's graph optimisations, which for a quantised model means integer kernels.
 
     Raises:
@@ -55,11 +57,19 @@ def outputs(
     """
     chosen = options or Options()
     if is_tflite(model):
-        return _litert("outputs", model, samples, chosen, exact=chosen.rounding == "tflite")
+        return _litert("outputs", model, samples, chosen, exact=_is_exact(model, chosen))
     initial = _initial_states(model, chosen) if chosen.states else {}
     return _onnxruntime(
         runnable(model), model, samples, chosen.states, initial, constants=chosen.constants, optimised=optimised
     )
+
+
+def _is_exact(model: Path, options: Options) -> bool:
+    """Whether a TFLite model is computed as LiteRT's reference kernels do, at least what has float activations."""
+    if options.rounding == "tflite":
+        return True
+    found = tflite_file(model, Budget(options.limits))
+    return hybrid.in_integers(options) and any(hybrid.is_hybrid(one, found.tensors) for one in found.operators)
 
 
 @dataclass(frozen=True, slots=True)

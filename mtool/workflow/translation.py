@@ -13,6 +13,7 @@ import onnx
 from mtool.errors import ModelError
 from mtool.workflow import reference
 from mtool.workflow.cut_network import computed_name, cut, operator_of
+from mtool.workflow.hybrid_bounds import HybridBounds
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model
 
@@ -24,7 +25,10 @@ RELATIVE = 1e-4
 
 
 HYBRID = 2e-2
-"""The same where weights are integers and activations floats, which LiteRT brings to 8 bits for the product."""
+"""The same of recurrent operators whose weights are integers and whose activations LiteRT brings to 8 bits.
+
+Of others there is a bound: mtool.workflow.hybrid_bounds.
+"""
 
 NOTHING = 1e-30
 """A real number that is none to any other: converters give a grid of 1e-37 to what they never saw above 0.
@@ -52,13 +56,15 @@ def mistranslations(model: Model, network: reference.Network, sample: Sample) ->
     proto.CopyFrom(network.proto)
     made = [name for node in proto.graph.node for name in node.output]
     (known,) = reference.intermediates(model.path, None, [sample], made, options=model.options)
-    hybrid = _hybrid(proto.graph)
+    hybrid, bounds = _hybrid(proto.graph), HybridBounds(proto.graph)
     makers = cut(proto.graph, known)
     computed = reference.computed(model.path, proto, {**network.initial, **sample, **known}, options=model.options)
     found = []
     for name, operator in makers.items():
-        relative = HYBRID if operator in hybrid else RELATIVE
-        words = _difference(known[name], computed[computed_name(name)], relative, network.steps.get(name, 1.0))
+        bound = bounds.of(operator, {**sample, **known}, known[name])
+        relative = HYBRID if operator in hybrid and bound is None else RELATIVE
+        step = network.steps.get(name, 1.0)
+        words = _difference(known[name], computed[computed_name(name)], relative, step, bound)
         if words:
             found.append(Mistranslation(operator, f"{name}: {words}"))
     return tuple(found)
@@ -70,10 +76,10 @@ def _hybrid(graph: onnx.GraphProto) -> set[str]:
     return {operator_of(node) for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in held}
 
 
-def _difference(wanted: Array, found: Array, relative: float, step: float) -> str:
+def _difference(wanted: Array, found: Array, relative: float, step: float, bound: Array | None = None) -> str:
     """Return by how much an operator's result is off, if that is more than LiteRT's own roughness; else "".
 
-    `step` is what a step of integers stands for.
+    `step` is what a step of integers stands for; `bound` is what else each element may be off by.
     """
     if wanted.shape != found.shape or wanted.dtype != found.dtype:
         return f"{found.dtype}{list(found.shape)} for {wanted.dtype}{list(wanted.shape)}"
@@ -84,9 +90,11 @@ def _difference(wanted: Array, found: Array, relative: float, step: float) -> st
         if not np.array_equal(wanted[~finite], found[~finite], equal_nan=True):
             return "not finite in other places"
         off = np.abs(wanted[finite].astype(np.float64) - found[finite])
-        allowed = relative * max(float(np.abs(wanted[finite]).max(initial=0)), 1e-3)
-        furthest = float(off.max(initial=0))
-        return f"by {furthest:.3g}, allowed: {allowed:.3g}" if furthest > allowed else ""
+        allowed = np.full(off.shape, relative * max(float(np.abs(wanted[finite]).max(initial=0)), 1e-3))
+        if bound is not None:
+            allowed += bound[finite]
+        worst = int(np.argmax(off - allowed)) if off.size else 0
+        return f"by {off[worst]:.3g}, allowed: {allowed[worst]:.3g}" if (off > allowed).any() else ""
     steps = STEPS.get(8 * wanted.dtype.itemsize, 0) if wanted.dtype.kind in "iu" else 0
     furthest = int(np.abs(wanted.astype(np.int64) - found.astype(np.int64)).max())
     return f"by {furthest} LSB, allowed: {steps}" if furthest > steps and furthest * step > NOTHING else ""

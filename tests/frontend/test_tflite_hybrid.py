@@ -1,14 +1,20 @@
-"""Float activations with int8 weights, with `--rounding tflite`: the numbers of LiteRT's reference kernels."""
+"""Float activations with int8 weights: the numbers of LiteRT's reference kernels, or those of float arithmetic."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tflite_cases import Case, compute, one_model
-from tflite_models import Array, Op, T, litert
+from tflite_models import Array, Op, T, litert, model
 
+from mtool import codegen, frontend, passes
+from mtool.errors import UsageError
+from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
+from mtool.option_values import Hybrid, Rounding
+from mtool.plan import make_plan
 
 R = np.random.default_rng(11)
 TARGETS = [
@@ -65,9 +71,54 @@ def rows(tensor: T) -> Array:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.cpu)
 def test_the_numbers_are_those_of_the_reference_kernels(target: Target, tmp_path: Path) -> None:
+    """Each rounding has them: nothing is rounded to a grid that the file has."""
+    rounding: Rounding = "onnx" if target.cpu == "cortex-m3" else "tflite"
     data, inputs, outputs = one_model(cases())
     feeds = {tensor.name: rows(tensor) for tensor in inputs}
     expected = litert(data, feeds, reference=True)
-    found = compute(data, feeds, tmp_path, "tflite", target)
+    found = compute(data, feeds, tmp_path, rounding, target)
     furthest = {n: float(np.abs(f - e).max()) for n, f, e in zip(outputs, found, expected, strict=True)}
     assert furthest == dict.fromkeys(outputs, 0.0)
+
+
+def product(kind: str) -> tuple[bytes, Array, Array]:
+    """Return a model of one layer without padding, an input, and the result by real numbers."""
+    conv = kind == "CONV_2D"
+    integers = R.integers(-127, 128, [5, 1, 1, 8] if conv else [5, 8])
+    scale = R.uniform(0.01, 0.02, 5) if conv else 0.013
+    x, y = ([1, 3, 3, 8], [1, 3, 3, 5]) if conv else ([2, 8], [2, 5])
+    tensors = [T("x", x), T("w", integers.shape, np.int8, scale, 0, 0, integers), T("y", y)]
+    tensors.append(T("b", [5], data=np.zeros(5)))
+    options = "Conv2DOptions" if conv else "FullyConnectedOptions"
+    values = {**WINDOW, "StrideH": 1} if conv else {}
+    data = model(tensors, [Op(kind, ["x", "w", "b"], ["y"], options, values)], ["x"], ["y"])
+    feed = R.standard_normal(x).astype(np.float32)
+    weights = integers.reshape(5, 8) * np.reshape(np.float32(scale), (-1, 1))
+    return data, feed, feed @ weights.T
+
+
+@pytest.mark.parametrize("hybrid", ["float", "float32"])
+@pytest.mark.parametrize("kind", ["FULLY_CONNECTED", "CONV_2D"])
+def test_in_float_the_activations_keep_all_their_bits(kind: str, hybrid: Hybrid, tmp_path: Path) -> None:
+    data, feed, real = product(kind)
+    (found,) = compute(data, {"x": feed}, tmp_path, "onnx", TARGETS[0], hybrid)
+    np.testing.assert_allclose(found, real, rtol=1e-5, atol=1e-5)
+    assert np.abs(litert(data, {"x": feed}, reference=True)[0] - real).max() > 1e-3
+
+
+@pytest.mark.parametrize(("hybrid", "least", "most"), [("auto", 40, 120), ("float", 40, 120), ("float32", 160, 300)])
+def test_weights_are_stored_as_is_asked(hybrid: Hybrid, least: int, most: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(product("FULLY_CONNECTED")[0])
+    target = Target("cortex-m4", frozenset({"fpu"}))
+    plan = make_plan(passes.run(frontend.load(path, ModelOptions(hybrid=hybrid)), target), target)
+    _, manifest = codegen.generate(plan, path.name, "0" * 64)
+    assert least <= manifest.constant_bytes <= most
+
+
+def test_an_onnx_model_has_its_own_way_to_quantise_activations(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    values = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in "xy"]
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:1], values[1:])), tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="not a TFLite model, which --hybrid int8 is for"):
+        frontend.load(tmp_path / "m.onnx", ModelOptions(hybrid="int8"))

@@ -4,28 +4,44 @@ The activations are quantised as they come, each row (of a dense layer) or image
 a zero point between its ends. The products of int8 are summed up in int32, and the sums scaled back by the two scales.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import onnx
 
+from mtool.frontend.options import ModelOptions
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import kernels
+from mtool.frontend.tflite.description import Operator, Tensor
 from mtool.frontend.tflite.translation import NCHW_OF_NHWC, NHWC_OF_NCHW, Translation
 from mtool.ir.types import Array
 
+STEPS = "QuantisedRows"  # mtool's own operator, of mtool/lowerings/quantised_rows.py
 
-def is_hybrid(t: Translation) -> bool:
-    """Whether LiteRT quantises the activations of the operator at work, which has int8 weights without zero point."""
-    if t.op.kind not in TRANSLATIONS or not (t.has(0) and t.has(1)):
+
+def in_integers(options: ModelOptions) -> bool:
+    """Whether hybrid operators are to be computed as LiteRT does."""
+    return options.hybrid in ("auto", "int8")
+
+
+def is_hybrid(operator: Operator, tensors: Sequence[Tensor]) -> bool:
+    """Whether LiteRT quantises the activations of an operator, which has int8 weights without zero point."""
+    places = (*operator.inputs[:2], *operator.outputs[:1])
+    if operator.kind not in TRANSLATIONS or len(places) != 3 or min(places) < 0:
         return False
-    x, w = t.tensor(0), t.tensor(1)
+    x, w, y = (tensors[place] for place in places)
     int8 = w.dtype == np.int8 and w.is_quantised and w.data is not None and not w.zero_point.any()
-    return int8 and x.dtype == np.float32 and t.result().dtype == np.float32
+    return int8 and x.dtype == np.float32 and y.dtype == np.float32
+
+
+def is_part_of(network: onnx.ModelProto) -> bool:
+    """Whether a network has such operators, in integers."""
+    return any(node.op_type == STEPS and node.domain == OWN for node in network.graph.node)
 
 
 def quantised(t: Translation, x: str, *, around_zero: bool) -> tuple[str, str]:
     """Return the steps of float32 numbers as whole numbers of float32, and the scale of each row."""
-    steps, scale = t.several("QuantisedRows", [x], 2, domain=OWN, around_zero=int(around_zero))
+    steps, scale = t.several(STEPS, [x], 2, domain=OWN, around_zero=int(around_zero))
     return t.dequantise(steps, np.dtype(np.int16), np.ones(1, np.float32), np.zeros(1, np.int64)), scale
 
 

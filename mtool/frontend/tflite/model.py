@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from onnx import helper
 
 from mtool.errors import ModelError, MtoolError
@@ -38,7 +39,6 @@ from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
-from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -75,13 +75,17 @@ def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
             them are listed).
     """
     budget = Budget(options.limits)
-    network = to_onnx(read(path, budget), path.name, options, budget)
+    model = read(path, budget)
+    network = to_onnx(model, path.name, options, budget)
     bound = replace(options, dims={}, constants={}, states=())
     states = States((*network.states, *options.states), network.initial, zeros_of(network, options.states))
     graph = graph_of(network.proto, path.name, path.stem, bound, budget, states=states)
     _check_shapes(network, graph, path.name)
-    graph = replace(graph, quant=_grids(network, graph))
-    if options.rounding == "onnx":
+    halves = options.hybrid != "float32" and any(
+        tensor.dtype == np.float16 and tensor.data is not None for tensor in model.tensors
+    )
+    graph = replace(graph, quant=_grids(network, graph), halves=halves)
+    if options.rounding == "onnx" and not hybrid.is_part_of(network.proto):
         return graph
     own = {name: source for name, source in graph.sources.items() if name in network.tensors}
     return replace(graph, sources=own)  # what LiteRT has: the tensors of the file
@@ -99,7 +103,7 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
     Args:
         model: the model.
         title: what it is called in messages.
-        options: of them the rounding, and the dimensions and inputs that are given, which the result has no more.
+        options: of them the arithmetic, and the dimensions and inputs that are given, which the result has no more.
         budget: what may be made.
 
     Raises:
@@ -109,13 +113,13 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
     budget = budget or Budget()
     translation = Translation(inlined(model, title, budget), budget)
     specialise(translation, options, title)
-    return _network(translation, title, options.rounding, 0)
+    return _network(translation, title, options, 0)
 
 
-def _network(translation: Translation, title: str, rounding: Rounding, depth: int) -> Network:
+def _network(translation: Translation, title: str, options: ModelOptions, depth: int) -> Network:
     """Translate a model, or a subgraph that is in so many others."""
     model = translation.model
-    translation.subgraph = partial(_subgraph, translation, title, rounding, depth + 1)
+    translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
     known |= {*model.inputs, -1}
@@ -130,14 +134,14 @@ def _network(translation: Translation, title: str, rounding: Rounding, depth: in
         if again:
             raise ModelError(f"{title} makes {tensors[again.pop()].name!r} twice", details=[operator.name])
         known.update(operator.outputs)
-        _translate(translation, operator, rounding)
+        _translate(translation, operator, options)
     missing = [tensors[number].name for number in model.outputs if number not in known]
     if missing:
         raise ModelError(f"{title} never makes its output {missing[0]!r}")
     return translation.network(title)
 
 
-def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number: int) -> Network:
+def _subgraph(t: Translation, title: str, options: ModelOptions, depth: int, number: int) -> Network:
     """Return a subgraph of the file as ONNX, by its number.
 
     Raises:
@@ -150,10 +154,10 @@ def _subgraph(t: Translation, title: str, rounding: Rounding, depth: int, number
     t.budget.check("depth", depth, t.op.name)
     t.budget.spend("nodes", len(model.operators), t.op.name)
     t.budget.spend("work", TABLE * len(model.tensors), t.op.name)
-    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, rounding, depth)
+    return _network(Translation(inlined(model, title, t.budget), t.budget, is_body=True), title, options, depth)
 
 
-def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
+def _translate(t: Translation, operator: Operator, options: ModelOptions) -> None:
     """Append the nodes of an operator, or one that says why there are none.
 
     Raises:
@@ -166,9 +170,9 @@ def _translate(t: Translation, operator: Operator, rounding: Rounding) -> None:
         if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
             raise Unsupported("it has no output")
         one_way = operator.kind in RECURRENT or not operator.outputs
-        if rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
+        if options.rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
-        elif rounding == "tflite" and hybrid.is_hybrid(t):
+        elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
             hybrid.TRANSLATIONS[operator.kind](t)
         else:
             TRANSLATIONS[operator.kind](t)

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from mtool.ir import DType, Expr, Graph, Node
+from mtool.ir.expr import acc, call, const
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
+from mtool.kernels.f32.stored import UNIT, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,17 @@ class FloatEpilogue(TileEpilogue):
 
     relu: bool
     rest: Expr | None
+
+    @classmethod
+    def of_stored(cls, node: Node, graph: Graph) -> Self | None:
+        """Split the epilogue of a node whose weights may be bytes (mtool.kernels.f32.stored); None: as `of`."""
+        kind = graph.types[node.inputs[0]].dtype
+        if graph.constants[node.inputs[1]].dtype.name != "int8" or kind is not DType.FLOAT32:
+            return cls.of(node, graph)
+        total = acc(DType.FLOAT32)
+        whole = call("mul", total, const(UNIT, DType.FLOAT32))
+        expr = WithEpilogue.of(node).epilogue.rewrite(lambda part: whole if part == total else part)
+        return cls(False, expr) if is_elementwise(expr, node, graph, DType.FLOAT32, by_channel=True) else None
 
     @classmethod
     def of(cls, node: Node, graph: Graph) -> Self | None:
@@ -29,9 +42,9 @@ class FloatEpilogue(TileEpilogue):
             return cls(True, None)
         return cls(False, expr) if is_elementwise(expr, node, graph, DType.FLOAT32) else None
 
-    def function(self, stem: str, product: str) -> str:
-        """Return the name of the runtime's function: mt_f32_columns_muladd_relu."""
-        return f"{stem}_{product}{'_relu' if self.relu else ''}"
+    def function(self, stem: str, product: str, stored: Stored = "") -> str:
+        """Return the name of the runtime's function: mt_f32_columns_muladd_relu, mt_f32_columns_halves_fma."""
+        return f"{stem}{'_' + stored if stored else ''}_{product}{'_relu' if self.relu else ''}"
 
     @property
     def least(self) -> str:

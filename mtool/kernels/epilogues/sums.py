@@ -8,6 +8,7 @@ from mtool.ir.expr import axis, const
 from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import ADD, Text
 from mtool.ir.types import Array
+from mtool.kernels.epilogues.integer import Int16Epilogue
 from mtool.kernels.epilogues.tile import TileEpilogue
 from mtool.kernels.expressions import element, is_identity, operand_names
 
@@ -45,3 +46,8 @@ class SumEpilogue(TileEpilogue):
         where = {0: Text(row), last: Text(channel, ADD if " " in channel else 0)}
         names = operand_names(node, graph, self.rest)
         return element(self.rest, node, graph, names, where.__getitem__, acc=acc, offset=offset)
+
+
+def epilogue_of_int16(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
+    """Return the epilogue of a kernel of int16, which scales sums if it can; None: it is neither."""
+    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)

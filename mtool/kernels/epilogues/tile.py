@@ -26,7 +26,7 @@ class TileEpilogue:
     rest: Expr | None
 
     def rest_text(self, node: Node, graph: Graph, acc: str, offset: str, channel: str = "0", row: str = "0") -> str:
-        """Return the C of `rest` for the element at `offset`, in a channel and a row of a dense layer."""
+        """Return the C of `rest` for the element at `offset`, whose channel and row (of a dense layer) are given."""
         assert self.rest is not None
         names = operand_names(node, graph, self.rest)
         return element(self.rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)
@@ -53,14 +53,14 @@ class TileEpilogue:
         return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts)
 
 
-def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType) -> bool:
+def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_channel: bool = False) -> bool:
     """Whether an expression reads a kernel's result as `acc`, its own elements, tables, and nothing else.
 
-    The loops after a dense layer know the channel too.
+    The loops after a dense layer know the channel too, those of a convolution if they are written so (`by_channel`).
     """
     shape = graph.types[node.outputs[0]].shape
-    channel = Expr("axis", DType.INT32, value=1)
-    is_dense = isinstance(node.attrs, WeightedSum) and len(shape) == 2
+    channel = Expr("axis", DType.INT32, value=len(shape) - 1)
+    is_dense = by_channel or (isinstance(node.attrs, WeightedSum) and len(shape) == 2)
     for part in rest.walk():
         if part.op == "reduce" or (part.op == "acc" and part.dtype is not acc):
             return False

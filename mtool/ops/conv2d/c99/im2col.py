@@ -6,6 +6,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target, plain_product
 from mtool.kernels.weight_offset import stored_weights, weight_offset
+from mtool.kernels.weighted_sum import is_widened
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import pointwise_in_place
 
@@ -35,7 +36,8 @@ class Im2col(BaseSchedule):
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
         gathered = conv.batch * conv.pixels * conv.depth * conv.group
-        return outputs * (plain_product(target) * conv.depth + 12) + 3.0 * gathered
+        each = plain_product(target, widened=is_widened(node, graph))
+        return outputs * (each * conv.depth + 12) + 3.0 * gathered
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

@@ -5,6 +5,7 @@ from mtool.ops.conv2d.dsp import (
     depthwise3x3_int8,
     depthwise_int8,
     depthwise_int16,
+    depthwise_sums_int16,
     im2col_int8,
     im2col_int16,
     pointwise_int8,
@@ -19,4 +20,5 @@ SCHEDULES: tuple[Schedule, ...] = (
     pointwise_int16.Pointwise(),
     im2col_int16.Im2col(),
     depthwise_int16.Depthwise(),
+    depthwise_sums_int16.Depthwise(),
 )

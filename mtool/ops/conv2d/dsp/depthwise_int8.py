@@ -184,21 +184,23 @@ class Depthwise(BaseSchedule):
             sweep=self.sweep,
             kind=epilogue.scaling.kind,
             head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         layout = f"a channel a row: bytes of bias and {epilogue.scaling.meaning}, taps in rows that are filled up"
         return epilogue.kernel(node, graph, body, packed, layout, self.header, "int16_t")
 
 
-def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
+def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
     """Return for each channel bias, scaling and taps in the taps' own type; a row of taps is filled up to whole steps.
 
     Args:
         taps: int8 or int16 [N, rows, columns], along (slow, fast).
         bias: int32 [N], the input's zero point folded in.
-        scaling: of N channels.
+        scaling: of N channels; None: there is none.
     """
     count, _, columns = taps.shape
     filled = np.pad(taps, ((0, 0), (0, 0), (0, columns // 2 * 2 + 2 - columns))).reshape(count, -1)
-    heads = np.concatenate([bias.astype(np.int32).view(np.uint32)[:, None], scaling.words], axis=1)
+    heads = bias.astype(np.int32).view(np.uint32)[:, None]
+    if scaling is not None:
+        heads = np.concatenate([heads, scaling.words], axis=1)
     return np.concatenate([np.ascontiguousarray(heads).view(taps.dtype), filled], axis=1)

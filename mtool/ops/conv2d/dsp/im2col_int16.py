@@ -6,10 +6,11 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.kernels.epilogues.sums import epilogue_of_int16
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, epilogue_of, staged_results
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
 
 
@@ -44,7 +45,9 @@ class Im2col(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and what is gathered or not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * max(staged_results(conv, epilogue_of(node, graph)), self._gathered(conv))
+        return 6 * self._padded(conv) + 2 * max(
+            staged_results(conv, epilogue_of_int16(node, graph)), self._gathered(conv)
+        )
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The tiles, 3 for two gathered elements, 20 a row or 12 a tap."""

@@ -6,10 +6,11 @@ import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
+from mtool.kernels.epilogues.sums import epilogue_of_int16
 from mtool.kernels.rendering import template
 from mtool.kernels.schedule import Kernel
 from mtool.kernels.target import Target
-from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, epilogue_of, staged_results
+from mtool.ops.conv2d.dsp.tiles_int16 import HEADER, Tiles, staged_results
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.in_place import own_in_place
 
@@ -34,7 +35,7 @@ class Pointwise(Tiles):
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """Three columns, and results that are not stored directly."""
         conv = Conv.of(node, graph)
-        return 6 * self._padded(conv) + 2 * staged_results(conv, epilogue_of(node, graph))
+        return 6 * self._padded(conv) + 2 * staged_results(conv, epilogue_of_int16(node, graph))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """Its input, and a residual operand that is not its input."""

@@ -13,7 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.dsp.loops import UNROLLS
 from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
 from mtool.kernels.epilogues.integer import Int16Epilogue
-from mtool.kernels.epilogues.sums import SumEpilogue
+from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import round_up
@@ -55,7 +55,7 @@ class Packed:
             groups: of channels.
             packing: see `pack`.
         """
-        epilogue, weights, bias = epilogue_of(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
+        epilogue, weights, bias = epilogue_of_int16(node, graph), *(graph.constants[node.inputs[n]] for n in (1, 2))
         kind = Kind.of(weights, bias, packing)
         assert epilogue is not None and kind is not None
         together = 1 if kind.long else 2
@@ -76,11 +76,6 @@ class Packed:
     def stem(self) -> str:
         """What the names of the runtime's functions begin with."""
         return "mt_dsp16_sums" if isinstance(self.epilogue, SumEpilogue) else "mt_dsp16"
-
-
-def epilogue_of(node: Node, graph: Graph) -> Int16Epilogue | SumEpilogue | None:
-    """Return a node's epilogue, scaled in the tile if it can be; None: the schedules are not for it."""
-    return Int16Epilogue.of(node, graph) or SumEpilogue.of(node, graph)
 
 
 def staged_results(conv: Conv, epilogue: Int16Epilogue | SumEpilogue | None) -> int:
@@ -118,7 +113,7 @@ class Tiles(BaseSchedule):
 
     def takes(self, node: Node, graph: Graph) -> bool:
         """Whether the weights are int8 or int16, and the epilogue one that tiles have by heart."""
-        return self._kind(node, graph) is not None and epilogue_of(node, graph) is not None
+        return self._kind(node, graph) is not None and epilogue_of_int16(node, graph) is not None
 
     def packed(self, node: Node, graph: Graph) -> Packed:
         """Return the weights in the columns' order."""
@@ -127,7 +122,7 @@ class Tiles(BaseSchedule):
 
     def _tiles(self, node: Node, graph: Graph) -> float:
         """Instructions of all tiles: the dot products, and 60 for two channels of three pixels."""
-        conv, epilogue, kind = Conv.of(node, graph), epilogue_of(node, graph), self._kind(node, graph)
+        conv, epilogue, kind = Conv.of(node, graph), epilogue_of_int16(node, graph), self._kind(node, graph)
         assert epilogue is not None and kind is not None
         depth = self._order(conv).size
         pairs = conv.group * math.ceil(conv.out_channels / conv.group / 2)

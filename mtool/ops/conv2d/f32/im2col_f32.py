@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.f32.weights import LAYOUT, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
@@ -37,13 +38,14 @@ class Im2col(BaseSchedule):
     tile: str = knob("", *TILES, meaning=TILE_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, no groups, no dilation of columns, float32."""
+        """One image, no groups, no dilation of columns, float32; weights of float16 or int8 are widened."""
         conv = Conv.of(node, graph)
         shape = conv.group == 1 and conv.batch == 1 and conv.dilation[1] == 1
-        return has_tiles(target) and shape and FloatEpilogue.of(node, graph) is not None
+        stored = has_tiles(target) and shape and stored_as(node, graph) is not None
+        return stored and FloatEpilogue.of_stored(node, graph) is not None
 
     def _stores_directly(self, node: Node, graph: Graph) -> bool:
-        epilogue = FloatEpilogue.of(node, graph)
+        epilogue = FloatEpilogue.of_stored(node, graph)
         return epilogue is None or epilogue.rest is None
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
@@ -59,10 +61,14 @@ class Im2col(BaseSchedule):
         return own_in_place(node, graph, possible=Conv.of(node, graph).is_pointwise)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output."""
+        """2.2 instructions a multiply-accumulate (1.2 fused), 3 a gathered element, 3 an output.
+
+        1.8 to widen a byte, once for a tile's pixels; 1 to widen a float16 does not count, for the flash that it saves.
+        """
         conv = Conv.of(node, graph)
+        tile, stored = self._tile(conv), stored_as(node, graph)
         each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
-        return self._cost(conv, self._tile(conv), each)
+        return self._cost(conv, tile, each + (1.8 / tile.pixels if stored == "bytes" else 0))
 
     def _cost(self, conv: Conv, tile: Tile, each: float) -> float:
         channels = tile.channel_steps(conv) * tile.channels
@@ -76,7 +82,9 @@ class Im2col(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), FloatEpilogue.of_stored(node, graph)
+        stored = stored_as(node, graph)
+        assert stored is not None
         assert epilogue is not None
         tile, filters = self._tile(conv), graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         body = template(
@@ -84,10 +92,12 @@ class Im2col(BaseSchedule):
             conv=conv,
             depth=round_up(conv.depth, 4),
             tile=tile,
-            function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target)),
+            function=epilogue.function(FUNCTIONS[tile.name], self.product or best_product(target), stored),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            by_channel=stored == "bytes",
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels)
-        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADERS[tile.name], "float")
+        weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
+        layout = LAYOUT + words_of(stored)
+        return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "float")

@@ -10,7 +10,7 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -23,22 +23,22 @@ from mtool.ops.conv2d.mve.ring import Ring
 HEADER = "mt_mve_depthwise_int16.h"
 
 
-def pack(taps: Array, bias: Array, scale: Array) -> Array:
-    """Return int8 [C/8, 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
+def pack(taps: Array, bias: Array, scale: Array | None) -> Array:
+    """Return int8 [C/8, 32 or 64 + 8 * T]: biases and scales of even and odd channels around eight of each tap.
 
     Args:
         taps: int8 [T, C]; C is filled up to a multiple of 8.
         bias: int32 [C], the input's zero point folded in.
-        scale: float32 [C].
+        scale: float32 [C]; None: there are none.
     """
     count, channels = taps.shape
     more = round_up(channels, INT16_LANES) - channels
     weights = np.pad(taps, ((0, 0), (0, more))).reshape(count, -1, INT16_LANES).swapaxes(0, 1)
     ends = []
-    for end in (bias.astype(np.int32), scale.astype(np.float32)):
+    for end in (bias.astype(np.int32), *([] if scale is None else [scale.astype(np.float32)])):
         lanes = np.pad(end, (0, more)).reshape(-1, INT16_LANES // 2, 2).swapaxes(1, 2)
         ends.append(np.ascontiguousarray(lanes).reshape(-1, INT16_LANES).view(np.int8))
-    return np.concatenate([ends[0], weights.reshape(len(weights), -1), ends[1]], axis=1)
+    return np.concatenate([ends[0], weights.reshape(len(weights), -1), *ends[1:]], axis=1)
 
 
 class Depthwise(BaseSchedule):
@@ -50,15 +50,18 @@ class Depthwise(BaseSchedule):
     name = "mve16_taps"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """Any kernel, stride and dilation, one image, int16 to int16, sums of 32 bits."""
+        """Any kernel, stride and dilation, one image, int16 to int16 or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.is_depthwise and conv.batch == 1 and conv.channels == conv.out_channels
-        return target.has_mve and shape and has_narrow_sums(node, graph) and Int16Epilogue.of(node, graph) is not None
+        narrow = has_narrow_sums(node, graph)
+        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
 
     def _results(self, node: Node, graph: Graph) -> int:
-        """Results of a pixel that an epilogue follows."""
-        epilogue = Int16Epilogue.of(node, graph)
-        return Conv.of(node, graph).channels if epilogue is not None and epilogue.rest is not None else 0
+        """Results of a pixel that an epilogue follows, in int16."""
+        epilogue, channels = epilogue_of_int16(node, graph), Conv.of(node, graph).channels
+        if isinstance(epilogue, SumEpilogue):
+            return 2 * round_up(channels, INT16_LANES)
+        return channels if epilogue is not None and epilogue.rest is not None else 0
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """An offset a tap, a pixel of padding, results that an epilogue follows, the ring."""
@@ -82,7 +85,7 @@ class Depthwise(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
         assert epilogue is not None
         taps = np.ascontiguousarray(graph.constants[node.inputs[1]].reshape(conv.channels, -1).T)
         body = template(
@@ -90,8 +93,10 @@ class Depthwise(BaseSchedule):
             conv=conv,
             epilogue=epilogue,
             span=Ring.of(conv).rows,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        packed = pack(taps, graph.constants[node.inputs[2]], epilogue.scale)
-        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap, bytes of scales"
+        scale = None if isinstance(epilogue, SumEpilogue) else epilogue.scale
+        packed = pack(taps, graph.constants[node.inputs[2]], scale)
+        layout = "8 channels a row: bytes of biases (even channels first), a vector a tap"
+        layout += "" if scale is None else ", bytes of scales"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int32_t")

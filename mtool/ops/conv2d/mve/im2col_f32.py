@@ -98,7 +98,7 @@ class Im2col(BaseSchedule):
             staged=self._is_staged(node, graph),
             epilogue=epilogue,
             backward=conv.is_pointwise and conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])

@@ -5,13 +5,12 @@ The inner loops and the layout of the packed weights: crt/include/mt_mve_tile_4x
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
-from mtool.kernels.epilogues.integer import Int16Epilogue
+from mtool.kernels.epilogues.sums import SumEpilogue, epilogue_of_int16
 from mtool.kernels.knobs import knob
 from mtool.kernels.mve.vectors import INT16_LANES, has_narrow_sums
 from mtool.kernels.packing import packed_by_rows
@@ -33,21 +32,23 @@ def best_unroll(depth: int) -> int:
     return next(unroll for unroll in UNROLLS if blocks % unroll == 0)
 
 
-def pack(weights: Array, bias: Array, scale: Array, padded: int) -> Array:
-    """Return the stream of mt_mve16_columns, int8 [N/2, 16 + 2 * padded].
+def pack(weights: Array, bias: Array, scale: Array | None, padded: int) -> Array:
+    """Return the stream of mt_mve16_columns, int8 [N/2, 8 or 16 + 2 * padded].
 
     Args:
         weights: int8 [N, K]; N is filled up to an even number, K to `padded`.
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scale: float32 [N]; None: the stream has none.
         padded: whole vectors.
     """
     count = round_up(weights.shape[0], 2)
     more = count - weights.shape[0]
     filled = np.pad(weights, ((0, more), (0, padded - weights.shape[1]))).reshape(count // 2, 2, -1, INT16_LANES)
     heads = np.pad(bias, (0, more)).view(np.int8).reshape(count // 2, 8)
-    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8)
-    return np.concatenate([heads, filled.swapaxes(1, 2).reshape(count // 2, -1), tails], axis=1)
+    parts = [heads, filled.swapaxes(1, 2).reshape(count // 2, -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(count // 2, 8))
+    return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,15 @@ class Tiles(BaseSchedule):
         raise NotImplementedError
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """One image, int16 to int16, sums of 32 bits."""
+        """One image, int16 to int16 or sums of 32 bits."""
         conv = Conv.of(node, graph)
         shape = conv.batch == 1 and self.fits(conv) and conv.out_channels < SCATTER_REACH
         narrow = has_narrow_sums(node, graph)
-        return target.has_mve and shape and narrow and Int16Epilogue.of(node, graph) is not None
+        return target.has_mve and shape and narrow and epilogue_of_int16(node, graph) is not None
 
     def _stores_directly(self, node: Node, graph: Graph) -> bool:
         """Whether all results are stored where they belong."""
-        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
         plain = epilogue is None or epilogue.rest is None
         return plain and conv.pixels % 4 == 0 and conv.out_channels // conv.group % 2 == 0
 
@@ -90,6 +91,8 @@ class Tiles(BaseSchedule):
         """Four columns, and a patch or results that are not stored directly."""
         conv = Conv.of(node, graph)
         results = 0 if self._stores_directly(node, graph) else 4 * round_up(conv.out_channels // conv.group, 2)
+        if isinstance(epilogue_of_int16(node, graph), SumEpilogue):
+            results *= 2  # they are int32
         return 2 * (4 * self._padded(conv) + max(results, self._gathered(conv)))
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
@@ -107,11 +110,17 @@ class Tiles(BaseSchedule):
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
-        conv, epilogue = Conv.of(node, graph), Int16Epilogue.of(node, graph)
+        conv, epilogue = Conv.of(node, graph), epilogue_of_int16(node, graph)
         assert epilogue is not None
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        rows, bias = partial(pack, padded=self._padded(conv)), graph.constants[node.inputs[2]]
-        weights = packed_by_rows(rows, 2, filters, bias, epilogue.scale, groups=conv.group)
+        sums = isinstance(epilogue, SumEpilogue)
+        scales = [] if isinstance(epilogue, SumEpilogue) else [epilogue.scale]
+        padded, bias = self._padded(conv), graph.constants[node.inputs[2]]
+
+        def rows(weights: Array, bias: Array, scale: Array | None = None) -> Array:
+            return pack(weights, bias, scale, padded)
+
+        weights = packed_by_rows(rows, 2, filters, bias, *scales, groups=conv.group)
         body = template(
             self.template,
             conv=conv,
@@ -122,7 +131,8 @@ class Tiles(BaseSchedule):
             epilogue=epilogue,
             stored_directly=self._stores_directly(node, graph),
             backward=conv.out_channels > conv.channels,
-            rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
+            rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns, bytes of scales"
+        layout = "two output channels a row: bytes of biases, vectors of 8 weights by turns"
+        layout += "" if sums else ", bytes of scales"
         return epilogue.kernel(node, graph, body, weights, layout, HEADER, "int16_t")

@@ -6,6 +6,7 @@ from mtool.kernels.rendering import template
 from mtool.kernels.schedule import BaseSchedule, Kernel
 from mtool.kernels.target import Target, plain_product
 from mtool.kernels.weight_offset import stored_weights, weight_offset
+from mtool.kernels.weighted_sum import is_widened
 
 
 class Gemv(BaseSchedule):
@@ -20,7 +21,8 @@ class Gemv(BaseSchedule):
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """Those of the products, 12 instructions an output."""
         rows, depth = graph.types[node.inputs[0]].shape
-        return rows * graph.types[node.outputs[0]].shape[1] * (plain_product(target) * depth + 12)
+        each = plain_product(target, widened=is_widened(node, graph))
+        return rows * graph.types[node.outputs[0]].shape[1] * (each * depth + 12)
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

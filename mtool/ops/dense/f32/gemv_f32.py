@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
 from mtool.kernels.f32.products import PRODUCT_MEANING, PRODUCTS, best_product, has_tiles
+from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
@@ -28,12 +29,13 @@ class Gemv(GroupedGemv):
     product: str = knob("", *PRODUCTS, meaning=PRODUCT_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """float32."""
-        return has_tiles(target) and self.epilogue(node, graph) is not None
+        """float32; weights of float16 or int8 are widened as they are read."""
+        stored = has_tiles(target) and stored_as(node, graph) is not None
+        return stored and self.epilogue(node, graph) is not None
 
     def epilogue(self, node: Node, graph: Graph) -> FloatEpilogue | None:
         """Of float32."""
-        return FloatEpilogue.of(node, graph)
+        return FloatEpilogue.of_stored(node, graph)
 
     def group(self, node: Node, graph: Graph) -> int:
         """Eight."""
@@ -44,15 +46,21 @@ class Gemv(GroupedGemv):
         return round_up(depth, 4)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output."""
+        """2.2 instructions a multiply-accumulate (1.2 fused), 2 an output, 1.8 to widen a byte.
+
+        1 to widen a float16 does not count, for the flash that it saves.
+        """
         rows, depth = graph.types[node.inputs[0]].shape
         outputs = GROUP * self.groups(node, graph)
-        return rows * outputs * (depth * (2.2 if (self.product or best_product(target)) == "muladd" else 1.2) + 2)
+        each = 2.2 if (self.product or best_product(target)) == "muladd" else 1.2
+        return rows * outputs * (depth * (each + (1.8 if stored_as(node, graph) == "bytes" else 0)) + 2)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """By how products are added, and whether a ReLU follows."""
         epilogue = self.epilogue(node, graph)
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        function = epilogue.function("mt_f32_rows", self.product or best_product(target))
-        return Call(function, pack(weights, bias, GROUP), LAYOUT)
+        stored = stored_as(node, graph)
+        assert stored is not None
+        function = epilogue.function("mt_f32_rows", self.product or best_product(target), stored)
+        return Call(function, pack(weights, bias, GROUP, stored), LAYOUT + words_of(stored))

@@ -17,13 +17,13 @@ from mtool.ops.dense.gemv import Call, GroupedGemv
 GROUP = 8  # outputs at a time
 
 
-def pack(weights: Array, bias: Array, scale: Array) -> Array:
-    """Return the stream of mt_mve16_rows, int8 [N/8, 64 + 8 * K]; N and K are filled up to multiples of 8.
+def pack(weights: Array, bias: Array, scale: Array | None) -> Array:
+    """Return the stream of mt_mve16_rows, int8 [N/8, 32 or 64 + 8 * K]; N and K are filled up to multiples of 8.
 
     Args:
         weights: int8 [N, K].
         bias: int32 [N], the input's zero point folded in.
-        scale: float32 [N].
+        scale: float32 [N]; None: the stream has none.
     """
     count, depth = (round_up(size, GROUP) for size in weights.shape)
     more = count - weights.shape[0]
@@ -31,8 +31,10 @@ def pack(weights: Array, bias: Array, scale: Array) -> Array:
         -1, GROUP, depth // INT16_LANES, INT16_LANES
     )
     heads = np.pad(bias.astype(np.int32), (0, more)).view(np.int8).reshape(-1, 4 * GROUP)
-    tails = np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(-1, 4 * GROUP)
-    return np.concatenate([heads, filled.transpose(0, 2, 1, 3).reshape(len(heads), -1), tails], axis=1)
+    parts = [heads, filled.transpose(0, 2, 1, 3).reshape(len(heads), -1)]
+    if scale is not None:
+        parts.append(np.pad(scale.astype(np.float32), (0, more)).view(np.int8).reshape(-1, 4 * GROUP))
+    return np.concatenate(parts, axis=1)
 
 
 class Gemv(GroupedGemv):
