@@ -50,7 +50,8 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     filed: dict[str, FileConstants] = {}
-    # No name for the graph and the plan: a large model is not to be held once for each stage.
+    # No name for the graph and the plan: a large model is not to be held once for each stage. The file is read, and
+    # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash := file_hash(path)),
         path.name, model_hash, request.conventions, filed,
