@@ -1,8 +1,9 @@
-"""The model whose generated C is under review."""
+"""The models whose generated C is under review."""
 
 import numpy as np
+import onnx
 from graphs import model
-from onnx import helper
+from onnx import helper, numpy_helper
 
 
 def small_model() -> object:
@@ -54,3 +55,32 @@ def small_model() -> object:
         helper.make_node("QuantizeLinear", ["probs", "y_s", "y_z"], ["y"]),
     ]
     return model(nodes, {"x": (np.int8, (1, 2, 6, 6))}, ["y"], constants)  # type: ignore[arg-type]
+
+
+def sized_model() -> onnx.ModelProto:
+    """Rows of int8, as many as are given: a dense layer, and a softmax of how alike the rows are."""
+    rng = np.random.default_rng(4)
+    constants = {
+        "x_s": np.asarray(0.05, np.float32), "x_z": np.asarray(-3, np.int8), "w_s": np.asarray(0.013, np.float32),
+        "z0": np.int8(0), "w": rng.integers(-127, 128, (6, 4)).astype(np.int8),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "x_s", "x_z"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "w_s", "z0"], ["wf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["dense"], name="dense"),
+        helper.make_node("QuantizeLinear", ["dense", "x_s", "x_z"], ["rows"]),
+        helper.make_node("DequantizeLinear", ["rows", "x_s", "x_z"], ["rf"]),
+        helper.make_node("Transpose", ["rf"], ["turned"], name="turned"),
+        helper.make_node("MatMul", ["rf", "turned"], ["alike"], name="alike"),
+        helper.make_node("Softmax", ["alike"], ["share"], name="share"),
+    ]
+    values = [
+        helper.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("x", onnx.TensorProto.INT8, ["n", 6]), ("rows", onnx.TensorProto.INT8, ["n", 4]),
+            ("share", onnx.TensorProto.FLOAT, ["n", "n"]),
+        )
+    ]  # fmt: skip
+    initialisers = [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()]
+    graph = helper.make_graph(nodes, "sized", values[:1], values[1:], initialisers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -5,10 +5,12 @@ import itertools
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from graphs import FLAGS, HOST, SANITIZE, Array, reference
+from onnx import helper, numpy_helper
 
 from mtool import codegen, frontend, resources, run_time_sizes
 from mtool.frontend.options import ModelOptions
@@ -19,6 +21,41 @@ from mtool.plan import Plan, make_plan
 from mtool.session.run_time_sizes import bytes_at, given_inputs, shape_at
 
 BEYOND = 64  # bytes behind each output that no inference may touch
+RNG = np.random.default_rng(5)
+Shape = tuple[int | str, ...]
+
+
+def floats(*shape: int, scale: float = 0.3) -> Any:
+    return (RNG.standard_normal(shape) * scale).astype(np.float32)
+
+
+def build(
+    nodes: list[Any], inputs: dict[str, Shape], outputs: dict[str, Shape], constants: dict[str, Any], **types: int
+) -> onnx.ModelProto:
+    """Return a model; all is float unless `types` says so."""
+
+    def value(name: str, shape: Shape) -> Any:
+        return helper.make_tensor_value_info(name, types.get(name, onnx.TensorProto.FLOAT), list(shape))
+
+    initialisers = [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()]
+    graph = helper.make_graph(
+        nodes, "g", [value(*one) for one in inputs.items()], [value(*one) for one in outputs.items()], initialisers
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    return made
+
+
+def node(op: str, inputs: str, outputs: str, **attrs: Any) -> Any:
+    """Return a node; names are separated by blanks, "-" is none."""
+    ins, outs = ([name if name != "-" else "" for name in names.split()] for names in (inputs, outputs))
+    return helper.make_node(op, ins, outs, name=outs[0], **attrs)
+
+
+def mlp() -> onnx.ModelProto:
+    nodes = [node("Gemm", "x w b", "a"), node("Relu", "a", "r"), node("Gemm", "r v", "y")]
+    constants = {"w": floats(6, 10), "b": floats(10), "v": floats(10, 3)}
+    return build(nodes, {"x": ("batch", 6)}, {"y": ("batch", 3)}, constants)
 
 
 def planned(path: Path, maxima: Mapping[str, int], target: Target = HOST, io: Io = "arena", **options: object) -> Plan:

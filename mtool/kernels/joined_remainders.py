@@ -109,10 +109,12 @@ class _Joining:
                 pieces.append(self.line(remainders, at))
             last = at
         pieces = [piece for piece in pieces if piece.text]
+        common = "\n".join(piece.text for piece in pieces if not piece.is_branch)
         for piece in (piece for piece in pieces if piece.is_branch):
-            for other in (other for other in pieces if other is not piece):
-                if (declared_names(piece.text) - declared_names(other.text)) & names_in(other.text):
-                    raise DifferError("what one remainder declares is read outside of it")
+            own = declared_names(piece.text) - declared_names(common)
+            others = (other.text for other in pieces if other.is_branch and other is not piece)
+            if own & names_in(common) or any(own & names_in(text) - declared_names(text) for text in others):
+                raise DifferError("what one remainder declares is read outside of it")
         symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
         return JoinedText("\n".join(piece.text for piece in pieces), symbols)
 
@@ -167,7 +169,10 @@ class _Joining:
 
     def test(self, numbers: Sequence[int]) -> str:
         """Return the C that tells whether the remainder is one of these."""
-        rest = f"{PREFIX}{self.joiner.names[self.place]} % {self.period}"
+        name = f"{PREFIX}{self.joiner.names[self.place]}"
+        if self.period == 4 and [*numbers] in ([0, 2], [1, 3]):
+            return f"{name} % 2 == {numbers[0]}"
+        rest = f"{name} % {self.period}"
         others = [number for number in range(self.period) if number not in numbers]
         if len(others) == 1 and len(numbers) > 1:
             return f"{rest} != {others[0]}"

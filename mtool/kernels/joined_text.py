@@ -128,7 +128,7 @@ def _number(joiner: Joiner, column: Sequence[str], before: Sequence[str]) -> tup
         if formula is None or len(suffixes) != 1:
             raise DifferError(f"a number in its C follows no formula: {', '.join(dict.fromkeys(column))}")
         cast = {"": "", "u": "(uint32_t)", "ll": "(int64_t)", "ull": "(uint64_t)"}[suffixes.pop().lower()]
-        if not cast and _called(before) in _BYTES:
+        if not cast and _called(before) in _BYTES and _arguments(before) == 2:
             cast = "(size_t)"
         return f"{cast}{formula.c(PREFIX)}", formula.names
     is_single = all(token.endswith(("f", "F")) for token in column)
@@ -201,3 +201,18 @@ def _called(before: Sequence[str]) -> str:
         elif token == "(":
             return next((name for _, name in _significant(before, place)), "")
     return ""
+
+
+def _arguments(before: Sequence[str]) -> int:
+    """Return how many arguments of a call stand before what comes next."""
+    depth, count = 0, 0
+    for _, token in _significant(before, len(before)):
+        if token in ")]":
+            depth += 1
+        elif token in "([" and depth:
+            depth -= 1
+        elif token in "([":
+            return count
+        elif token == "," and not depth:
+            count += 1
+    return count

@@ -29,23 +29,20 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
             "these are not the model's inputs",
             details=[f"expected  {wanted}", f"found     {', '.join(arrays) or 'nothing'}"],
         )
-    sizes = sizes_of(tensors, arrays)
+    given = {tensor.name: np.asarray(arrays[tensor.name]) for tensor in tensors if tensor.name in arrays}
+    for tensor in given_inputs(tensors):
+        if tensor.dims is not None and given[tensor.name].ndim != len(tensor.dims):
+            bytes_of(tensor.name, tensor, given[tensor.name])  # which tells what is wrong
+    sizes = sizes_of(tensors, given)
     found = []
     for tensor in tensors:
         if tensor.range is not None:
             found.append(np.int32(sizes[tensor.range.symbol]).astype("<i4").tobytes())
-            continue
-        shape = shape_at(tensor, sizes) if _is_complete(tensor, np.shape(arrays[tensor.name])) else tensor.shape
-        described = tensor.model_copy(
-            update={"shape": shape, "bytes": bytes_at(tensor, sizes) if sizes else tensor.bytes}
-        )
-        found.append(bytes_of(tensor.name, described, np.asarray(arrays[tensor.name])))
+        else:
+            own = {"shape": shape_at(tensor, sizes), "bytes": bytes_at(tensor, sizes)}
+            described = tensor if tensor.dims is None else tensor.model_copy(update=own)
+            found.append(bytes_of(tensor.name, described, given[tensor.name]))
     return found
-
-
-def _is_complete(tensor: Tensor, shape: Sequence[int]) -> bool:
-    """Whether an array has all dimensions of a tensor whose shape follows run-time sizes."""
-    return tensor.dims is not None and len(shape) == len(tensor.dims)
 
 
 def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]:

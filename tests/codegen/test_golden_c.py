@@ -4,9 +4,12 @@ import os
 import subprocess
 from pathlib import Path
 
+import onnx
 import pytest
-from golden_model import small_model
+from golden_model import sized_model, small_model
 from graphs import HOST, NO_FPU, compiled
+from sized import planned
+from stages import DSP
 
 from mtool import codegen
 
@@ -48,6 +51,18 @@ def test_what_other_conventions_change_is_what_was_reviewed(chosen: codegen.Conv
     assert sorted(path.name for path in place.iterdir()) == sorted(changed)
     for name, text in changed.items():
         assert text == (place / name).read_text(), f"{name} has changed: read the diff, then `make golden`"
+
+
+def test_generated_c_with_run_time_sizes_is_what_was_reviewed(tmp_path: Path) -> None:
+    onnx.save(sized_model(), tmp_path / "sized.onnx")
+    files, _ = codegen.generate(planned(tmp_path / "sized.onnx", {"n": 12}, DSP), "sized.onnx", "ab" * 32)
+    place = GOLDEN / "sized"
+    if os.environ.get("MTOOL_UPDATE_GOLDEN"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            (place / name).write_bytes(files[name])
+    for name in files:
+        assert files.text(name) == (place / name).read_text(), f"{name} has changed: read the diff, then `make golden`"
 
 
 def test_the_same_model_gives_the_same_bytes_in_another_process() -> None:

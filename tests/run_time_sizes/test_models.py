@@ -7,43 +7,13 @@ import numpy as np
 import onnx
 import pytest
 from graphs import HOST, NO_FPU
-from onnx import helper, numpy_helper
-from sized import check
+from sized import RNG, Shape, build, check, floats, mlp, node
 from stages import DSP, MVE
 
 from mtool import codegen
 from mtool.kernels.target import Target
 
-RNG = np.random.default_rng(5)
 TARGETS = {"host": HOST, "dsp": DSP, "mve": MVE, "no_fpu": NO_FPU}
-Shape = tuple[int | str, ...]
-
-
-def floats(*shape: int, scale: float = 0.3) -> Any:
-    return (RNG.standard_normal(shape) * scale).astype(np.float32)
-
-
-def build(
-    nodes: list[Any], inputs: dict[str, Shape], outputs: dict[str, Shape], constants: dict[str, Any], **types: int
-) -> onnx.ModelProto:
-    """Return a model; all is float unless `types` says so."""
-
-    def value(name: str, shape: Shape) -> Any:
-        return helper.make_tensor_value_info(name, types.get(name, onnx.TensorProto.FLOAT), list(shape))
-
-    initialisers = [numpy_helper.from_array(np.asarray(data), name) for name, data in constants.items()]
-    graph = helper.make_graph(
-        nodes, "g", [value(*one) for one in inputs.items()], [value(*one) for one in outputs.items()], initialisers
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(made)
-    return made
-
-
-def node(op: str, inputs: str, outputs: str, **attrs: Any) -> Any:
-    """Return a node; names are separated by blanks, "-" is none."""
-    ins, outs = ([name if name != "-" else "" for name in names.split()] for names in (inputs, outputs))
-    return helper.make_node(op, ins, outs, name=outs[0], **attrs)
 
 
 def quantised(value: str, name: str) -> list[Any]:
@@ -52,12 +22,6 @@ def quantised(value: str, name: str) -> list[Any]:
         node("QuantizeLinear", f"{value} x_s x_z", f"{name}_q"),
         node("DequantizeLinear", f"{name}_q x_s x_z", name),
     ]
-
-
-def mlp() -> onnx.ModelProto:
-    nodes = [node("Gemm", "x w b", "a"), node("Relu", "a", "r"), node("Gemm", "r v", "y")]
-    constants = {"w": floats(6, 10), "b": floats(10), "v": floats(10, 3)}
-    return build(nodes, {"x": ("batch", 6)}, {"y": ("batch", 3)}, constants)
 
 
 def quantised_mlp(channels: int = 8, outputs: int = 5) -> onnx.ModelProto:

@@ -1,0 +1,113 @@
+"""What has no form for all sizes, and sizes out of range: told by name, never computed wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from sized import Library, build, floats, mlp, node, planned
+
+from mtool import codegen
+from mtool.boards import get
+from mtool.compiler import compile_model
+from mtool.errors import ModelError, UsageError
+from mtool.request import Request
+from mtool.rpc.status import Status
+
+
+def written(proto: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(proto, folder / "test.onnx")
+    return folder / "test.onnx"
+
+
+def test_a_size_out_of_its_range_is_a_status_and_nothing_is_computed(tmp_path: Path) -> None:
+    for chosen in (codegen.conventions(), codegen.conventions("step")):
+        library = Library(planned(written(mlp(), tmp_path), {"batch": 4}), tmp_path / chosen.interface, chosen)
+        for size in (0, -1, 5, -(2**31), 2**31 - 1):
+            feeds = {"x": np.zeros((8, 6), np.float32)}
+            number, outputs = np.array(size, np.int32), [np.full(64, 0xA5, np.uint8) for _ in range(2)]
+            inputs = np.array([feeds["x"].ctypes.data, number.ctypes.data], np.uint64)
+            places = np.array([data.ctypes.data for data in outputs], np.uint64)
+            assert library.run(inputs.ctypes, places.ctypes) == Status.MT_BAD_SIZE
+            assert all((data == 0xA5).all() for data in outputs)
+
+
+def test_the_smallest_size_is_that_which_the_model_takes(tmp_path: Path) -> None:
+    proto = build([node("Conv", "x w", "y")], {"x": (1, 2, "n")}, {"y": (1, 3, "m")}, {"w": floats(3, 2, 4)})
+    plan = planned(written(proto, tmp_path), {"n": 12})
+    assert [(size.least, size.most) for size in plan.graph.sizes] == [(4, 12)]
+
+
+def test_a_slice_that_is_cut_short_at_small_sizes_follows_no_formula(tmp_path: Path) -> None:
+    """It has 5 rows, or as many as there are."""
+    constants = {"first": np.array([0]), "last": np.array([5])}
+    proto = build([node("Slice", "x first last", "y")], {"x": ("n", 2)}, {"y": ("m", 2)}, constants)
+    with pytest.raises(ModelError, match="does not follow its sizes by a formula") as found:
+        planned(written(proto, tmp_path), {"n": 12})
+    assert "n = 12" in str(found.value) and "--dim n=N" in str(found.value)
+
+
+def test_a_constant_that_is_another_at_small_sizes(tmp_path: Path) -> None:
+    """The factor is the smaller of 5 and the size."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Gather", "shape zero", "n"), node("Min", "n five", "least"),
+        node("Cast", "least", "factor", to=onnx.TensorProto.FLOAT), node("Mul", "x factor", "y"),
+    ]  # fmt: skip
+    proto = build(nodes, {"x": ("n", 2)}, {"y": ("n", 2)}, {"zero": np.array(0), "five": np.array(5)})
+    with pytest.raises(ModelError, match="known at run time"):
+        planned(written(proto, tmp_path), {"n": 12})
+
+
+def test_a_factor_that_is_the_size_is_computed(tmp_path: Path) -> None:
+    nodes = [
+        node("Shape", "x", "shape"), node("Gather", "shape zero", "n"),
+        node("Cast", "n", "factor", to=onnx.TensorProto.FLOAT), node("Div", "x factor", "y"),
+    ]  # fmt: skip
+    proto = build(nodes, {"x": ("n", 2)}, {"y": ("n", 2)}, {"zero": np.array(0)})
+    library = Library(planned(written(proto, tmp_path), {"n": 6}), tmp_path / "c")
+    for size in range(1, 7):
+        x = floats(size, 2)
+        status, found = library.call({"x": x}, {"n": size})
+        assert not status
+        np.testing.assert_allclose(found["y"], x / np.float32(size), rtol=1e-6)
+
+
+def test_a_table_that_ends_with_the_largest_size(tmp_path: Path) -> None:
+    """More rows than the table has can't be asked for."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Slice", "shape i0 i1", "n"), node("Slice", "table i0 n", "here"),
+        node("Add", "x here", "y"),
+    ]  # fmt: skip
+    constants = {"i0": np.array([0]), "i1": np.array([1]), "table": floats(6, 3)}
+    proto = build(nodes, {"x": ("n", 3)}, {"y": ("n", 3)}, constants)
+    library = Library(planned(written(proto, tmp_path), {"n": 6}), tmp_path / "c")
+    x = floats(4, 3)
+    np.testing.assert_array_equal(library.call({"x": x}, {"n": 4})[1]["y"], x + constants["table"][:4])
+    with pytest.raises(ModelError):
+        planned(written(proto, tmp_path), {"n": 9})
+
+
+def test_a_state_can_not_follow_a_size(tmp_path: Path) -> None:
+    proto = build([node("Add", "x s", "t")], {"x": ("n", 3), "s": ("n", 3)}, {"t": ("n", 3)}, {})
+    with pytest.raises(ModelError, match="state"):
+        planned(written(proto, tmp_path), {"n": 6}, states=(("t", "s"),))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maxima": {"m": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
+        ({"maxima": {"batch": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
+        ({"maxima": {"batch": 3}, "conventions": codegen.conventions(executor="graph")}, "graph-host"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as found:
+        compile_model(written(mlp(), tmp_path), get("host"), Request(**options))
+    assert message in str(found.value)
+
+
+def test_a_dimension_with_a_size_is_no_run_time_size(tmp_path: Path) -> None:
+    made = compile_model(written(mlp(), tmp_path), get("host"), Request(dims={"batch": 3}))
+    assert not made.manifest.sizes and b"size_" not in made.files["test.c"]
