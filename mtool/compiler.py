@@ -19,7 +19,7 @@ from mtool.manifest import Manifest
 from mtool.option_values import Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
-from mtool.tuned.choosing import choices
+from mtool.tuned.known import Known
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     """
     start = time.monotonic()
     filed: dict[str, FileConstants] = {}
-    # No name for the graph and the plan: a large model is not to be held once for each stage.
+    # No name for the graph and the plan: a large model is not to be held once for each stage. The file is read, and
+    # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash := file_hash(path)),
         path.name, model_hash, request.conventions, filed,
@@ -97,18 +98,26 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     return make_plan(graph, target, request.io, "always", schedules)
 
 
-def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
     """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    if request.known == Known():  # then the schema of logs need not be loaded
+        return request.schedules
+    from mtool.tuned.choosing import choices
+
     return {**choices(request.known, graph, target, model_hash), **request.schedules}
 
 
-def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> Plan:
-    """Return the plan of a model for a board; no C is written.
+def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[Plan, frozenset[str]]:
+    """Return the plan of a model for a board, and the nodes that a schedule can be asked for; no C is written.
 
     Raises:
         MtoolError: as `compile_model`.
     """
-    return _plan_for(_lowered(path, target_of(board), request, {}), board, request, file_hash(path))
+    from mtool.tuned.tasks import named_nodes
+
+    graph = _lowered(path, target_of(board), request, {})
+    names = frozenset(node.name for node, _ in named_nodes(graph))
+    return _plan_for(graph, board, request, file_hash(path)), names
 
 
 def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS) -> Iterator[tuple[Board, Emitted]]:

@@ -1,6 +1,6 @@
 """Tune the models of MLPerf Tiny on emulated boards and write docs/tune-gains.md.
 
-    scripts/bench_tune.py [--models DIR] [--work DIR] [--only MODEL-BOARD ...]
+    scripts/bench_tune.py [--models DIR] [--work DIR] [--trials N] [--only MODEL-BOARD ...]
 
 The models come from DIR (default: ../shared/models). Logs and projects stay in the work folder, so that a run which was
 stopped goes on.
@@ -29,12 +29,12 @@ BOARDS: dict[str, Objective] = {
 }
 HEAD = """# What tuning gives
 
-Written by `make bench-tune`; don't edit it. The models of MLPerf Tiny in int8 (QDQ), every candidate of every task, on
-emulated boards: instructions as QEMU counts them, or cycles of a Cortex-M7 as [cycles.md](cycles.md) estimates them.
-"Default" is what the cost model chooses, "tuned" what was fastest in the whole model; both give the same bytes.
-CPU seconds are mtool's, the compiler's and the emulator's together, of the search and of the whole plans.
+Written by `make bench-tune`; don't edit it. The models of MLPerf Tiny in int8 (QDQ) on emulated boards: instructions as
+QEMU counts them, or cycles of a Cortex-M7 as [cycles.md](cycles.md) estimates them. "Default" is what the cost model
+chooses, "tuned" what was fastest in the whole model; both give the same bytes. CPU seconds are mtool's, the compiler's
+and the emulator's together, of the search and of the whole plans.
 
-| model | board | counts | tasks | candidates | failed | firmwares | default | tuned | saved | arena | CPU s |
+| model | board | counts | tasks | candidates tried | failed | firmwares | default | tuned | saved | arena | CPU s |
 |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
 
@@ -48,6 +48,7 @@ class Row:
     unit: str
     tasks: int
     candidates: int
+    tried: int
     failed: int
     firmwares: int
     default: float
@@ -59,15 +60,16 @@ class Row:
     def line(self) -> str:
         """Return it as a row of the table."""
         saved = 1 - self.tuned / self.default
+        tried = f"all {self.tried:,}" if self.tried == self.candidates else f"{self.tried:,} of {self.candidates:,}"
         arena = f"{self.arena:,}" if self.arena == self.default_arena else f"{self.default_arena:,} -> {self.arena:,}"
         return (
-            f"| {self.model} | `{self.board}` | {self.unit} | {self.tasks} | {self.candidates} | {self.failed} | "
+            f"| {self.model} | `{self.board}` | {self.unit} | {self.tasks} | {tried} | {self.failed} | "
             f"{self.firmwares} | {self.default:,.0f} | {self.tuned:,.0f} | {saved:.1%} | {arena} | {self.cpu_s:,.0f} |"
         )
 
 
-def tuned(path: Path, board: str, objective: Objective, work: Path) -> Row:
-    """Tune one model on one board, all of it anew."""
+def tuned(path: Path, board: str, objective: Objective, work: Path, trials: int) -> Row:
+    """Tune one model on one board."""
     log = work / f"{path.stem}-{board}.jsonl"
     before = cpu_seconds()
     found = mtool.tune(
@@ -75,6 +77,7 @@ def tuned(path: Path, board: str, objective: Objective, work: Path) -> Row:
         board=board,
         output=log,
         objective=objective,
+        trials=trials,
         deployment=mtool.Deployment(work / f"{path.stem}-{board}"),
     )
     assert found.whole is not None
@@ -86,6 +89,7 @@ def tuned(path: Path, board: str, objective: Objective, work: Path) -> Row:
         found.setup.unit,
         len(progress.rows),
         progress.total,
+        progress.tried,
         progress.failed,
         progress.firmwares,
         default.median,
@@ -106,6 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, default=ROOT.parent / "shared" / "models")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench-tune")
+    parser.add_argument("--trials", type=int, default=0, help="candidates to measure at most; 0: all")
     parser.add_argument("--only", nargs="*", default=[])
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
@@ -118,7 +123,7 @@ def main() -> int:
         if name in rows or (given.only and name not in given.only):
             continue
         path = given.models / model / f"{model}_int8_qdq.onnx"
-        rows[name] = tuned(path, board, BOARDS[board], given.work)
+        rows[name] = tuned(path, board, BOARDS[board], given.work, given.trials)
         print(rows[name].line(), flush=True)
         kept.write_text(json.dumps({each: asdict(row) for each, row in rows.items()}, indent=1))
     lines = [rows[f"{model}-{board}"].line() for model, board in wanted if f"{model}-{board}" in rows]

@@ -89,10 +89,10 @@ def tune(
 
 def _print(out: Output, tuned: "Tuned") -> None:
     progress, unit = tuned.progress, tuned.setup.unit
-    out.text(_table(progress))
     if tuned.whole is None:
         out.text("no operator of the model has a choice")
         return
+    out.text(_table(progress))
     best, default = tuned.whole.best, tuned.whole.default
     arena = f"arena {best.arena_bytes:,} B" + (
         f" (was {default.arena_bytes:,} B)" if best.arena_bytes != default.arena_bytes else ""

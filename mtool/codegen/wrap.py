@@ -28,16 +28,20 @@ def _wrapped_line(line: str) -> str:
 def _break(line: str, first: int, depth: int) -> tuple[int, int]:
     """Return the column at which to break a line that begins within `depth` brackets, and how many are open there.
 
-    It is the last one within the fewest brackets, there a comma before an operator, a product last. 0: there is none.
+    It is the last one within the fewest brackets, there a comma before an operator, a product last; else
+    behind the last bracket of a call. 0: there is none.
     """
     best, found = (True, 0, 0, 0), (0, depth)
+    call = found  # behind the last bracket of a call, if there is nothing else
     for column in range(WIDTH - 1):
         depth += (line[column] in "([{") - (line[column] in ")]}")
         if column <= first:
             continue
+        if line[column] == "(" and (line[column - 1].isalnum() or line[column - 1] == "_"):
+            call = (column + 1, depth)
         mark = next((mark for mark in _BREAKS if line.startswith(mark, column)), "")
         cut = column + len(mark)
         rank = (cut < _LEAST, depth, _BREAKS.get(mark, 0), -column)
         if mark and cut <= WIDTH and (not found[0] or rank < best):
             best, found = rank, (cut, depth)
-    return found
+    return found if found[0] else call

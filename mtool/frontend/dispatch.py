@@ -31,7 +31,7 @@ from mtool.frontend.own_outputs import own_outputs
 from mtool.frontend.problems import OWN, REFUSED, NotComputed, TooLarge, Unsupported, ValueNeeded
 from mtool.frontend.qoperators import EXPANSIONS
 from mtool.frontend.scope import Bodies, domain_of, key_of
-from mtool.frontend.sequences import SEQUENCES
+from mtool.frontend.sequences import SEQUENCES, is_of_sequences
 from mtool.frontend.validation import check_axis, check_node, check_range, check_values
 from mtool.ir import TensorType
 from mtool.ir.types import Array
@@ -54,7 +54,7 @@ def import_node(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Map
     domain = domain_of(proto.domain)
     version = opsets.get(domain, NEWEST_OPSET)
     function = None if _is_operator(proto, domain, version) else state.functions.get(key_of(proto))
-    if function is not None or (not domain and (proto.op_type in CONTROL or proto.op_type in SEQUENCES)):
+    if function is not None or (not domain and (proto.op_type in CONTROL or is_of_sequences(state, proto))):
         _write_out(state, proto, function, origin, version, opsets, bodies)
         return
     qoperator = EXPANSIONS.get((domain, proto.op_type))

@@ -63,12 +63,17 @@ def read_bytes(path: Path, budget: Budget) -> bytes:
         UsageError: the file is missing.
         ModelError: it is larger than the budget allows.
     """
-    if not path.is_file():
-        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
-        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
+    _check_is_file(path)
     with path.open("rb") as file:
         budget.check("file", os.fstat(file.fileno()).st_size, f"the file {path}")
         return file.read()
+
+
+def _check_is_file(path: Path) -> None:
+    """Refuse what is missing, and what would be waited for or has no end: a pipe, a device."""
+    if not path.is_file():
+        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise UsageError(what, hint="give the path of an .onnx or .tflite file")
 
 
 def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
@@ -201,8 +206,10 @@ def file_hash(path: Path) -> str:
     """Return the SHA-256 of a model, 64 hex digits: of its file, and of the external data that it uses, if it has any.
 
     Raises:
+        UsageError: there is no such file.
         ModelError: its external data is malformed or leads out of its folder.
     """
+    _check_is_file(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
     if is_flatbuffer(path) or not _names_locations(path):

@@ -111,7 +111,7 @@ def _concat(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets)
 
 
 def _get_element(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Opsets) -> None:
-    """OptionalGetElement, Optional: of a value that is there, the value."""
+    """OptionalGetElement, Optional, Identity: of a value that is there, the value."""
     if not proto.input or not proto.input[0]:
         raise Unsupported("its optional is empty, which the C has no form for")
     if proto.input[0] in state.sequences:
@@ -136,4 +136,12 @@ SEQUENCES: dict[str, Sequence] = {
     "Optional": _get_element,
     "OptionalGetElement": _get_element,
     "OptionalHasElement": _has_element,
+    "Identity": _get_element,
 }
+
+
+def is_of_sequences(state: Importer, proto: onnx.NodeProto) -> bool:
+    """Whether a node is one of these: an Identity is, of a sequence."""
+    if proto.op_type == "Identity":
+        return bool(proto.input) and proto.input[0] in state.sequences
+    return proto.op_type in SEQUENCES

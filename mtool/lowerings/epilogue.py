@@ -62,13 +62,12 @@ def epilogue_of(
     folded = np.clip(folded, least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
     real = call("cast", acc(total), dtype=DType.FLOAT32)
-    if (scale == 1).all():
-        made = real
-    elif np.unique(scale).size == 1:
-        made = call("mul", real, const(scale[0].item(), DType.FLOAT32))
+    if np.unique(scale).size == 1:
+        factor = const(scale[0].item(), DType.FLOAT32)
     else:
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
-        made = call("mul", real, load(3, DType.FLOAT32, (axis(axis_number),)))
+        factor = load(3, DType.FLOAT32, (axis(axis_number),))
+    made = call("mul", real, factor)
     if apart:
         inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
         made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))

@@ -9,6 +9,7 @@ from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, broadcast_index, call, const, load
 from mtool.ir.types import Array
 from mtool.kernels.weighted_sum import WeightedSum
+from mtool.lowerings import integer_products
 from mtool.lowerings.batched_product import product_of_integers
 from mtool.lowerings.epilogue import epilogue_of
 from mtool.lowerings.lowering import Lowering, Operator
@@ -154,6 +155,8 @@ def _gemm(ctx: Lowering, node: Node) -> None:
 
 def _matmul_integer(ctx: Lowering, node: Node) -> None:
     """MatMulInteger 10: zero points are scalars, one a row of A, or one a column of B."""
+    if integer_products.dense(ctx, node):
+        return
     a, b = (_centred(ctx, node, operand) for operand in (0, 1))
     _product(ctx, node, a, b, node.outputs[0])
 

@@ -23,6 +23,7 @@ class Resize(Attributes):
 
     scales: the output's size in terms of the input's, along each dimension.
     rois: the begin and end of the part of each dimension that is read, in parts of it.
+    nearest_mode: also "simple", as before opset 11: the next above where it shrinks, else the one below.
     """
 
     scales: tuple[float, ...]
@@ -63,10 +64,10 @@ def _coordinate(x: int, size: int, scale: float, result: int, mode: str, roi: tu
     return float((at + half) / factor - half)
 
 
-def _nearest(position: float, mode: str) -> int:
-    if mode == "floor":
+def _nearest(position: float, mode: str, scale: float) -> int:
+    if mode == "floor" or (mode == "simple" and scale >= 1):
         return math.floor(position)
-    if mode == "ceil":
+    if mode in ("ceil", "simple"):
         return math.ceil(position)
     return math.ceil(position - 0.5) if mode == "round_prefer_floor" else math.floor(position + 0.5)
 
@@ -98,7 +99,7 @@ def axis_table(
         position = _coordinate(x, size, scale, result, mode, roi)
         outside[x] = mode == "tf_crop_and_resize" and not 0 <= position <= size - 1
         if attrs.mode == "nearest":
-            rows.append({min(max(_nearest(position, attrs.nearest_mode), 0), size - 1): 1.0})
+            rows.append({min(max(_nearest(position, attrs.nearest_mode, scale), 0), size - 1): 1.0})
             continue
         first, last = math.floor(position - reach / stretch), math.ceil(position + reach / stretch)
         weights = {tap: kernel((tap - position) * stretch) for tap in range(first, last + 1)}

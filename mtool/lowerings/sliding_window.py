@@ -12,6 +12,7 @@ from typing import Literal
 from mtool.ir import DType, Expr, Node
 from mtool.ir.expr import Reduction, axis, call, const, load
 from mtool.ir.index import choose, compare, every, inside, integer, minus, modulo, number, over, plus, times
+from mtool.lowerings import integer_products
 from mtool.lowerings.lowering import Lowering, Operator
 from mtool.lowerings.window import Convolution, Window
 
@@ -102,6 +103,8 @@ def _centred(ctx: Lowering, zero_points: Sequence[str], x: Expr, w: Expr, inputs
 
 
 def _conv_integer(ctx: Lowering, node: Node) -> None:
+    if integer_products.conv(ctx, node):
+        return
     x, w, *points = [*node.inputs, "", ""][:4]
     conv(ctx, node, x, w, "", node.outputs[0], points)
 

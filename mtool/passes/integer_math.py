@@ -44,7 +44,7 @@ def use_integer_math(graph: Graph, target: Target) -> Graph:
             continue
         work = _Work(rewriter, rewriter.keep(node), target)
         rewriter.nodes.pop()
-        expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten)
+        expr = attrs.expr.rewrite(_bounds).rewrite(work.rewritten).rewrite(_without_ones)
         if (
             expr.op == "load"
             and isinstance(attrs, Loop)
@@ -98,6 +98,11 @@ def _whole(part: Expr) -> Expr:
         if cast.op == "cast" and cast.args[0].dtype is DType.INT32:
             return replace(part, args=cast.args)
     return part
+
+
+def _without_ones(part: Expr) -> Expr:
+    """A float times 1 is itself; once no integer is told by it any more."""
+    return part.args[0] if part.op == "mul" and part.args[1] == const(1.0, DType.FLOAT32) else part
 
 
 class _Work:

@@ -1,7 +1,7 @@
 """Tasks: operators as far as their time depends on them. Layers that are equal but for their weights are one task."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -37,12 +37,17 @@ class Task:
     nodes: tuple[str, ...]
 
 
-def tasks_of(plan: Plan) -> tuple[Task, ...]:
-    """Return the different tasks of a plan, in its order; operators that are graphs themselves are none."""
+def tasks_of(plan: Plan, names: Collection[str]) -> tuple[Task, ...]:
+    """Return the different tasks of a plan, in its order.
+
+    Args:
+        plan: of a model, no operator of which is computed in parts.
+        names: the nodes that a schedule can be asked for: not those that are graphs themselves, nor the planner's own.
+    """
     found: dict[str, Task] = {}
     for part in reversed([*plans_in(plan)]):
         for step in part.steps:
-            if isinstance(step.node.attrs, Control):
+            if step.node.name not in names:
                 continue
             record = record_of(step.node, part.graph)
             known = found.get(record.key)

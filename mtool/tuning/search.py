@@ -29,6 +29,8 @@ Wanted = tuple[Space, Candidate]
 _FINALISTS = 8  # of a task, that are measured again
 _FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
 _NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
+_HALVED = 0.1  # of the estimate
+_MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
 _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
@@ -141,12 +143,18 @@ class Search:
         return self._end is not None and self._clock() >= self._end
 
     def _ordered(self) -> list[Wanted]:
-        """Return all candidates: first the cost model's choices, then by how much more they cost than those."""
+        """Return all candidates: first the cost model's choices, then what may gain most.
+
+        That is a part of what the task takes of the model, half of it for each `_HALVED` by which the cost model
+        takes the candidate for dearer than its choice.
+        """
         everything = [(row.space, one) for row in self.progress.rows.values() for one in row.space.candidates]
 
         def key(wanted: Wanted) -> tuple[bool, float]:
             space, candidate = wanted
-            return candidate is not space.default, candidate.estimate / max(space.default.estimate, 1.0)
+            default = max(space.default.estimate, 1.0)
+            dearer = min(max(candidate.estimate / default - 1, 0.0), _MOST_DEARER)
+            return candidate is not space.default, -default * len(space.task.nodes) * 0.5 ** (dearer / _HALVED)
 
         return sorted(everything, key=key)
 

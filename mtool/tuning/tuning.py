@@ -137,8 +137,8 @@ def tune(
     known = tuning_log.read([output]) if output.exists() else Log()
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
-    plan = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
-    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan)]
+    plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
+    spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan, names)]
     progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtool.compiler import is_short
+from mtool.compiler import compile_model, is_short
 from mtool.errors import MtoolError
 from mtool.plan import Choice
 from mtool.tuned.choosing import parse
@@ -17,7 +17,7 @@ from mtool.tuning.firmware import Place
 from mtool.tuning.progress import Progress, Row
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model, weights_of
 
 log = logging.getLogger(__name__)
 
@@ -165,8 +165,10 @@ class _Trier:
         schedules: dict[str, Choice] = {
             node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
         }
-        options = replace(self.options, schedules={**schedules, **self.options.schedules})
-        return compile(self.model, board=self.place.board, options=options)
+        board, weights = self.place.board, weights_of(self.place.board, self.options)
+        options = replace(self.options, schedules={**schedules, **self.options.schedules}, weights=weights)
+        compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
+        return Model(self.model, board, options, compiled.files, compiled.manifest)
 
 
 def _agree(expected: Sequence[Sample], found: Sequence[Sample]) -> bool:

@@ -22,7 +22,7 @@ from mtool.tuned import log as tuning_log
 from mtool.workflow import Options
 from mtool.workflow.deployment import Deployment
 from tests.arduino import simavr
-from tests.tuned.test_choosing import network
+from tests.tuned.pointwise import network
 
 BOARD = "arduino_mega2560"
 PROBE = "75833353934351F0B1C2"

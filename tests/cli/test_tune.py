@@ -1,18 +1,14 @@
 """`mtool tune` as a person types it: what it shows, what it refuses, what it says when it is stopped."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tuned"))
-
-from records import SETUP, measurement, whole
-
 from mtool.cli import app
 from mtool.tuned import log as tuning_log
+from tests.tuned.records import SETUP, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
 Captured = pytest.CaptureFixture[str]

@@ -131,6 +131,13 @@ def test_long_lines_break_outside_of_inner_brackets(line: str) -> None:
         assert part.count("(") - part.count(")") == 1
 
 
+def test_calls_within_calls_break_behind_a_bracket() -> None:
+    line = f"    y = {''.join(f'converted_to_a_number_{n}(' for n in range(6))}x[i] + 1{')' * 6};"
+    lines = wrapped(line).split("\n")
+    assert len(lines) == 2 and max(map(len, lines)) <= WIDTH
+    assert lines[0].endswith("(") and lines[0] + lines[1].strip() == line
+
+
 _BY_ONE = re.compile(r"[*/%] 1(?![\w.])|(?<![\w.])1 \*")
 _PLUS_NONE = re.compile(r"[+-] 0(?![\w.])")
 _LOOP = re.compile(r"for \(int32_t (\w+) = (\d+); \1 < (\d+); (?:\+\+\1|\1 \+= (\d+))")

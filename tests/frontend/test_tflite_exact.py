@@ -374,6 +374,19 @@ def test_large_sums_of_a_transposed_convolution_are_exact(tmp_path: Path) -> Non
     np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("kind", ["SQRT", "RSQRT"])
+@pytest.mark.parametrize("scale", [0.031, 0.4])
+def test_roots_are_those_of_the_reference_kernels(scale: float, kind: str, dtype: Any, tmp_path: Path) -> None:
+    """LiteRT stops at the first number below 0."""
+    bounds, point = np.iinfo(dtype), 0 if dtype is np.int16 else -100
+    step = scale if dtype is np.int8 else scale / 256
+    x = np.arange(point, int(bounds.max) + 1, 1 if dtype is np.int8 else 7).astype(dtype)
+    tensors = [T("x", x.shape, dtype, step, point), T("y", x.shape, dtype, 1.3 * step**0.5, point // 2)]
+    data, found = found_of(tensors, Op(kind, ["x"], ["y"]), {"x": x}, tmp_path)
+    np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 def test_sums_are_those_of_tflite_micro(dtype: Any, tmp_path: Path) -> None:
     """LiteRT's reference kernel reads uint8, whatever the type is; its default one has no integers."""

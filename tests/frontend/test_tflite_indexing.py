@@ -54,7 +54,7 @@ def known(name: str, data: Any, dtype: Any = I32) -> tuple[T, None]:
 
 
 def x(shape: Sequence[int], dtype: Any = F32, name: str = "x") -> tuple[T, None]:
-    return T(name, shape, dtype, None if dtype in (F32, I32, I64) else 0.05, 0 if dtype is I16 else 3), None
+    return T(name, shape, dtype, None if dtype in (F32, I32, I64, BOOL) else 0.05, 0 if dtype is I16 else 3), None
 
 
 def y(shape: Sequence[int], dtype: Any = F32, name: str = "y") -> T:
@@ -219,9 +219,9 @@ def test_what_only_the_run_can_count(
     assert [output.name for output in report.outputs] == [*outputs, "y_count"]
 
 
-@pytest.mark.parametrize("kind", ["ADD", "MULTIPLY", "MAXIMUM", "MINIMUM"])
+@pytest.mark.parametrize("kind", ["ADD", "MULTIPLY", "MAXIMUM", "MINIMUM", "AND"])
 def test_stablehlo(kind: str, tmp_path: Path) -> None:
-    for dtype in (F32, I32):
+    for dtype in (BOOL, I32) if kind == "AND" else (F32, I32):
         inputs = [x([4, 5], dtype), x([4, 5], dtype, "b")]
         check(f"STABLEHLO_{kind}", inputs, y([4, 5], dtype), tmp_path)
 

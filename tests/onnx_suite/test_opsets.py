@@ -65,6 +65,7 @@ def others() -> Iterator[Form]:
         yield "Upsample", 7, shape, {"mode": mode, "scales": scales}, {}, 1
         yield "Upsample", 9, shape, {"mode": mode}, {"s": np.array(scales, F)}, 1
         yield "Resize", 10, shape, {"mode": mode}, {"s": np.array(scales, F)}, 1
+        yield "Resize", 10, (*shape[:-2], 5, 7), {"mode": mode}, {"s": np.array([*scales[:-2], 0.6, 0.4], F)}, 1
         yield "Resize", 13, shape, {"mode": mode}, {"": F(0), "s": np.array(scales, F)}, 1
     for opset in (7, 11, 13):
         for op in ("Softmax", "LogSoftmax", "Hardmax"):

@@ -1,14 +1,10 @@
 """Tasks, and the schedules that a model gets from what is known of them."""
 
-import sys
 from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import numpy as np
 import onnx
+import pytest
 from graphs import model
 from onnx import helper
 
@@ -19,33 +15,13 @@ from mtool.request import Request
 from mtool.tuned.known import Known
 from mtool.tuned.record import setup_of
 from mtool.tuned.tasks import Task, tasks_of
+from tests.tuned.pointwise import network
 
 BOARD = boards.get("mps2_an386")
-RANDOM = np.random.default_rng(0)
-
-
-def network(path: Path, *, channels: int = 8, scale: float = 0.02) -> Path:
-    """Write a network of four 1x1 convolutions in int8, the second and the third of which differ in weights alone."""
-    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["x0"])]
-    constants = {"s": np.float32(scale), "z": np.int8(0), "ws": np.float32(0.01)}
-    sizes = (4, *[channels] * 4)
-    for number in range(4):
-        shape = (sizes[number + 1], sizes[number], 1, 1)
-        constants[f"w{number}"] = RANDOM.integers(-127, 127, shape).astype(np.int8)
-        nodes += [
-            helper.make_node("DequantizeLinear", [f"x{number}", "s", "z"], [f"f{number}"]),
-            helper.make_node("DequantizeLinear", [f"w{number}", "ws", "z"], [f"g{number}"]),
-            helper.make_node("Conv", [f"f{number}", f"g{number}"], [f"c{number}"], name=f"conv{number}"),
-            helper.make_node("QuantizeLinear", [f"c{number}", "s", "z"], [f"x{number + 1}"]),
-        ]
-    nodes.append(helper.make_node("DequantizeLinear", ["x4", "s", "z"], ["y"]))
-    proto = model(nodes, {"x": (np.float32, (1, 4, 6, 6))}, ["y"], {k: np.asarray(v) for k, v in constants.items()})
-    onnx.save(proto, path)
-    return path
 
 
 def tasks(path: Path) -> list[Task]:
-    return [task for task in tasks_of(plan_model(path, BOARD)) if task.record.op == "conv2d"]
+    return [task for task in tasks_of(*plan_model(path, BOARD)) if task.record.op == "conv2d"]
 
 
 def test_layers_that_differ_in_weights_and_scales_alone_are_one_task(tmp_path: Path) -> None:
@@ -88,7 +64,7 @@ def test_a_candidate_that_is_no_more_is_skipped_with_a_note(
 
 
 def test_what_was_measured_in_the_whole_model_comes_first_for_that_model(tmp_path: Path) -> None:
-    path, other = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx")
+    path, other = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx", scale=0.5)
     _, twice, _ = tasks(path)
     model_hash = compile_model(path, BOARD).manifest.model_hash
     key = twice.record.key
@@ -102,3 +78,14 @@ def test_the_setup_tells_boards_clocks_and_memories_apart() -> None:
     faster = BOARD.model_copy(update={"clock_hz": BOARD.clock_hz * 2})
     assert setup == setup_of(BOARD, "baremetal") != setup_of(faster, "baremetal")
     assert setup.unit == "instructions" and setup.memories["code"].startswith("ssram1 ")
+
+
+def test_what_the_planner_adds_is_no_task(tmp_path: Path) -> None:
+    """States that are swapped are copied, by nodes of the planner's that no schedule can be asked for."""
+    nodes = [helper.make_node("Neg", ["a"], ["c"]), helper.make_node("Abs", ["b"], ["d"])]
+    path = tmp_path / "swap.onnx"
+    onnx.save(model(nodes, {"a": (np.float32, (64,)), "b": (np.float32, (64,))}, ["c", "d"]), path)
+    plan, names = plan_model(path, BOARD, Request(states=(("d", "a"), ("c", "b"))))
+    added = {step.node.name for step in plan.steps} - names
+    assert added
+    assert not added & {node for task in tasks_of(plan, names) for node in task.nodes}

@@ -2,19 +2,15 @@
 
 import json
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from records import SETUP, TARGET, measurement, whole
-
 from mtool.errors import UsageError
 from mtool.tuned import log as tuning_log
 from mtool.tuned.known import Known
+from tests.tuned.records import SETUP, TARGET, measurement, whole
 
 HASH = "0" * 64
 

@@ -1,19 +1,11 @@
 """The search, on a simulated board: noise, drift, faults, an end in the middle."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tuned"))
-
-from records import SETUP, TARGET
-from simulated import BOARD, SimulatedBench, World
-from test_choosing import network
 
 from mtool.compiler import plan_model, target_of
 from mtool.tuned import log as tuning_log
@@ -24,6 +16,9 @@ from mtool.tuning.candidates import Space, space_of
 from mtool.tuning.firmware import Room
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
+from tests.tuned.pointwise import network
+from tests.tuned.records import SETUP, TARGET
+from tests.tuning.simulated import BOARD, SimulatedBench, World
 
 MOST = 40
 
@@ -31,7 +26,7 @@ MOST = 40
 @pytest.fixture(scope="module")
 def spaces(tmp_path_factory: pytest.TempPathFactory) -> list[Space]:
     path = network(tmp_path_factory.mktemp("model") / "m.onnx")
-    found = [space_of(task, target_of(BOARD)) for task in tasks_of(plan_model(path, BOARD))]
+    found = [space_of(task, target_of(BOARD)) for task in tasks_of(*plan_model(path, BOARD))]
     return [space for space in found if len(space.candidates) > 1][:2]
 
 

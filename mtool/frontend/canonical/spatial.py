@@ -149,7 +149,7 @@ def _resize(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, v
         scales=tuple(all_scales), rois=tuple(rois), coordinate_transformation_mode=mode,
         mode=attrs.get("mode", "nearest"), cubic_coeff_a=attrs.get("cubic_coeff_a", -0.75),
         antialias=bool(attrs.get("antialias")), exclude_outside=bool(attrs.get("exclude_outside")),
-        nearest_mode=attrs.get("nearest_mode", "floor" if upsample else "round_prefer_floor"),
+        nearest_mode=attrs.get("nearest_mode", "simple" if upsample else "round_prefer_floor"),
         extrapolation_value=attrs.get("extrapolation_value", 0.0),
     )  # fmt: skip
     state.emit("Resize", origin, [proto.input[0]], [proto.output[0]], made)

@@ -66,8 +66,10 @@ def graph_of(state: Importer, name: str, inputs: Sequence[str], nodes: Sequence[
 
 
 def alias(state: Importer, old: str, new: str, opsets: Opsets) -> None:
-    """Give a value another name too."""
-    if new:
+    """Give a value or a sequence another name too."""
+    if new and old in state.sequences:
+        state.sequences[new] = state.sequences[old]
+    elif new:
         state.run(helper.make_node("Identity", [old], [new], name=new), opsets)
 
 

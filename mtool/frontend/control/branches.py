@@ -57,9 +57,8 @@ def _emit(
     outputs: list[str] = []
     results: tuple[list[str], list[str]] = ([], [])
     bounds: dict[str, tuple[Bound, Bound]] = {}
-    for yes, no, output in zip(sides[0][1], sides[1][1], proto.output, strict=False):
-        if not output:
-            continue
+    given = zip(sides[0][1], sides[1][1], proto.output, strict=False)
+    for yes, no, output in [one for each in given if each[2] for one in _elements(state, *each)]:
         check_is_tensor(state, {yes: f"its output {output!r}", no: f"its output {output!r}"})
         if state.types[yes] != state.types[no]:
             raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}")
@@ -85,6 +84,18 @@ def _emit(
     ]
     attrs = Branches(then_body=bodies[0], else_body=bodies[1])
     state.append("If", origin, [proto.input[0], *shared], outputs, attrs)
+
+
+def _elements(state: Importer, yes: str, no: str, output: str) -> list[tuple[str, str, str]]:
+    """Return an output and what it is in each branch; if that is a sequence, the same of each element."""
+    if yes not in state.sequences or no not in state.sequences:
+        return [(yes, no, output)]
+    pair = state.sequences[yes], state.sequences[no]
+    if len(pair[0]) != len(pair[1]):
+        raise Unsupported(f"its branches give sequences of {len(pair[0])} and {len(pair[1])} elements")
+    state.budget.afford("nodes", len(pair[0]), f"If {output}")
+    state.sequences[output] = [state.unique(f"{output}/{number}") for number in range(len(pair[0]))]
+    return [*zip(*pair, state.sequences[output], strict=True)]
 
 
 def _bounds_of(state: Importer, yes: str, no: str) -> tuple[Bound, Bound]:

@@ -243,6 +243,11 @@ def _right_shift(t: Translation) -> None:
     t.put(t.node("Where", [t.node("Less", [t.stored(0), t.constant("zero", 0, kind)]), below, above]))
 
 
+def _stablehlo_and(t: Translation) -> None:
+    """STABLEHLO_AND: of truths, or of the bits of integers."""
+    _logical("And" if t.result().dtype == np.bool_ else "BitwiseAnd", 2)(t)
+
+
 def _fake_quant(t: Translation) -> None:
     """FAKE_QUANT: floats on a grid of so many bits, one of whose steps is 0; LiteRT does not heed `narrow_range`."""
     single = np.float32
@@ -315,7 +320,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "BITWISE_XOR": _logical("BitwiseXor", 2),
     "RIGHT_SHIFT": _right_shift,
     "FAKE_QUANT": _fake_quant,
+    "STABLEHLO_AND": _stablehlo_and,
     **{f"STABLEHLO_{kind}": _logical(name, 2) for kind, name in (
-        ("ADD", "Add"), ("MULTIPLY", "Mul"), ("MAXIMUM", "Max"), ("MINIMUM", "Min"), ("AND", "And"),
+        ("ADD", "Add"), ("MULTIPLY", "Mul"), ("MAXIMUM", "Max"), ("MINIMUM", "Min"),
     )},
 }  # fmt: skip

@@ -4,17 +4,20 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import onnx
 import tflite
 from onnx import helper
 
-from mtool.frontend.problems import OWN
+from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import exact_elements, exact_wide
-from mtool.frontend.tflite.fixed_point import limits, multipliers, rescaled
+from mtool.frontend.tflite.fixed_point import inverse_root, limits, multipliers, rescaled, scaled_by
 from mtool.frontend.tflite.rescaling import centred, eight_bits, rescale_to
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
 
 Translate = Callable[[Translation], None]
+
+FINE = 20  # bits behind the point of a reciprocal of a root
 
 
 def table(t: Translation, results: Array) -> None:
@@ -120,6 +123,47 @@ def _logarithm(t: Translation) -> None:
     _of_floats(lambda x: np.where(x > 0, np.log(np.maximum(x, 1e-300)), least))(t)
 
 
+def _root(t: Translation, x: Array) -> Array:
+    """SQRT, its results cut off towards zero; LiteRT stops at numbers below 0, which have a root of 0 here."""
+    real = np.maximum(x, 0).astype(np.float32) * t.tensor(0).scale[0]
+    return _clamped(t, (np.sqrt(real) / t.result().scale[0]).astype(np.int64))
+
+
+def _wide_root(t: Translation) -> None:
+    """SQRT of int16, in float32."""
+    out = t.result()
+    real = t.node("Cast", [t.node("Relu", [centred(t, 0)])], to=onnx.TensorProto.FLOAT)
+    scaled = t.node("Mul", [real, t.constant("scale", t.tensor(0).scale[0], np.float32)])
+    steps = t.node("Div", [t.node("Sqrt", [scaled]), t.constant("scale", out.scale[0], np.float32)])
+    inside = t.clip(steps, 0.0, float(np.iinfo(out.dtype).max))
+    t.put(t.node("Cast", [inside], to=onnx.TensorProto.INT16))
+
+
+def _inverse_root(t: Translation) -> None:
+    """RSQRT: of 0 the largest number; LiteRT stops at numbers below 0."""
+    x, out = t.tensor(0), t.result()
+    if exact_wide.is_wide(t):
+        most = float(np.float32(2**15 - 1) * out.scale[0])
+        exact_wide.interpolated(t, lambda x: np.where(x > 0, 1 / np.sqrt(np.maximum(x, 1e-30)), most))
+        return
+    if out.dtype != np.int8:
+        raise Unsupported(f"it is of {out.dtype}, which LiteRT does not have")
+
+    def results(t: Translation, numbers: Array) -> Array:
+        (by,), (shift,) = multipliers(np.asarray([1 / (math.sqrt(x.scale[0]) * float(out.scale[0]))]))
+        made = []
+        for number in numbers.tolist():
+            if number <= 0:
+                made.append(np.iinfo(out.dtype).max - out.zero)
+                continue
+            multiplier, exponent = inverse_root(number)
+            fine = scaled_by(np.asarray(1), multiplier, exponent + FINE)
+            made.append(int(scaled_by(fine, int(by), -1 - int(shift) - FINE)))
+        return _clamped(t, np.asarray(made, np.int64))
+
+    _by_table(results)(t)
+
+
 def _gelu(t: Translation) -> None:
     """GELU, by erfc, or by tanh where that is near enough to its user."""
     if t.op.option("Approximate", False):
@@ -149,4 +193,6 @@ TRANSLATIONS: dict[str, Translate] = {
     "EXP": _of_floats(lambda x: np.exp(np.minimum(x, 88.0))),
     "LOG": _logarithm,
     "GELU": _gelu,
+    "SQRT": narrow_or(_wide_root, _by_table(_root)),
+    "RSQRT": _inverse_root,
 }

@@ -59,10 +59,35 @@ def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
 def rescaled(values: Array, scale: float) -> Array:
     """Return int64 values times a scale, by its multiplier, rounded twice."""
     (multiplier,), (shift,) = multipliers(np.asarray([scale]))
-    left, right = max(-1 - int(shift), 0), max(1 + int(shift), 0)
-    first = ((values.astype(np.int64) << left) * int(multiplier) + (1 << 30)) >> 31
+    return scaled_by(values, int(multiplier), -1 - int(shift))
+
+
+def scaled_by(values: Array, multiplier: int, exponent: int) -> Array:
+    """Return int64 values times multiplier / 2^31 times 2^exponent, rounded twice."""
+    left, right = max(exponent, 0), max(-exponent, 0)
+    first = ((values.astype(np.int64) << left) * multiplier + (1 << 30)) >> 31
     rounded: Array = (first + (1 << right >> 1) - (first < 0)) >> right if right else first
     return rounded
+
+
+def inverse_root(number: int) -> tuple[int, int]:
+    """Return 1 / sqrt(number) as a multiplier of 31 bits behind the point and an exponent, by Newton's iteration.
+
+    Source: tensorflow/lite/kernels/internal/common.h (GetInvSqrtQuantizedMultiplierExp).
+    """
+    if number <= 1:
+        return 2**31 - 1, 0
+    shift = 11
+    while number >= 1 << 29:
+        number, shift = number // 4, shift + 1
+    pairs = (32 - number.bit_length() - 1) // 2 - 1
+    shift, number = shift - pairs, (number << 2 * pairs) >> 1
+    half, x = (number + 1) >> 1, 1 << 28  # 1 with three bits before the point
+    for _ in range(5):
+        cube = _product(_product(x, x), x) << 6
+        x = (_product((1 << 28) + (1 << 27), x) - _product(half, cube)) << 3
+    x = _product(x, 1518500250)
+    return (x << -shift, 0) if shift < 0 else (x, -shift)
 
 
 def exponentials(scale: float) -> Array:
