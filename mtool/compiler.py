@@ -19,8 +19,7 @@ from mtool.manifest import Manifest
 from mtool.option_values import Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
-from mtool.tuned.choosing import choices
-from mtool.tuned.tasks import named_nodes
+from mtool.tuned.known import Known
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +98,12 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     return make_plan(graph, target, request.io, "always", schedules)
 
 
-def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> dict[str, Choice]:
+def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) -> Mapping[str, Choice]:
     """Return the schedules that are asked for, and those that tuning has found for the other nodes."""
+    if request.known == Known():  # then the schema of logs need not be loaded
+        return request.schedules
+    from mtool.tuned.choosing import choices
+
     return {**choices(request.known, graph, target, model_hash), **request.schedules}
 
 
@@ -110,6 +113,8 @@ def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[P
     Raises:
         MtoolError: as `compile_model`.
     """
+    from mtool.tuned.tasks import named_nodes
+
     graph = _lowered(path, target_of(board), request, {})
     names = frozenset(node.name for node, _ in named_nodes(graph))
     return _plan_for(graph, board, request, file_hash(path)), names

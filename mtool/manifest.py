@@ -129,11 +129,12 @@ class Source(Strict):
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
     dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
-    dimension that is left and the one after the last.
+    dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
+    point, the least and the largest integer, of a float that stands on that grid.
     """
 
     tensor: OfModel
-    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]], ...]
+    moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]], ...]
 
 
 class Operand(Strict):

@@ -121,8 +121,8 @@ HybridOperators = Annotated[
     Hybrid,
     typer.Option(
         "--hybrid",
-        help="Products of float activations and int8 weights: in int8 as LiteRT does, in float, or with weights stored "
-        "as float32; auto: int8 of a .tflite model.",
+        help="Products of float activations and int8 weights: in int8 as LiteRT does, in float, or with weights (of "
+        "float16 too) stored as float32; auto: int8 of a .tflite model.",
     ),
 ]
 Interface = Annotated[

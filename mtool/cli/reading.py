@@ -8,9 +8,10 @@ import numpy as np
 
 from mtool.codegen import conventions
 from mtool.errors import UsageError
+from mtool.ir.types import Array
 from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 from mtool.plan import Choice
-from mtool.workflow.samples import Array, read
+from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
 
 _DIGITS = 18  # of a size; more are no int64

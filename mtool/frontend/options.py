@@ -18,8 +18,8 @@ class ModelOptions:
     constants: values of inputs that become constants of the model, by name.
     rounding: of integers: "onnx", or for a TFLite model "tflite", which is its reference kernels' byte for byte.
     hybrid: of operators with float activations and int8 weights: "int8" quantises the activations as they come, as
-        LiteRT does; "float" makes a float of each weight as it is read; "float32" stores the weights as float32. "auto"
-        is the first for a TFLite model, the second for an ONNX one, which means it so.
+        LiteRT does; "float" makes a float of each weight as it is read; "float32" stores the weights as float32, those
+        of float16 too. "auto" is the first for a TFLite model, the second for an ONNX one, which means it so.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
         each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
     natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.ir.types import Array
 
-Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows"], tuple[int, ...]]
+Move = tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Source:
 
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
     dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
-    dimension that is left and the one after the last.
+    dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
+    point, the least and the largest integer, of a float that stands on that grid.
     """
 
     tensor: str
@@ -24,7 +25,7 @@ class Source:
 
     def then(self, move: Move) -> "Source":
         """Return the source of a value that is made by one more move."""
-        if self.moves and self.moves[-1][0] == move[0] not in ("signed", "rows"):
+        if self.moves and self.moves[-1][0] == move[0] not in ("signed", "rows", "quantised"):
             before, (what, numbers) = self.moves[:-1], move
             last = self.moves[-1][1]
             if what == "reshape":
@@ -47,6 +48,16 @@ def moved(data: Array, moves: tuple[Move, ...]) -> Array:
             data = data[..., list(numbers)]
         elif what == "rows":
             data = data[:, slice(*numbers)]
+        elif what == "quantised":
+            data = _quantised(data, *numbers)
         else:
-            data = (data.astype(np.int16) - numbers[0]).astype(np.int8)
+            data = (data.astype(np.int32) - numbers[0]).astype(np.int8 if numbers[0] == 128 else np.int16)
     return np.ascontiguousarray(data)
+
+
+def _quantised(data: Array, bits: int, point: int, least: int, most: int) -> Array:
+    scale = np.array(bits, np.uint32).view(np.float32)
+    dtype = next(kind for kind in (np.int8, np.uint8, np.int16, np.uint16) if np.iinfo(kind).max == most)
+    with np.errstate(all="ignore"):
+        places: Array = np.clip(np.rint(data / scale) + point, least, most)
+        return np.nan_to_num(places, nan=least).astype(dtype)

@@ -85,11 +85,10 @@ class LogValues(ShiftValues):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyValues(Values):
-    """count: frequencies; those from `start` to before `end` have energy."""
+    """count: frequencies; energy: the attributes."""
 
     count: int
-    start: int
-    end: int
+    energy: Energy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +101,10 @@ class FilterBankValues(Values):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpectralSubtractionValues(Values):
-    """count: channels; the others as the attributes."""
+    """count: channels; options: the attributes."""
 
     count: int
-    smoothing: int
-    one_minus_smoothing: int
-    alternate_smoothing: int
-    alternate_one_minus_smoothing: int
-    min_signal_remaining: int
-    smoothing_bits: int
-    bits: int
-    clamping: int
+    options: SpectralSubtraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +140,13 @@ def _auto_scale(ctx: Lowering, node: Node) -> None:
 
 def _energy(ctx: Lowering, node: Node) -> None:
     """energy.cc: the squares of both parts of a complex number, added up."""
-    attrs = Energy.of(node)
-    values = EnergyValues(count=ctx.types[node.outputs[0]].count, start=attrs.start, end=attrs.end)
+    values = EnergyValues(count=ctx.types[node.outputs[0]].count, energy=Energy.of(node))
     template_node(ctx, node, "signal_energy", {"x": node.inputs[0]}, {"y": node.outputs[0]}, values)
 
 
 def _filter_bank(ctx: Lowering, node: Node) -> None:
     """filter_bank.cc: the energies of each channel's frequencies, by weights that rise and fall."""
-    x, weights, unweights, *places = node.inputs
+    x, weights, unweights, *indices = node.inputs
     signed = any((ctx.constants[name] < 0).any() for name in (weights, unweights))
     values = FilterBankValues(channels=ctx.types[node.outputs[0]].count, signed=signed)
     if not signed:  # a product of natural numbers is one instruction
@@ -163,7 +154,7 @@ def _filter_bank(ctx: Lowering, node: Node) -> None:
             ctx.constant(f"{node.name}/weights", ctx.constants[name].astype(np.uint16)) for name in (weights, unweights)
         )
     inputs = {"x": x, "weights": weights, "unweights": unweights}
-    inputs |= dict(zip(("starts", "offsets", "widths"), places, strict=True))
+    inputs |= dict(zip(("starts", "offsets", "widths"), indices, strict=True))
     template_node(ctx, node, "signal_filter_bank", inputs, {"y": node.outputs[0]}, values)
 
 
@@ -180,18 +171,7 @@ def _square_root(ctx: Lowering, node: Node) -> None:
 def _spectral_subtraction(ctx: Lowering, node: Node) -> None:
     """filter_bank_spectral_subtraction.cc: the signal less an estimate of the noise, which is kept."""
     x, noise = node.inputs
-    attrs = SpectralSubtraction.of(node)
-    values = SpectralSubtractionValues(
-        count=ctx.types[x].count,
-        smoothing=attrs.smoothing,
-        one_minus_smoothing=attrs.one_minus_smoothing,
-        alternate_smoothing=attrs.alternate_smoothing,
-        alternate_one_minus_smoothing=attrs.alternate_one_minus_smoothing,
-        min_signal_remaining=attrs.min_signal_remaining,
-        smoothing_bits=attrs.smoothing_bits,
-        bits=attrs.bits,
-        clamping=attrs.clamping,
-    )
+    values = SpectralSubtractionValues(count=ctx.types[x].count, options=SpectralSubtraction.of(node))
     template_node(
         ctx, node, "signal_spectral_subtraction", {"x": x, "noise": noise},
         {"y": node.outputs[0], "next": node.outputs[1]}, values, overwrites={"next": "noise"},

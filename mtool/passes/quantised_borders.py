@@ -13,6 +13,7 @@ import numpy as np
 from mtool.ir import DType, Graph, Node
 from mtool.ir.control import Branches, Carried, Control, Rounds, has_bodies
 from mtool.ir.graph import Rewriter
+from mtool.ir.source import Move
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.lowerings.quantise import WHOLE_MOVES, Quantisation
@@ -35,6 +36,13 @@ class Grid:
     def parameters(self) -> tuple[Array, Array]:
         """The scale and the zero point as constants."""
         return np.asarray(self.scale, np.float32), np.asarray(self.zero_point, self.integer.numpy)
+
+    @property
+    def move(self) -> Move:
+        """What makes the integers of floats that stand on it, as the source of a value says it."""
+        limits = np.iinfo(self.integer.numpy)
+        bits = int(np.asarray(self.scale, np.float32).view(np.uint32))
+        return "quantised", (bits, self.zero_point, int(limits.min), int(limits.max))
 
     def quantised(self, data: Array) -> Array | None:
         """Return constant floats as integers; None: some of them do not stand on the grid."""
@@ -276,6 +284,8 @@ class _Border:
         """Let an output of the node be integers, of which its readers get the floats."""
         output = self.outputs[place]
         self.outputs[place] = self.side.value(f"{output}.quantised", grid.integer, self.side.types[output].shape)
+        if output in self.side.sources:
+            self.side.sources[self.outputs[place]] = self.side.sources[output].then(grid.move)
         self.left.append((self.outputs[place], grid, output))
         self.side.changed = True
 

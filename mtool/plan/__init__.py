@@ -33,8 +33,8 @@ def make_plan(
     Raises:
         UsageError: a schedule is asked for a node that is not there, or one that can't compute its node.
     """
-    from mtool.ir.control import has_bodies
-    from mtool.plan.partial import is_worth, with_partial_execution
+    from mtool.plan.control import plans_in
+    from mtool.plan.partial import LEAST_BYTES, is_worth, with_partial_execution
     from mtool.plan.whole import plan_whole
 
     choices = schedules or {}
@@ -43,7 +43,8 @@ def make_plan(
         return with_partial_execution(plan, partial, choices)
 
     plan = by_rows(plan_whole(graph, target, io, choices))
-    if partial == "never" or not has_bodies(graph):
+    least = LEAST_BYTES if partial == "auto" else 1
+    if partial == "never" or all(one.arena_bytes < least for one in [*plans_in(plan)][1:]):
         return plan
     inside = by_rows(plan_whole(graph, target, io, choices, by_rows))
     return inside if is_worth(plan, inside, partial) else plan

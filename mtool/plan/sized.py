@@ -105,7 +105,7 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
 
 
 def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Sequence[Schedule]:
-    """Return a schedule with knobs set that it sets by the size otherwise; the fewest, and the cheapest, first."""
+    """Return a schedule with knobs set that it sets by the size otherwise; what it sets for the largest first."""
     names = [name for name, knob in schedule.knobs().items() if getattr(schedule, name) == knob.default]
     settings = [[(name, value) for value in schedule.knobs()[name].values] for name in names]
     found: list[tuple[int, Schedule]] = []
@@ -114,7 +114,8 @@ def _turned(schedule: Schedule, plain: Node, graph: Graph, target: Target) -> Se
         if changed:
             found.append((len(changed), replace(schedule, **changed)))  # type: ignore[type-var]
     able = [(count, one) for count, one in found if one.supports(plain, graph, target)]
-    able.sort(key=lambda pair: (pair[0], pair[1].cost(plain, graph, target)))
+    own = schedule.cost(plain, graph, target)
+    able.sort(key=lambda pair: (abs(pair[1].cost(plain, graph, target) - own), pair[0]))
     return [one for _, one in able[:_MOST_TURNS]]
 
 

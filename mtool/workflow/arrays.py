@@ -139,3 +139,12 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
     except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
             RuntimeError, SyntaxError):  # fmt: skip
         raise UsageError(f"{path} is not a NumPy file of plain arrays", hint=_HINT) from None
+
+
+def read(path: Path) -> dict[str, Array]:
+    """Read a .npz file, or a .npy file as its only array, named "x0".
+
+    Raises:
+        UsageError: it is missing, or not such a file.
+    """
+    return {name: array.load() for name, array in stored(path).items()}

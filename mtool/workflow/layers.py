@@ -1,7 +1,7 @@
 """Compare every tensor that a device computes with the model's own."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,15 @@ from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.formatting import samples as samples_of
+from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model, compile
 from mtool.workflow.tolerance import default_tolerance
 from mtool.workflow.translation import Mistranslation, checked
+
+CALLS = "calls"
+"""The schedule of a control node (mtool.plan.control)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,15 @@ class Layer:
 
     `difference` is None where the model has no such tensor. `ties` counts elements that are rounded the other way
     because the reference's float sum is not exact (mtool.workflow.rounding_ties); they don't count as differing.
+    `inside` is the comparison of what a control node computed, where its result differs
+    (mtool.workflow.inside_bodies): one for each sample.
     """
 
     operator: Operator
     tensor: str
     difference: Difference | None
     ties: int
+    inside: tuple["Layers", ...] = ()
 
     def describe(self) -> str:
         """Return the operator as a person would name it."""
@@ -106,6 +113,7 @@ class Layers:
                 "tensor": layer.tensor,
                 "schedule": layer.operator.schedule,
                 "ties": layer.ties,
+                "inside": [one.as_json() for one in layer.inside],
                 "difference": None if layer.difference is None else asdict(layer.difference),
             }
             for layer in self.layers
@@ -142,6 +150,12 @@ class Layers:
             "  " + ", ".join(f"{number:,} {label}" for label, number in found.histogram),
             f"  {found.worst}",
         ]
+        inner = next((one for one in first.inside if one.diverging), None)
+        if inner is not None:
+            worst = inner.diverging[0]
+            assert worst.difference is not None
+            details.append(f"inside it, {worst.describe()} is the first that diverges:")
+            details.append(f"  {worst.difference.worst}")
         others = len(self.diverging) - 1
         if others:
             details.append(f"so do {count(others, 'other operator')}, each given what the model has before it")
@@ -237,10 +251,30 @@ def compare_layers(
             row.end_sample()
     against = ort.NAME if network else reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    has_rounding = ties.has_rounding or is_tflite(model.path)
+    if network and not is_tflite(model.path):
+        rows = zip(found.values(), layers, strict=True)
+        layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
+    has_rounding = ties.has_rounding or is_tflite(model.path) or any(layer.inside for layer in layers)
     compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
     mistranslated = checked(model, network, inputs) if is_tflite(model.path) else ()
     return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, mistranslated)
+
+
+def _explained(
+    model: Model, network: reference.Network, inputs: Sequence[Sample], row: "_Found", layer: Layer, allowed: Tolerance
+) -> Layer:
+    """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
+    if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
+        return layer
+    pairs = zip(inputs, row.samples, strict=True)
+    seen = [Seen(sample, row.operand, mine) for sample, (known, mine) in pairs if not np.array_equal(known, mine)]
+    inside = tuple(look_inside(model, network, layer.operator, seen, compare_layers, allowed))
+    if not inside or not all(one.explain for one in inside):
+        return replace(layer, inside=inside)
+    found = sum(one.ties for one in inside)
+    cause = count(found, "tie") if found else "rounding what is within its tolerance"
+    difference = replace(layer.difference, within=True, allowed=f"the effect of {cause} inside it")
+    return replace(layer, inside=inside, difference=difference, ties=layer.ties + found)
 
 
 def _expected(operand: Operand, known: Sample) -> Array | None:

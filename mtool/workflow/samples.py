@@ -16,18 +16,9 @@ from mtool.manifest import Tensor
 from mtool.oracles import Array, Sample
 from mtool.session.run_time_sizes import given_inputs, largest, shape_at, smallest
 from mtool.workflow import formatting
-from mtool.workflow.arrays import StoredArray, stored
+from mtool.workflow.arrays import StoredArray, read, stored
 
 __all__ = ["Array", "Sample", "golden_of", "inputs_of", "read", "seeded"]
-
-
-def read(path: Path) -> dict[str, Array]:
-    """Read a .npz file, or a .npy file as its only array, named "x0".
-
-    Raises:
-        UsageError: it is missing, or not such a file.
-    """
-    return {name: array.load() for name, array in stored(path).items()}
 
 
 def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:

@@ -167,8 +167,8 @@ class _Writer:
         """Read a value by rows that are all the same, along any axis and from either end."""
         made = {name for node in nodes for name in node.output}
         read = [name for node in nodes for name in _reads(node) if name in self.types and name not in made]
-        if not read:
-            return self._branch(nodes, results)
+        if not read or not all(0 not in _shape(self.types[name]) for name in (*read, *results)):
+            return self._branch(nodes, results)  # onnxruntime dies of a Scan that turns tensors without elements
         value = self.rng.choice(read)
         rounds, rank = self.rng.randint(1, 4), len(_shape(self.types[value]))
         axis = self.rng.randrange(-rank - 1, rank + 1)

@@ -17,9 +17,8 @@ reset where the model has states, and its outputs are compared with LiteRT's or 
 
 *Equal* is every element of every output; *within* is what `verify` allows: one step for a TFLite model, or as many as
 LiteRT's default and reference kernels differ on the same inputs, but none with `--rounding tflite`, and 1e-5 for
-floats; or more, if each operator by itself is right, but for ties or such roundings: that is said. Where weights are
-int8 and activations float, LiteRT brings the activations to 8 bits as it goes and mtool does not, which is the
-difference ([tflite.md](tflite.md#comparing)). Sizes are in bytes."""
+floats; or more, if each operator by itself is right, but for ties or such roundings: that is said. Sizes are in
+bytes."""
 BOARD = """
 Figures are of one inference on `{board}`, emulated, of the standalone image: *code* is all of it without the model's
 constants. A model that is too large for it is run on the host alone: the arena is the host's, and there are no other

@@ -102,6 +102,14 @@ def test_each_name_of_the_workflow_is_there() -> None:
         assert getattr(workflow, name) is not None
 
 
+def test_a_compile_loads_nothing_of_the_device_half(tmp_path: Path) -> None:
+    model = ROOT / "examples" / "digits" / "digits_int8.onnx"
+    modules, _ = loaded("compile", str(model), "--board", "mps2_an386", "--output-dir", str(tmp_path / "c"))
+    assert "mtool.compiler" in modules
+    assert not packages(modules) & {"elftools", "serial", "cookiecutter", "tflite", "onnxruntime"}
+    assert not {f"mtool.{name}" for name in ("build", "flash", "rpc", "session", "transport")} & modules
+
+
 def test_a_second_run_loads_neither_the_compiler_nor_the_reference(tmp_path: Path) -> None:
     model = ROOT / "examples" / "digits" / "digits_int8.onnx"
     run = ("run", str(model), "--output-dir", str(tmp_path / "p"), "--quiet")

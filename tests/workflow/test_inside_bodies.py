@@ -1,0 +1,136 @@
+"""What differs in a control node is told apart: ties in its bodies, an operator that is wrong there, or the node."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from altered import Altered
+
+import mtool
+from mtool import ops
+from mtool.errors import MismatchError
+from mtool.ir import Graph, Node
+from mtool.kernels.target import Target
+from mtool.workflow.taken_path import NotWritten, captured
+from mtool.workflow.taken_path import Path as TakenPath
+from tests.control_flow import CASES
+
+ort = pytest.importorskip("onnxruntime")
+needs_arm = pytest.mark.skipif(
+    any(shutil.which(program) is None for program in ("arm-none-eabi-gcc", "qemu-system-arm", "cmake", "ninja")),
+    reason="the Arm toolchain or QEMU is not installed",
+)
+WEIGHTS = ",".join(f"{number * 37 % 19 / 19 - 0.5:.3f}" for number in range(64))
+F = "float[1, 8]"
+
+
+def on_grid(name: str, output: str) -> str:
+    return f"{output}_q = QuantizeLinear ({name}, s, z) {output} = DequantizeLinear ({output}_q, s, z)"
+
+
+def tying() -> onnx.ModelProto:
+    """Return a model whose products lie halfway between two steps now and then."""
+    return onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> g ({F} x, bool yes) => ({F} y)
+            <float s = {{0.02}}, int8 z = {{3}}, int8 zw = {{0}}, int64 n = {{20}}, float[8, 8] W = {{{WEIGHTS}}}> {{
+            wq = QuantizeLinear (W, s, zw) w = DequantizeLinear (wq, s, zw) {on_grid("x", "h")}
+            l = Loop (n, "", h) <body = b (int64 i, bool c, {F} a) => (bool d, {F} r) {{
+                d = Identity (c) [first] m = MatMul (a, w) {on_grid("m", "o")}
+                p = If (yes) <
+                    then_branch = t () => ({F} t1) {{
+                        [second] t0 = MatMul (o, w) u = Add (t0, h) {on_grid("u", "t1")} }},
+                    else_branch = e () => ({F} e1) {{ e0 = Add (o, h) {on_grid("e0", "e1")} }}>
+                r = Identity (p) }}>
+            y = Neg (l) }}"""
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    onnx.save(tying(), tmp_path / "tying.onnx")
+    return tmp_path / "tying.onnx"
+
+
+@pytest.mark.parametrize("board", ["host", pytest.param("mps2_an386", marks=[needs_arm, pytest.mark.product])])
+def test_ties_in_bodies_are_ties(board: str, path: Path, tmp_path: Path) -> None:
+    deployment = mtool.Deployment(tmp_path / "project")
+    found = mtool.verify_layers(path, board=board, deployment=deployment)
+    found.check()
+    (loop,) = [layer for layer in found.layers if layer.operator.schedule == "calls"]
+    assert loop.inside and loop.ties == sum(one.ties for one in loop.inside) > 0
+    assert loop.difference is not None and "inside it" in loop.difference.allowed
+    report = mtool.verify(path, board=board, deployment=deployment)
+    report.check()
+    assert report.ties == found.ties
+
+
+class In(Altered):
+    """Alters what computes an ONNX node, wherever that stands."""
+
+    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
+        return any(origin.endswith(self.node) for origin in node.origins) and self.sound.supports(node, graph, target)
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Altered], node: str) -> None:
+    dense = ops.KERNELS["dense"]
+    sound = next(one for one in dense.schedules if one.name == "c99_rows")
+    schedule = kind("broken", sound, node, lambda body: body + "\n    output[7] = output[0];")
+    monkeypatch.setitem(ops.KERNELS, "dense", replace(dense, schedules=(*dense.schedules, schedule)))
+
+
+def test_a_wrong_operator_of_a_body_is_named_with_its_round(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(monkeypatch, In, "second")
+    with pytest.raises(MismatchError) as caught:
+        mtool.verify_layers(path, board="host", deployment=mtool.Deployment(tmp_path / "project")).check()
+    inside = [line for line in caught.value.details if "inside it, operator" in line]
+    assert inside and '"l, round 0: p, then: ' in inside[0], caught.value.details
+
+
+def test_what_only_the_node_itself_gets_wrong_is_not_excused(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {operator.name for operator in mtool.compile(path, board="host").manifest.operators}
+    broken(monkeypatch, Altered, next(f"dense_{number}" for number in range(2, 9) if f"dense_{number}" not in names))
+    deployment = mtool.Deployment(tmp_path / "project")
+    for compare in (mtool.verify, mtool.verify_layers):
+        with pytest.raises(MismatchError):
+            compare(path, board="host", deployment=deployment).check()
+
+
+@pytest.mark.parametrize("name", [*CASES])
+def test_the_taken_path_gives_what_the_model_does(name: str) -> None:
+    case = CASES[name]
+    opsets = case.proto.opset_import
+
+    def run(proto: onnx.ModelProto, feeds: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+        session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        names = [value.name for value in proto.graph.output]
+        return dict(zip(names, session.run(names, feeds), strict=True))
+
+    for feeds in case.feeds:
+        if any(
+            np.asarray(data).dtype == np.int64 and np.size(data) == 1 and not 0 < data < 100 for data in feeds.values()
+        ):
+            continue
+        path = TakenPath(run, opsets, feeds, {tensor.name: tensor for tensor in case.proto.graph.initializer})
+        names = {value: value for value in (*feeds, *path.constants)}
+        try:
+            path.write(case.proto.graph.node, names, "")
+        except NotWritten:
+            continue  # of too many rounds, or rows of none
+        wanted = run(case.proto, feeds)
+        assert {*names} >= {*wanted}
+        for output, expected in wanted.items():
+            np.testing.assert_array_equal(path.value(names[output]), expected)
+
+
+def test_what_is_captured() -> None:
+    (loop,) = [node for node in tying().graph.node if node.op_type == "Loop"]
+    assert captured(loop) == ["n", "h", "w", "s", "z", "yes"]
