@@ -25,7 +25,7 @@ from mtool.formulas import Point
 from mtool.frontend.options import ModelOptions
 from mtool.identifiers import tensor_names
 from mtool.ir import DType, Graph, Node, RunTimeSize, TensorType
-from mtool.ir.control import Control
+from mtool.ir.control import Rounds, bodies_of
 from mtool.ir.expr import const
 from mtool.ir.joined import DifferError, Joined, Joiner
 from mtool.ir.names import Names
@@ -57,7 +57,7 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
     """
     if len(maxima) > _MOST_SIZES:
         raise UsageError(f"--max is given for {len(maxima)} dimensions of inputs; {_MOST_SIZES} can be open")
-    maker = _Maker(path, target, replace(options, maxima=_others(options, maxima)), tuple(maxima))
+    maker = _Maker(path, target, replace(options, maxima=_others(options, maxima), keeps_rounds=True), tuple(maxima))
     return maker.made(tuple(maxima.values()))
 
 
@@ -287,8 +287,8 @@ class _Maker:
                 where = f"{node.op} {', '.join(node.origins[:3])}"
                 if isinstance(node.attrs, View) and View.of(node).first != View.of(other).first:
                     raise self.refusal("where a part begins depends on its sizes", [where])
-                if isinstance(node.attrs, Control) and _signature(node, graph) != _signature(other, sample):
-                    raise self.refusal("tensors inside or around control flow depend on its sizes", [where])
+                if any(one is not two for one, two in zip(bodies_of(node), bodies_of(other), strict=True)):
+                    raise self.refusal("tensors inside of control flow depend on its sizes", [where])
 
     def refusal(self, why: str, details: Sequence[str]) -> ModelError:
         """Return the error for a model that has no form for all sizes."""
@@ -322,7 +322,8 @@ def _outline(graph: Graph) -> list[tuple[object, ...]]:
 
 def _signature(node: Node, graph: Graph) -> tuple[object, ...]:
     """Return what an operator's C depends on."""
-    return node.attrs, [graph.types[value] for value in (*node.inputs, *node.outputs) if value]
+    attrs = node.attrs if not isinstance(node.attrs, Rounds) else node.attrs.most
+    return attrs, [graph.types[value] for value in (*node.inputs, *node.outputs) if value]
 
 
 def _sharing(graph: Graph, other: Graph) -> Graph:

@@ -9,11 +9,13 @@ import numpy as np
 
 from mtool.codegen.control import Body, control_kernel
 from mtool.codegen.function import Call, Function, Use
+from mtool.ir import Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule
+from mtool.plan.sized import sized_control
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,12 @@ class _Registry:
             used[made] = made
             return made
 
-        return Call(self._function(step, control_kernel(step.node, plan.graph, bodies, symbol)), used)
+        def kernel(node: Node, graph: Graph) -> Kernel:
+            return control_kernel(node, graph, bodies, symbol)
+
+        is_sized = step.node.name in plan.graph.sized_nodes
+        made = sized_control(step.node, plan.graph, kernel) if is_sized else kernel(step.node, plan.graph)
+        return Call(self._function(step, made), used)
 
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone

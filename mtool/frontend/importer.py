@@ -44,11 +44,13 @@ class Importer:
         budget: Budget | None = None,
         *,
         natural_maxima: bool = False,
+        keeps_rounds: bool = False,
     ) -> None:
         self._import_node = import_node
         self.budget = budget or Budget()
         self.maxima = dict(maxima or {})
         self.natural_maxima = natural_maxima
+        self.keeps_rounds = keeps_rounds
         self.used_maxima: set[str] = set()
         self.bounds: dict[str, Bound] = {}
         self.opsets = {domain_of(entry.domain): entry.version for entry in model.opset_import}

@@ -83,7 +83,8 @@ def graph_of(
         states = States(options.states, initial, zeros)
     bind_dimensions(model, options.dims, title, _trial(model, title, options, separated))
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
-    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, natural=options.natural_maxima)
+    how = {"natural": options.natural_maxima, "keeps_rounds": options.keeps_rounds}
+    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, **how)
     graph = replace(graph, halves=halves and options.hybrid != "float32")
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 

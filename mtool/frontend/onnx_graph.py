@@ -30,6 +30,7 @@ def import_graph(
     separated: Separated | None = None,
     *,
     natural: bool = False,
+    keeps_rounds: bool = False,
 ) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
@@ -41,6 +42,7 @@ def import_graph(
         budget: what the import may take.
         separated: the large initialisers, if they were taken out of the model.
         natural: whether what has no maximum may have as many elements as the shapes of its inputs allow.
+        keeps_rounds: whether rounds of a Loop or Scan are a loop in C, however few they are.
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
@@ -49,7 +51,7 @@ def import_graph(
     """
     if not model.graph.output:
         raise ModelError(f"{name} has no outputs", hint="export it again with the outputs that are wanted")
-    state = Importer(model, import_node, maxima, budget, natural_maxima=natural)
+    state = Importer(model, import_node, maxima, budget, natural_maxima=natural, keeps_rounds=keeps_rounds)
     _add_initialisers(state, model, separated or {})
     inputs = []
     for value in model.graph.input:

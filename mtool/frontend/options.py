@@ -22,6 +22,7 @@ class ModelOptions:
         of float16 too. "auto" is the first for a TFLite model, the second for an ONNX one, which means it so.
     maxima: the largest sizes of what has a size that depends on data, by the name of the value or its dimension;
         each output of such a size gets another one beside it, `<name>_count`, that says how many are there.
+    keeps_rounds: rounds of a Loop or Scan are a loop in C, however few they are.
     natural_maxima: where no such size is stated or declared, it is the most that the shapes of the inputs allow.
     states: pairs of an output and the input of the next run that it feeds; they lie in the arena from run to run
         and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
@@ -36,6 +37,7 @@ class ModelOptions:
     hybrid: Hybrid = "auto"
     maxima: Mapping[str, int] = field(default_factory=dict)
     natural_maxima: bool = False
+    keeps_rounds: bool = False
     states: Pairs = ()
     state_values: Mapping[str, Array] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -5,7 +5,7 @@ other C for other sizes, such as one that is unrolled by a size, can't be joined
 """
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +81,7 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         ModelError: no schedule follows the sizes.
     """
     op = ops.KERNELS[node.op]
-    plain = replace(node, inputs=node.inputs[: len(node.inputs) - len(graph.sizes)])
+    plain = without_sizes(node, graph)
     if choice is not None:
         schedules: Sequence[Schedule] = [chosen(choice, op, plain, graph, target)]
     else:
@@ -96,9 +96,38 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
                 reasons += [f"{schedule.name}: {found}"] if one is schedule else []
             else:
                 return Step(node, _of_plain(op, plain), made, made.scratch)
+    raise _refusal(op.label(plain, graph), node, graph, reasons)
+
+
+def without_sizes(node: Node, graph: Graph) -> Node:
+    """Return a node that depends on run-time sizes without the inputs that these are."""
+    return replace(node, inputs=node.inputs[: len(node.inputs) - len(graph.sizes)])
+
+
+def sized_control(node: Node, graph: Graph, emit: Callable[[Node, Graph], Kernel]) -> Kernel:
+    """Return the function of a control node around which sizes are known at run time: rounds that are rows.
+
+    Args:
+        node: the node.
+        graph: the one that it stands in.
+        emit: writes the function at some sizes.
+
+    Raises:
+        ModelError: it does not follow the sizes.
+    """
+    points = tuple(point for point, _ in graph.samples)
+    kernels = [emit(next(one for one in sample.nodes if one.name == node.name), sample) for _, sample in graph.samples]
+    joiner = Joiner(tuple(size.symbol for size in graph.sizes), points)
+    try:
+        return joined_kernel(kernels, joiner, graph, len(without_sizes(node, graph).inputs))
+    except DifferError as found:
+        raise _refusal(node.op, node, graph, [str(found)]) from None
+
+
+def _refusal(label: str, node: Node, graph: Graph, reasons: Sequence[str]) -> ModelError:
     names = ", ".join(size.name for size in graph.sizes)
-    raise ModelError(
-        f"{op.label(plain, graph)} can't follow sizes known at run time ({names})",
+    return ModelError(
+        f"{label} can't follow sizes known at run time ({names})",
         details=[f"operator {', '.join(node.origins[:3]) or node.name}", *reasons],
         hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
     )

@@ -53,7 +53,7 @@ def _plan(
     """
 
     def step_of(node: Node) -> Step:
-        if node.name in graph.sized_nodes:
+        if node.name in graph.sized_nodes and not isinstance(node.attrs, Control):
             return sized_step(node, graph, target, choices.get(node.name))
         if not isinstance(node.attrs, Control):
             return choose_schedule(node, graph, target, choices.get(node.name))

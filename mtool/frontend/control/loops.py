@@ -27,7 +27,8 @@ def import_loop(state: Importer, proto: onnx.NodeProto, origin: str, opsets: Ops
     going = bool(single(state.constants[condition], "cond")) if condition in state.constants else not condition
     may_be_written_out = going and limit != 0 and (limit is not None or not trips)  # they are the same in each run
     written_out = partial(loop_written_out, state, proto, body, values, limit, origin, opsets)
-    if may_be_written_out and limit is not None and is_short(body, limit) and written_out():
+    is_better = limit is not None and not state.keeps_rounds and is_short(body, limit)
+    if may_be_written_out and is_better and written_out():
         return
     asked = Repetition(
         body, trips, condition, values, (), proto.output[: len(values)],

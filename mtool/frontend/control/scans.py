@@ -99,7 +99,7 @@ def _import_one(state: Importer, scan: Scan, origin: str, opsets: Opsets) -> Non
     rounds = shapes[0][scan.axes[0]]
     if any(shape[axis] != rounds for shape, axis in zip(shapes, scan.axes, strict=True)):
         raise Unsupported(f"its inputs {[list(shape) for shape in shapes]} differ in length along {list(scan.axes)}")
-    if is_short(scan.body, rounds):
+    if not state.keeps_rounds and is_short(scan.body, rounds):
         _written_out(state, scan, rounds, origin, opsets)
         return
     try:
