@@ -42,7 +42,7 @@ _FEW = 4  # below it, other kernels may be chosen
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
 _EMITTED = (*range(1, 20), 32, 48, 64, 80)  # for which C is compared besides
 _EMITTED_BEYOND = 19  # whatever the largest size is
-_MOST_SIZES = 3
+_MOST_SIZES = 2
 
 
 def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[str, int]) -> tuple[Graph, Graph]:
@@ -227,12 +227,13 @@ class _Maker:
     def emitted_points(self, graphs: Collection[Point], least: Point, top: Point) -> list[Point]:
         """Return the sizes for which C is compared, the largest first."""
         points = dict.fromkeys([top, *graphs])
+        base = tuple(max(most, _FEW) for most in top)
         for place, (low, most) in enumerate(zip(least, top, strict=True)):
             first = low if len(top) == 1 else max(low, 2)
             small = [size for size in _EMITTED if first <= size <= max(most, _EMITTED_BEYOND)]
-            points |= dict.fromkeys((*top[:place], size, *top[place + 1 :]) for size in small)
-        if len(top) > 1:
-            points[tuple(min(max(low, 3), most) for low, most in zip(least, top, strict=True))] = None
+            points |= dict.fromkeys((*base[:place], size, *base[place + 1 :]) for size in small)
+        if len(top) > 1:  # every remainder of one size with every one of the other
+            points |= dict.fromkeys(itertools.product(range(_FEW, 2 * _FEW), repeat=len(top)))
         return list(points)
 
     def finished(

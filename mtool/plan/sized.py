@@ -5,7 +5,7 @@ other C for other sizes, such as one that is unrolled by a size, can't be joined
 """
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -184,7 +184,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
         same = {*kernel.arguments} <= {*first.arguments} if 1 in point else kernel.arguments == first.arguments
         if not same:
             raise DifferError("it has other parameters at other sizes")
-    joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph.fixed_sizes)
+    joined = _joined_body(joiner, [kernel.body for kernel in kernels], graph)
     tables = {name: [one.constants[name] for one in kernels if name in one.constants] for name in first.constants}
     constants = {name: _joined_table(name, some) for name, some in tables.items()}
     arguments, lines = list(first.arguments), []
@@ -202,33 +202,37 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
     )
 
 
-def _joined_body(joiner: Joiner, bodies: Sequence[str], taken: Collection[int]) -> JoinedText:
+def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedText:
     """Return the body at any sizes: of one structure, of one for each remainder of a size, or some for small sizes."""
     plain = dict(zip(joiner.points, without_hints(bodies), strict=True))
     usual = {point: text for point, text in plain.items() if 1 not in point}
     try:
-        return _of_usual(joiner.names, usual, taken)
+        return _of_usual(joiner.names, usual, graph)
     except DifferError as found:
         reason = found
     for first in range(3, _SMALL + 1) if len(joiner.names) == 1 else ():
         small = [point for point in sorted(plain) if point[0] < first]
+        if [point[0] for point in small] != [*range(graph.sizes[0].least, first)]:
+            continue
         try:
             usual = {point: text for point, text in plain.items() if point[0] >= first}
             return _with_small(
-                joiner.names[0], {point[0]: plain[point] for point in small}, _of_usual(joiner.names, usual, taken)
+                joiner.names[0], {point[0]: plain[point] for point in small}, _of_usual(joiner.names, usual, graph)
             )
         except DifferError:
             continue
     raise reason
 
 
-def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], taken: Collection[int]) -> JoinedText:
+def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> JoinedText:
     """Return the body at any sizes that are not too small for it.
 
     Sizes that are those of other dimensions too may have a simpler form, so they are left out if there are enough
     others.
     """
-    top = next(iter(texts))
+    if not _cover(list(texts), len(names)):
+        raise DifferError("the model takes too few sizes to tell how its C follows them")
+    top, taken = graph.samples[0][0], graph.fixed_sizes
     others = [point for point in texts if point != top and not any(size in taken for size in point)]
     reasons = []
     for points in (list(texts), *([others] if _cover(others, len(names)) else [])):
@@ -264,12 +268,8 @@ def _checked(made: JoinedText, simpler: Sequence[str]) -> JoinedText:
 
 
 def _cover(points: Sequence[Point], sizes: int) -> bool:
-    """Whether there are points of every remainder that tiles may leave of each size."""
-    return all(
-        {point[place] % period for point in points} == set(range(period))
-        for place in range(sizes)
-        for period in PERIODS
-    )
+    """Whether there are points of every remainder that tiles may leave of each size, with those of the others."""
+    return all(len({tuple(size % period for size in point) for point in points}) == period**sizes for period in PERIODS)
 
 
 def _joined_table(name: str, tables: Sequence[Array]) -> Array:

@@ -11,6 +11,7 @@ from sized import RNG, Shape, build, check, floats, mlp, node
 from stages import DSP, MVE
 
 from mtool import codegen
+from mtool.errors import ModelError
 from mtool.kernels.target import Target
 
 TARGETS = {"host": HOST, "dsp": DSP, "mve": MVE, "no_fpu": NO_FPU}
@@ -140,6 +141,25 @@ def test_rows_of_a_dense_network(target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_rows_of_integers_leave_any_remainder_of_a_tile(target: Target, channels: int, tmp_path: Path) -> None:
     check(quantised_mlp(channels), {"n": 14}, tmp_path, target, tolerance=1e-5 if target is not NO_FPU else 0.05)
+
+
+@pytest.mark.parametrize("most", [{"n": 6, "b": 5}, {"n": 9, "b": 1}])
+@pytest.mark.parametrize("target", [HOST, DSP], ids=["host", "dsp"])
+def test_rows_of_two_sizes(target: Target, most: dict[str, int], tmp_path: Path) -> None:
+    """What is left over of a tile depends on both: it is right, or refused."""
+    constants = {
+        "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
+        "w": RNG.integers(-127, 128, (8, 12)).astype(np.int8),
+    }  # fmt: skip
+    nodes = [*quantised("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"), node("MatMul", "xf wf", "a")]
+    proto = build([*nodes, *quantised("a", "y")], {"x": ("n", "b", 8)}, {"y": ("n", "b", 12)}, constants)
+    try:
+        check(proto, most, tmp_path, target, tolerance=1e-5)
+    except ModelError as refused:
+        assert "can't follow sizes known at run time" in str(refused)
+    floating = build([node("MatMul", "x w", "y")], {"x": ("n", "b", 8)}, {"y": ("n", "b", 3)}, {"w": floats(8, 3)})
+    (tmp_path / "float").mkdir()  # a library of the same path would not be loaded anew
+    check(floating, most, tmp_path / "float", target)
 
 
 @pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
