@@ -26,6 +26,7 @@ MADE = (
     "10,000 operators in a row",
     "100 MB of weights",
     "100 MB of int8 weights",
+    "100 MB of int8 weights in one convolution",
 )
 HEAD = """# What a compile takes
 

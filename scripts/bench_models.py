@@ -74,14 +74,36 @@ def integer_products(megabytes: int) -> onnx.ModelProto:
     return model(nodes, "x", (1, width), "y", weights)
 
 
+def integer_convolution(megabytes: int) -> onnx.ModelProto:
+    """Return one 3x3 convolution of integers, with a scale for each channel: all the weights are one constant."""
+    rng = np.random.default_rng(0)
+    width = int((megabytes * 1_000_000 / 9) ** 0.5)
+    weights: Weights = {
+        "scale": np.asarray(np.float32(0.05)),
+        "point": np.zeros((), np.int8),
+        "points": np.zeros(width, np.int8),
+        "w": rng.integers(-127, 128, (width, width, 3, 3), np.int8),
+        "s": (rng.uniform(0.5, 1.5, width) / 300 / width**0.5).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["q0"]),
+        helper.make_node("DequantizeLinear", ["q0", "scale", "point"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "s", "points"], ["f"], axis=0),
+        helper.make_node("Conv", ["d", "f"], ["v"], pads=[1] * 4),
+        helper.make_node("QuantizeLinear", ["v", "scale", "point"], ["q1"]),
+        helper.make_node("DequantizeLinear", ["q1", "scale", "point"], ["y"]),
+    ]
+    return model(nodes, "x", (1, width, 4, 4), "y", weights)
+
+
 def model(
-    nodes: list[onnx.NodeProto], given: str, shape: tuple[int, ...], result: str, weights: Weights
+    nodes: list[onnx.NodeProto], source: str, shape: tuple[int, ...], result: str, weights: Weights
 ) -> onnx.ModelProto:
     """Return a float model of one input and one output."""
     graph = helper.make_graph(
         nodes,
         "made",
-        [helper.make_tensor_value_info(given, TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(source, TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info(result, TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(data), name) for name, data in weights.items()],
     )
@@ -94,6 +116,7 @@ MADE: tuple[Callable[[], onnx.ModelProto], ...] = (
     lambda: pairs(10_000),
     lambda: products(100),
     lambda: integer_products(100),
+    lambda: integer_convolution(100),
 )
 
 

@@ -8,6 +8,7 @@
 #ifndef MT_MVE_F32_H
 #define MT_MVE_F32_H
 
+#include "mt_half.h"
 #include "mt_mve.h"
 
 #ifdef MT_MVE_ASM
@@ -22,7 +23,24 @@
 extern "C" {
 #endif
 
-#ifndef MT_MVE_ASM
+#ifdef MT_MVE_ASM
+
+/* Four weights in a register, by its number: floats, or float16 that are widened by VCVTB.F32.F16, which assemblers
+ * up to binutils 2.40 give the wrong registers. */
+#define MT_MVE_F32_FLOATS(q) "vldrw.32 q" #q ", [%[w]], #16\n\t"
+#define MT_MVE_F32_HALVES(q) "vldrh.u32 q" #q ", [%[w]], #8\n\t.inst.w 0xfe3f0e01 + " #q " * 0x2002\n\t"
+
+#else
+
+/* Number i of a stream of weights: floats, or two float16 in a word. */
+MT_MVE_F32_INLINE float mt_mve_f32_weight(const uint32_t *weights, int32_t i, int halves)
+{
+    union mt_bits32 bits;
+    if (halves)
+        return mt_f16_load((uint16_t)(weights[i / 2] >> i % 2 * 16 & 0xFFFFu));
+    bits.u = weights[i];
+    return bits.f;
+}
 
 MT_MVE_F32_INLINE float mt_mve_f32_at_least(float value, int32_t least)
 {

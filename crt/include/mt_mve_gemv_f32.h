@@ -10,27 +10,26 @@ extern "C" {
 
 #ifdef MT_MVE_ASM
 
-#define MT_MVE_F32_LOAD(to) "vldrw.32 " to ", [%[w]], #16\n\t"
 #define MT_MVE_F32_ADD(sum, of, x) "vfma.f32 " sum ", " of ", " x "\n\t"
 /* Four inputs (r0 to r3) by four outputs (q0), eight (q0, q1) or 16 (q0 to q3). */
-#define MT_MVE_F32_ROWS4                                                                        \
-    MT_MVE_F32_LOAD("q4") MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", "r0")                \
-    MT_MVE_F32_LOAD("q6") MT_MVE_F32_ADD("q0", "q5", "r1")                                      \
-    MT_MVE_F32_LOAD("q7") MT_MVE_F32_ADD("q0", "q6", "r2") MT_MVE_F32_ADD("q0", "q7", "r3")
-#define MT_MVE_F32_TWO(x, then)                                                                 \
-    MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", x) then MT_MVE_F32_ADD("q1", "q5", x)
-#define MT_MVE_F32_ROWS8                                                                        \
-    MT_MVE_F32_LOAD("q4") MT_MVE_F32_TWO("r0", MT_MVE_F32_LOAD("q4"))                           \
-    MT_MVE_F32_TWO("r1", MT_MVE_F32_LOAD("q4")) MT_MVE_F32_TWO("r2", MT_MVE_F32_LOAD("q4"))     \
-    MT_MVE_F32_TWO("r3", "")
-#define MT_MVE_F32_FOUR(x, then)                                                                \
-    MT_MVE_F32_LOAD("q5") MT_MVE_F32_ADD("q0", "q4", x) MT_MVE_F32_LOAD("q6")                   \
-    MT_MVE_F32_ADD("q1", "q5", x) MT_MVE_F32_LOAD("q7") MT_MVE_F32_ADD("q2", "q6", x)           \
+#define MT_MVE_F32_ROWS4(load)                                                                        \
+    load(4) load(5) MT_MVE_F32_ADD("q0", "q4", "r0")                \
+    load(6) MT_MVE_F32_ADD("q0", "q5", "r1")                                      \
+    load(7) MT_MVE_F32_ADD("q0", "q6", "r2") MT_MVE_F32_ADD("q0", "q7", "r3")
+#define MT_MVE_F32_TWO(load, x, then)                                                                 \
+    load(5) MT_MVE_F32_ADD("q0", "q4", x) then MT_MVE_F32_ADD("q1", "q5", x)
+#define MT_MVE_F32_ROWS8(load)                                                                        \
+    load(4) MT_MVE_F32_TWO(load, "r0", load(4))                           \
+    MT_MVE_F32_TWO(load, "r1", load(4)) MT_MVE_F32_TWO(load, "r2", load(4))     \
+    MT_MVE_F32_TWO(load, "r3", "")
+#define MT_MVE_F32_FOUR(load, x, then)                                                                \
+    load(5) MT_MVE_F32_ADD("q0", "q4", x) load(6)                   \
+    MT_MVE_F32_ADD("q1", "q5", x) load(7) MT_MVE_F32_ADD("q2", "q6", x)           \
     then MT_MVE_F32_ADD("q3", "q7", x)
-#define MT_MVE_F32_ROWS16                                                                       \
-    MT_MVE_F32_LOAD("q4") MT_MVE_F32_FOUR("r0", MT_MVE_F32_LOAD("q4"))                          \
-    MT_MVE_F32_FOUR("r1", MT_MVE_F32_LOAD("q4")) MT_MVE_F32_FOUR("r2", MT_MVE_F32_LOAD("q4"))   \
-    MT_MVE_F32_FOUR("r3", "")
+#define MT_MVE_F32_ROWS16(load)                                                                       \
+    load(4) MT_MVE_F32_FOUR(load, "r0", load(4))                          \
+    MT_MVE_F32_FOUR(load, "r1", load(4)) MT_MVE_F32_FOUR(load, "r2", load(4))   \
+    MT_MVE_F32_FOUR(load, "r3", "")
 /* What is done with each sum: from zero, on top of the blocks before, and the bias at last. */
 #define MT_MVE_F32_ZERO(sum, at) "vmov.i32 " sum ", #0\n\t"
 #define MT_MVE_F32_PART(sum, at) "vldrw.32 q4, [%[o], #" at "]\n\tvadd.f32 " sum ", q4, " sum "\n\t"
@@ -40,7 +39,7 @@ extern "C" {
 #define MT_MVE_F32_OF4(what) what("q0", "0")
 #define MT_MVE_F32_OF8(what) MT_MVE_F32_OF4(what) what("q1", "16")
 #define MT_MVE_F32_OF16(what) MT_MVE_F32_OF8(what) what("q2", "32") what("q3", "48")
-#define MT_MVE_F32_DENSE(of, four)                                                              \
+#define MT_MVE_F32_DENSE(of, four, any)                                                        \
     __asm__ volatile(of(MT_MVE_F32_ZERO) "dls lr, %[n]\n\t"                                     \
                      "1:\n\t"                                                                   \
                      "ldmia %[x]!, {r0-r3}\n\t" four "le lr, 1b\n\t"                            \
@@ -51,27 +50,36 @@ extern "C" {
                      "bne 3f\n\t"                                                               \
                      "vdup.32 q4, %[least]\n\t" of(MT_MVE_F32_LAST)                             \
                      "3:\n\t" of(MT_MVE_F32_STORE)                                              \
-                     : [w] "+&r"(weights), [x] "+&r"(x)                                         \
+                     : [w] any(weights), [x] "+&r"(x)                                           \
                      : [n] "r"(fours), [later] "r"(x != input), [end] "r"(end), [o] "r"(output), \
                        [least] "r"(least)                                                       \
                      : "r0", "r1", "r2", "r3", "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6",  \
                        "q7", "cc", "memory")
 
-/* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a float an output, then the biases;
+#define MT_MVE_F32_DENSE_BY(of, rows, halves)            \
+    do {                                                 \
+        if (halves)                                      \
+            MT_MVE_F32_DENSE(of, rows(MT_MVE_F32_HALVES), "+&l"); \
+        else                                             \
+            MT_MVE_F32_DENSE(of, rows(MT_MVE_F32_FLOATS), "+&r"); \
+    } while (0)
+
+/* Four, eight or 16 outputs (`wide`) of a dense layer at a time: for each input a weight an output, then the biases (floats);
  * inputs a multiple of four. In onnxruntime's order: sums of up to 256 products from zero, added up, then the bias. */
-MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *end, const float *weights, float *output,
-                                               int32_t groups, int32_t wide, int32_t least)
+MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const float *end, const uint32_t *weights,
+                                                  float *output, int32_t groups, int32_t wide, int halves,
+                                                  int32_t least)
 {
     do {
         const float *x = input;
         do {
             const int32_t fours = end - x < 256 ? (int32_t)(end - x) / 4 : 64;
             if (wide == 16)
-                MT_MVE_F32_DENSE(MT_MVE_F32_OF16, MT_MVE_F32_ROWS16);
+                MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF16, MT_MVE_F32_ROWS16, halves);
             else if (wide == 8)
-                MT_MVE_F32_DENSE(MT_MVE_F32_OF8, MT_MVE_F32_ROWS8);
+                MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF8, MT_MVE_F32_ROWS8, halves);
             else
-                MT_MVE_F32_DENSE(MT_MVE_F32_OF4, MT_MVE_F32_ROWS4);
+                MT_MVE_F32_DENSE_BY(MT_MVE_F32_OF4, MT_MVE_F32_ROWS4, halves);
         } while (x != end);
         output += wide;
     } while (--groups);
@@ -80,21 +88,22 @@ MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *
 
 #else /* the same in plain C */
 
-MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *end, const float *weights, float *output,
-                                               int32_t groups, int32_t wide, int32_t least)
+MT_MVE_F32_INLINE const uint32_t *mt_mve_f32_rows(const float *input, const float *end, const uint32_t *weights,
+                                                  float *output, int32_t groups, int32_t wide, int halves,
+                                                  int32_t least)
 {
-    const int32_t depth = (int32_t)(end - input);
-    for (; groups; --groups, weights += wide * (depth + 1), output += wide)
+    const int32_t depth = (int32_t)(end - input), words = wide * depth / (halves ? 2 : 1);
+    for (; groups; --groups, weights += words + wide, output += wide)
         for (int32_t q = 0; q < wide; ++q) {
             float sum = 0.0f, block = 0.0f;
             for (int32_t k = 0; k < depth; ++k) {
-                block = fmaf(input[k], weights[wide * k + q], block);
+                block = fmaf(input[k], mt_mve_f32_weight(weights, wide * k + q, halves), block);
                 if (k % 256 == 255 || k == depth - 1) {
                     sum += block;
                     block = 0.0f;
                 }
             }
-            output[q] = mt_mve_f32_at_least(sum + weights[wide * depth + q], least);
+            output[q] = mt_mve_f32_at_least(sum + mt_mve_f32_weight(weights + words, q, 0), least);
         }
     return weights;
 }
@@ -102,15 +111,19 @@ MT_MVE_F32_INLINE const float *mt_mve_f32_rows(const float *input, const float *
 #endif
 
 /* The functions that operators share. */
-#define MT_MVE_F32_ROWS(wide)                                                                                         \
-    MT_OPERATOR const float *mt_mve_f32_rows_##wide(const float *input, const float *end, const float *weights,       \
-                                                    float *output, int32_t groups, int32_t least)                     \
-    {                                                                                                                 \
-        return mt_mve_f32_rows(input, end, weights, output, groups, wide, least);                                     \
+#define MT_MVE_F32_ROWS(name, type, wide, halves)                                                                    \
+    MT_OPERATOR const type *name(const float *input, const float *end, const type *weights, float *output,           \
+                                 int32_t groups, int32_t least)                                                      \
+    {                                                                                                                \
+        const uint32_t *const words = (const uint32_t *)(const void *)weights;                                       \
+        return (const type *)(const void *)mt_mve_f32_rows(input, end, words, output, groups, wide, halves, least);  \
     }
-MT_MVE_F32_ROWS(4)
-MT_MVE_F32_ROWS(8)
-MT_MVE_F32_ROWS(16)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_4, float, 4, 0)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_8, float, 8, 0)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_16, float, 16, 0)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_halves_4, uint32_t, 4, 1)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_halves_8, uint32_t, 8, 1)
+MT_MVE_F32_ROWS(mt_mve_f32_rows_halves_16, uint32_t, 16, 1)
 
 #ifdef __cplusplus
 }

@@ -49,18 +49,18 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
 
 /* Two steps of k: three pixels (r0 to r2, then r3 to r5) by eight channels (q6, q7); the sums are q0 to q5, pixel by
  * pixel. */
-#define MT_MVE_F32_THREE                \
+#define MT_MVE_F32_THREE(load)          \
     "ldmia %[c]!, {r0-r5}\n\t"          \
-    "vldrw.32 q6, [%[w]], #16\n\t"      \
-    "vldrw.32 q7, [%[w]], #16\n\t"      \
+    load(6)                           \
+    load(7)                           \
     "vfma.f32 q0, q6, r0\n\t"           \
     "vfma.f32 q2, q6, r1\n\t"           \
     "vfma.f32 q4, q6, r2\n\t"           \
-    "vldrw.32 q6, [%[w]], #16\n\t"      \
+    load(6)                           \
     "vfma.f32 q1, q7, r0\n\t"           \
     "vfma.f32 q3, q7, r1\n\t"           \
     "vfma.f32 q5, q7, r2\n\t"           \
-    "vldrw.32 q7, [%[w]], #16\n\t"      \
+    load(7)                           \
     "vfma.f32 q0, q6, r3\n\t"           \
     "vfma.f32 q2, q6, r4\n\t"           \
     "vfma.f32 q4, q6, r5\n\t"           \
@@ -69,10 +69,10 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
     "vfma.f32 q5, q7, r5\n\t"
 
 /* Two steps of k: six pixels (r0 to r5) by four channels (q6, then q7); the sums are q0 to q5. */
-#define MT_MVE_F32_SIX                  \
+#define MT_MVE_F32_SIX(load)            \
     "ldmia %[c]!, {r0-r5}\n\t"          \
-    "vldrw.32 q6, [%[w]], #16\n\t"      \
-    "vldrw.32 q7, [%[w]], #16\n\t"      \
+    load(6)                           \
+    load(7)                           \
     "vfma.f32 q0, q6, r0\n\t"           \
     "vfma.f32 q1, q6, r1\n\t"           \
     "vfma.f32 q2, q6, r2\n\t"           \
@@ -87,7 +87,7 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
     "vfma.f32 q4, q7, r4\n\t"           \
     "vfma.f32 q5, q7, r5\n\t"
 
-#define MT_MVE_F32_TILE(biases, two, stores)                                                           \
+#define MT_MVE_F32_TILE(biases, two, stores, any)                                                      \
     __asm__ volatile(biases "dls lr, %[n]\n\t"                                                          \
                      "1:\n\t" two two "le lr, 1b\n\t"                                                   \
                      "ldr r0, %[least]\n\t"                                                             \
@@ -99,36 +99,45 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
                      "vmax.s32 q3, q3, q6\n\t"                                                          \
                      "vmax.s32 q4, q4, q6\n\t"                                                          \
                      "vmax.s32 q5, q5, q6\n\t" stores                                                   \
-                     : [w] "+&r"(weights), [c] "+&r"(c), [o] "+&r"(o)                                   \
+                     : [w] any(weights), [c] "+&r"(c), [o] "+&r"(o)                                     \
                      : [n] "r"(fours), [least] "m"(least), [bytes] "m"(bytes)                           \
                      : "r0", "r1", "r2", "r3", "r4", "r5", "lr", "q0", "q1", "q2", "q3", "q4", "q5",    \
                        "q6", "q7", "cc", "memory")
 
+#define MT_MVE_F32_TILE3(load, any)                                                                     \
+    MT_MVE_F32_TILE("vldrw.32 q0, [%[w]], #16\n\t"                                                      \
+                    "vldrw.32 q1, [%[w]], #16\n\t"                                                      \
+                    "vmov q2, q0\n\tvmov q3, q1\n\tvmov q4, q0\n\tvmov q5, q1\n\t",                     \
+                    MT_MVE_F32_THREE(load),                                                             \
+                    "vstrw.32 q0, [%[o]]\n\tvstrw.32 q1, [%[o], #16]\n\tadd %[o], r1\n\t"               \
+                    "vstrw.32 q2, [%[o]]\n\tvstrw.32 q3, [%[o], #16]\n\tadd %[o], r1\n\t"               \
+                    "vstrw.32 q4, [%[o]]\n\tvstrw.32 q5, [%[o], #16]", any)
+#define MT_MVE_F32_TILE6(load, any)                                                                     \
+    MT_MVE_F32_TILE("vldrw.32 q0, [%[w]], #16\n\t"                                                      \
+                    "vmov q1, q0\n\tvmov q2, q0\n\tvmov q3, q0\n\tvmov q4, q0\n\tvmov q5, q0\n\t",      \
+                    MT_MVE_F32_SIX(load),                                                               \
+                    "vstrw.32 q0, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q1, [%[o]]\n\tadd %[o], r1\n\t"    \
+                    "vstrw.32 q2, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q3, [%[o]]\n\tadd %[o], r1\n\t"    \
+                    "vstrw.32 q4, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q5, [%[o]]", any)
+
 /* Three or six columns by all output channels, eight or four at a time. The columns stand side by side, a float of each
- * for each k; their depth is `fours` times four. For each group of channels the weights are: biases, then a float a
- * channel for each k. The pixels' outputs stand `step` floats apart. */
-MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const float *weights, float *output, int32_t step,
-                                          int32_t fours, int32_t groups, int32_t pixels, int32_t least)
+ * for each k; their depth is `fours` times four. For each group of channels the weights are: biases (floats), then a weight
+ * a channel for each k. The pixels' outputs stand `step` floats apart. */
+MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *weights, float *output, int32_t step,
+                                          int32_t fours, int32_t groups, int32_t pixels, int halves, int32_t least)
 {
     const int32_t bytes = 4 * step;
     do {
         const float *c = columns;
         float *o = output;
-        if (pixels == 3)
-            MT_MVE_F32_TILE("vldrw.32 q0, [%[w]], #16\n\t"
-                            "vldrw.32 q1, [%[w]], #16\n\t"
-                            "vmov q2, q0\n\tvmov q3, q1\n\tvmov q4, q0\n\tvmov q5, q1\n\t",
-                            MT_MVE_F32_THREE,
-                            "vstrw.32 q0, [%[o]]\n\tvstrw.32 q1, [%[o], #16]\n\tadd %[o], r1\n\t"
-                            "vstrw.32 q2, [%[o]]\n\tvstrw.32 q3, [%[o], #16]\n\tadd %[o], r1\n\t"
-                            "vstrw.32 q4, [%[o]]\n\tvstrw.32 q5, [%[o], #16]");
+        if (pixels == 3 && halves)
+            MT_MVE_F32_TILE3(MT_MVE_F32_HALVES, "+&l");
+        else if (pixels == 3)
+            MT_MVE_F32_TILE3(MT_MVE_F32_FLOATS, "+&r");
+        else if (halves)
+            MT_MVE_F32_TILE6(MT_MVE_F32_HALVES, "+&l");
         else
-            MT_MVE_F32_TILE("vldrw.32 q0, [%[w]], #16\n\t"
-                            "vmov q1, q0\n\tvmov q2, q0\n\tvmov q3, q0\n\tvmov q4, q0\n\tvmov q5, q0\n\t",
-                            MT_MVE_F32_SIX,
-                            "vstrw.32 q0, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q1, [%[o]]\n\tadd %[o], r1\n\t"
-                            "vstrw.32 q2, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q3, [%[o]]\n\tadd %[o], r1\n\t"
-                            "vstrw.32 q4, [%[o]]\n\tadd %[o], r1\n\tvstrw.32 q5, [%[o]]");
+            MT_MVE_F32_TILE6(MT_MVE_F32_FLOATS, "+&r");
         output += pixels == 3 ? 8 : 4;
     } while (--groups);
 }
@@ -150,16 +159,16 @@ MT_MVE_F32_INLINE void mt_mve_f32_clear(float *column, int32_t rows, int32_t cou
             column[i * pixels] = 0.0f;
 }
 
-MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const float *weights, float *output, int32_t step,
-                                          int32_t fours, int32_t groups, int32_t pixels, int32_t least)
+MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const uint32_t *weights, float *output, int32_t step,
+                                          int32_t fours, int32_t groups, int32_t pixels, int halves, int32_t least)
 {
     const int32_t wide = pixels == 3 ? 8 : 4;
-    for (; groups; --groups, weights += wide * (4 * fours + 1), output += wide)
+    for (; groups; --groups, weights += wide + wide * 4 * fours / (halves ? 2 : 1), output += wide)
         for (int32_t p = 0; p < pixels; ++p)
             for (int32_t q = 0; q < wide; ++q) {
-                float sum = weights[q];
+                float sum = mt_mve_f32_weight(weights, q, 0);
                 for (int32_t k = 0; k < 4 * fours; ++k)
-                    sum = fmaf(columns[k * pixels + p], weights[wide * (k + 1) + q], sum);
+                    sum = fmaf(columns[k * pixels + p], mt_mve_f32_weight(weights + wide, wide * k + q, halves), sum);
                 output[p * step + q] = mt_mve_f32_at_least(sum, least);
             }
 }
@@ -167,12 +176,16 @@ MT_MVE_F32_INLINE void mt_mve_f32_columns(const float *columns, const float *wei
 #endif
 
 /* The functions that operators share. */
-#define MT_MVE_F32_COLUMNS(pixels)                                                                                    \
-    MT_OPERATOR void mt_mve_f32_columns_##pixels(const float *columns, const float *weights, float *output,           \
-                                                 int32_t step, int32_t fours, int32_t groups, int32_t least)          \
+#define MT_MVE_F32_MEET(name, type, pixels, halves)                                                                   \
+    MT_OPERATOR void name(const float *columns, const type *weights, float *output, int32_t step, int32_t fours,      \
+                          int32_t groups, int32_t least)                                                              \
     {                                                                                                                 \
-        mt_mve_f32_columns(columns, weights, output, step, fours, groups, pixels, least);                             \
-    }                                                                                                                 \
+        const uint32_t *const words = (const uint32_t *)(const void *)weights;                                        \
+        mt_mve_f32_columns(columns, words, output, step, fours, groups, pixels, halves, least);                       \
+    }
+#define MT_MVE_F32_COLUMNS(pixels)                                                                                    \
+    MT_MVE_F32_MEET(mt_mve_f32_columns_##pixels, float, pixels, 0)                                                    \
+    MT_MVE_F32_MEET(mt_mve_f32_columns_halves_##pixels, uint32_t, pixels, 1)                                          \
     /* the columns of so many pixels in a row */                                                                      \
     MT_OPERATOR void mt_mve_f32_pixels_##pixels(float *columns, const float *x, int32_t count, int32_t channels)      \
     {                                                                                                                 \

@@ -54,7 +54,7 @@ def _zero_point(
     waiting, seen = [value], {value}
     for name in waiting:
         for node, index in readers.get(name, ()):
-            where = _place_of_zero_point(node, index)
+            where = _operand_of_zero_point(node, index)
             if 0 <= where < len(node.input):
                 return _number(constants.get(node.input[where]))
             if node.op_type in _MOVING and (not index or node.op_type == "Concat"):
@@ -63,7 +63,7 @@ def _zero_point(
     return 0
 
 
-def _place_of_zero_point(node: onnx.NodeProto, index: int) -> int:
+def _operand_of_zero_point(node: onnx.NodeProto, index: int) -> int:
     """Return which input is the zero point of another one, or -1."""
     if node.op_type == "QLinearConcat" and index > 1 and (index - 2) % _QLINEAR_CONCAT == 0:
         return index + 2

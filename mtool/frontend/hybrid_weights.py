@@ -15,14 +15,14 @@ def with_float32_weights(graph: Graph) -> Graph:
     makers = {value: node for node in graph.nodes for value in node.outputs}
     readers: dict[str, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
-        for place, value in enumerate(node.inputs):
-            readers.setdefault(value, []).append((node, place))
+        for index, value in enumerate(node.inputs):
+            readers.setdefault(value, []).append((node, index))
     rewriter = Rewriter(graph)
     for node in graph.nodes:
         found = readers.get(node.outputs[0], [])
         made = None
         inner = node.op == "DequantizeLinear" and node.outputs[0] not in graph.outputs
-        if inner and found and all(_is_of_floats(reader, place, makers) for reader, place in found):
+        if inner and found and all(_is_of_floats(reader, index, makers) for reader, index in found):
             made = _dequantised(node, graph)
         if made is None:
             rewriter.keep(node)
@@ -31,10 +31,10 @@ def with_float32_weights(graph: Graph) -> Graph:
     return rewriter.finish()
 
 
-def _is_of_floats(node: Node, place: int, makers: dict[str, Node]) -> bool:
+def _is_of_floats(node: Node, index: int, makers: dict[str, Node]) -> bool:
     """Whether an operand is the weights of a product whose activations are not dequantised themselves."""
     maker = makers.get(node.inputs[0])
-    return node.op in PRODUCTS and place == 1 and (maker is None or maker.op != "DequantizeLinear")
+    return node.op in PRODUCTS and index == 1 and (maker is None or maker.op != "DequantizeLinear")
 
 
 def _dequantised(node: Node, graph: Graph) -> Array | None:

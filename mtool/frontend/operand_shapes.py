@@ -230,7 +230,13 @@ def _spatial(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bo
     return len(ins[0] or ()) >= 3
 
 
+def _quantisation(ins: Shapes, outs: Sequence[Shape], attrs: Mapping[str, Any]) -> bool:
+    """The zero point is of the scale's shape; one number may be a scalar or a vector."""
+    return ins[2] is None or ins[2] == ins[1] or prod(ins[2]) == prod(ins[1] or ()) == 1
+
+
 CHECKS: dict[str, Check] = {
+    **dict.fromkeys(["QuantizeLinear", "DequantizeLinear"], _quantisation),
     **dict.fromkeys(_SPATIAL, _spatial),
     "Expand": _expand,
     "Tile": _tile,

@@ -125,7 +125,7 @@ def check(model: onnx.ModelProto, title: str) -> None:
     """Check a model against the rules of ONNX.
 
     Raises:
-        ModelError: it breaks one, or its opset is too old.
+        ModelError: it breaks one, or its opset is too old, or newer than the installed onnx.
     """
     check_strings(model, title)
     try:
@@ -139,6 +139,12 @@ def check(model: onnx.ModelProto, title: str) -> None:
         raise ModelError(
             f"{title} has opset {opset}; mtool reads opset {MIN_OPSET} and newer",
             hint="convert it with onnx.version_converter",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    if opset is not None and opset > newest:
+        raise ModelError(
+            f"{title} has opset {opset}; the newest that the installed onnx {onnx.__version__} knows is {newest}",
+            hint="pip install --upgrade onnx, or convert it with onnx.version_converter",
         )
 
 

@@ -52,5 +52,6 @@ def stored_weights(node: Node, graph: Graph) -> Array:
     weights, offset = graph.constants[node.inputs[1]], weight_offset(node, graph)
     if not offset:
         return weights
-    stored: Array = (weights - np.int16(offset)).astype(np.int8)
+    stored = np.empty(weights.shape, np.int8)
+    np.subtract(weights, np.int16(offset), out=stored, casting="unsafe")  # without one of int16 in between
     return stored

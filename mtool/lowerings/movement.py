@@ -109,7 +109,7 @@ def _pad(ctx: Lowering, node: Node) -> None:
         value = const(Pad.of(node).value, kind.dtype)
         if len(node.inputs) > 1:
             value = load(1, kind.dtype, tuple(const(0, DType.INT32) for _ in ctx.types[node.inputs[1]].shape))
-        element = call("where", condition, element, value, dtype=kind.dtype)
+        element = call("where", condition, element, value, dtype=kind.dtype) if kind.count else value
     ctx.loop(node, element, inputs)
 
 

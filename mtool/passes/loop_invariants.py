@@ -87,8 +87,8 @@ class _Hoist:
             if value not in inner:
                 kind = self.into.types[value]
                 inner[value] = rewriter.value(value, kind.dtype, kind.shape)
-        place = len(body.inputs) - (1 + len(attrs.carried) if isinstance(attrs, Rounds) else 0)
-        inputs = (*body.inputs[:place], *(inner[value] for value in new), *body.inputs[place:])
+        behind = len(body.inputs) - (1 + len(attrs.carried) if isinstance(attrs, Rounds) else 0)
+        inputs = (*body.inputs[:behind], *(inner[value] for value in new), *body.inputs[behind:])
         types = {**body.types, **{inner[value]: self.into.types[value] for value in new}}
         return copy_outputs(replace(body, inputs=inputs, types=types))
 

@@ -23,6 +23,9 @@ from mtool.passes.signed_integers import SIGNED, wants_signed
 SMALLEST, LARGEST = 1e-30, 1e30
 """Scales between which the float of any integer of 16 bits is quantised to that again."""
 
+MOST_SWEEPS = 40
+"""Times that a graph is gone through: what is known of a border may tell more of those before it, and inside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -64,11 +67,12 @@ def let_integers_cross(graph: Graph, target: Target) -> Graph:
 
     Unsigned ones cross as signed ones where the passes make those of them (mtool.passes.signed_integers).
     """
-    while True:
+    for _ in range(MOST_SWEEPS):
         after = _crossed(graph, wants_signed(target))
         if after is graph:
-            return graph
+            break
         graph = prune(after)
+    return graph
 
 
 def _crossed(graph: Graph, signed: bool) -> Graph:
@@ -185,7 +189,8 @@ class _Side(Rewriter):
     def _convert(self, op: str, value: str, grid: Grid, output: str, like: Node) -> None:
         scale, point = grid.parameters
         parameters = [self.constant(f"{output}/scale", scale), self.constant(f"{output}/zero_point", point)]
-        self.node(op, [self.resolve(value), *parameters], [output], Quantisation(), like=like)
+        made = self.node(op, [self.resolve(value), *parameters], [output], Quantisation(), like=like)
+        self.makers[output] = made
         self.changed = True
 
 

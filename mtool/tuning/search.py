@@ -4,7 +4,6 @@ Each measurement is in the log before the next begins. What the log knows is not
 """
 
 import logging
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
 from mtool.tuned.record import Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
 from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.finals import finalists, take_turns
 from mtool.tuning.firmware import Room, shares_of
 from mtool.tuning.measuring import Measuring, Outcome, spread
 from mtool.tuning.progress import Progress
@@ -26,12 +26,8 @@ log = logging.getLogger(__name__)
 
 Wanted = tuple[Space, Candidate]
 
-_FINALISTS = 8  # of a task, that are measured again
-_FINAL_REPEATS = (5, 9, 15)  # in each round of the finals, which half of them leave
-_NEAR = 0.02  # of the best: at least so near candidates are told apart by the finals
 _HALVED = 0.1  # of the estimate
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
-_STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
@@ -265,52 +261,16 @@ class Search:
 
     def _finals(self) -> None:
         """Measure the fastest of each task again, in one firmware and in turn, more often from round to round."""
-        wanted = [
-            (row.space, one) for row in self.progress.rows.values() for one in _finalists(row.space, row.measured)
-        ]
+        wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
         while wanted and not self._is_late():
             _, count = shares_of(wanted, self.room)
             for session, part in self._sessions(wanted[:count], "finals"):
                 self.progress.says("finals")
                 for names in session.names:
-                    self._final(session, names, {one.text for space, one in part if space is names.share.space})
+                    texts = {one.text for space, one in part if space is names.share.space}
+                    for place, outcome in take_turns(session.measuring, names, texts, self._is_late):
+                        self._record(names.share.space, names.share.candidates[place], outcome, counts=False)
             wanted = wanted[count:]
-
-    def _final(self, session: Session, names: Names, texts: set[str]) -> None:
-        """Let the finalists of a task take turns; after each round the slower half leaves."""
-        places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
-        times: dict[int, list[float]] = {place: [] for place in places}
-        failed: dict[int, Outcome] = {}
-        number, strikes = dict.fromkeys(places, 1), dict.fromkeys(places, 0)
-        left = places
-        for turns in _FINAL_REPEATS:
-            for _ in range(turns):
-                for place in [one for one in left if one not in failed]:
-                    if self._is_late():
-                        return
-                    outcome = session.measuring.measure(names, place, repeats=1)
-                    if outcome.status == "ok":
-                        times[place] += outcome.times
-                        number[place] = outcome.number
-                        continue
-                    strikes[place] += 1
-                    if outcome.status == "wrong" or strikes[place] >= max(_STRIKES, len(times[place])):
-                        failed[place] = outcome
-            ranked = [one for one in left if one not in failed and times[one]]
-            ranked.sort(key=lambda one: statistics.median(times[one]))
-            self._tell_final(names, ranked, times, number)
-            left = ranked[: max(2, (len(ranked) + 1) // 2)]
-            if len(ranked) < 2:
-                break
-        for place, outcome in failed.items():
-            self._record(names.share.space, names.share.candidates[place], outcome)
-
-    def _tell_final(
-        self, names: Names, ranked: Sequence[int], times: Mapping[int, Sequence[float]], number: Mapping[int, int]
-    ) -> None:
-        for place in ranked:
-            outcome = Outcome("ok", tuple(times[place]), number[place])
-            self._record(names.share.space, names.share.candidates[place], outcome, counts=False)
 
     def _key(self, space: Space, candidate: Candidate) -> str:
         return measurement_key(self.target, self.setup, space.task.record.key, candidate.text)
@@ -340,18 +300,3 @@ class Search:
         )
         tuning_log.append(self.path, record)
         return record
-
-
-def _finalists(space: Space, measured: Mapping[str, Measurement]) -> list[Candidate]:
-    """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone."""
-    right = {text: one for text, one in measured.items() if one.status == "ok" and one.times}
-    if not right:
-        return []
-    ranked = sorted(right.values(), key=lambda one: one.median)
-    best = ranked[0]
-    margin = max(_NEAR, *(3 * spread(one.times) / one.median for one in ranked[:_FINALISTS] if one.median))
-    near = {one.candidate for one in ranked[:_FINALISTS] if one.median <= best.median * (1 + margin)}
-    if near == {space.default.text}:
-        return []
-    near.add(space.default.text)
-    return [one for one in space.candidates if one.text in near and one.text in right]

@@ -30,9 +30,9 @@ def cut(graph: onnx.GraphProto, known: Sample) -> dict[str, str]:
         graph.node.extend(kept)
     makers = {}
     for node in graph.node:
-        for place, name in enumerate(node.output):
+        for index, name in enumerate(node.output):
             if name in known:
-                node.output[place] = computed_name(name)
+                node.output[index] = computed_name(name)
                 makers[name] = operator_of(node)
     present = {value.name for value in graph.input}
     graph.input.extend(

@@ -61,7 +61,7 @@ class HybridBounds:
         """Return the sum of the magnitudes of each output channel's weights."""
         data = numpy_helper.to_array(self._held[weights.input[0]]).astype(np.float64)
         scale, point = (numpy_helper.to_array(self._held[name]).astype(np.float64) for name in weights.input[1:3])
-        sizes = [-1 if place == 0 and scale.size > 1 else 1 for place in range(data.ndim)]
+        sizes = [-1 if dim == 0 and scale.size > 1 else 1 for dim in range(data.ndim)]
         real = (data - point.reshape(sizes)) * scale.reshape(sizes)
         reach: Array = np.abs(real).reshape(len(data), -1).sum(axis=1)
         return reach

@@ -66,8 +66,11 @@ def outputs(
 
 def _is_exact(model: Path, options: Options) -> bool:
     """Whether a TFLite model is computed as LiteRT's reference kernels do, at least what has float activations."""
-    if options.rounding == "tflite":
-        return True
+    return options.rounding == "tflite" or is_hybrid(model, options)
+
+
+def is_hybrid(model: Path, options: Options) -> bool:
+    """Whether a TFLite model has operators whose float activations are brought to 8 bits, as LiteRT does."""
     found = tflite_file(model, Budget(options.limits))
     return hybrid.in_integers(options) and any(hybrid.is_hybrid(one, found.tensors) for one in found.operators)
 

@@ -39,11 +39,11 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
 
 
 def golden_of(
-    path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], suffix: str = ""
+    path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], suffix: str = "", *, floats: bool = False
 ) -> tuple[list[Sample], list[Sample]]:
     """Read a golden file: inputs "x0".. and outputs "y0".., each with a leading axis of samples.
 
-    An output of integers is the array of its name and `suffix`, if the file has one.
+    An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one.
 
     Raises:
         UsageError: an array is missing, or has another shape or type than the model's.
@@ -53,7 +53,8 @@ def golden_of(
     for letter, tensors in (("x", given_inputs(inputs)), ("y", outputs)):
         for index, tensor in enumerate(tensors):
             key = f"{letter}{index}"
-            special = letter == "y" and f"{key}{suffix}" in arrays and not tensor.dtype.startswith("float")
+            own = floats or not tensor.dtype.startswith("float")
+            special = letter == "y" and f"{key}{suffix}" in arrays and own
             array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
             columns[key] = _split(array, tensor, path, one_is_allowed=False)
     rows = _rows(columns, path)

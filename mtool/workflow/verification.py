@@ -12,7 +12,6 @@ from mtool.boards import Board
 from mtool.errors import MismatchError, UsageError
 from mtool.frontend import is_tflite
 from mtool.manifest import Manifest
-from mtool.option_values import Rounding
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
 from mtool.workflow import dynamic_outputs, reference
@@ -28,11 +27,18 @@ from mtool.workflow.tolerance import default_tolerance
 log = logging.getLogger(__name__)
 
 
-def golden_suffix(model: Path, rounding: Rounding) -> str:
-    """Return what the outputs of a golden file may be named with behind y0, y1 …: "" for an ONNX model."""
-    if not is_tflite(model):
-        return ""
-    return "_tflite_ref" if rounding == "tflite" else "_tflite_xnn"
+def golden_samples(model: Model, golden: Path) -> tuple[list[Sample], list[Sample]]:
+    """Return the inputs and outputs of a golden file; a TFLite model's are those of the kernels it is compared with.
+
+    Raises:
+        UsageError: an array is missing, or has another shape or type than the model's.
+    """
+    tensors, rounding = model.manifest, model.options.rounding
+    if not is_tflite(model.path):
+        return sampling.golden_of(golden, tensors.inputs, tensors.outputs)
+    is_hybrid = reference.is_hybrid(model.path, model.options)
+    suffix = "_tflite_ref" if rounding == "tflite" or is_hybrid else "_tflite_xnn"
+    return sampling.golden_of(golden, tensors.inputs, tensors.outputs, suffix, floats=is_hybrid)
 
 
 @locks.keep_locks()
@@ -54,7 +60,8 @@ def verify(
         board: a board or its name.
         golden: a .npz file of inputs x0.. and outputs y0.., each with a leading axis of samples; default:
             onnxruntime's outputs, with every graph optimisation off; LiteRT's of a TFLite model. Integer outputs of a
-            TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those.
+            TFLite model are y0_tflite_ref with `rounding="tflite"`, else y0_tflite_xnn, if the file has those; all
+            outputs y0_tflite_ref if float activations are brought to 8 bits.
             Where the model has states, the samples are a sequence, from the states' initial values on; the reference
             is fed with its own.
         tolerance: what is allowed; default: that of `default_tolerance`. Where outputs differ by more, every operator
@@ -75,8 +82,7 @@ def verify(
     tensors = model.manifest
     expected: Sequence[Sample]
     if golden is not None:
-        suffix = golden_suffix(model.path, model.options.rounding)
-        inputs, expected = sampling.golden_of(golden, tensors.inputs, tensors.outputs, suffix)
+        inputs, expected = golden_samples(model, golden)
     else:
         inputs = sampling.seeded(tensors.inputs, count=samples, seed=seed)
         expected = reference.outputs(model.path, inputs, options=model.options)

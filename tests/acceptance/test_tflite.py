@@ -87,7 +87,8 @@ def test_the_kernels_are_those_of_the_other_rounding(name: str, board: str) -> N
 @models.needed
 @pytest.mark.parametrize("name", NAMES)
 def test_float(name: str, tmp_path: Path) -> None:
-    prepared = workflow.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project")
+    chosen = workflow.Options(hybrid="float")  # the keyword spotter has int8 weights
+    prepared = workflow.prepare(tflite(name, "float"), board="host", folder=tmp_path / "project", options=chosen)
     (tensor,), (result,) = prepared.manifest.inputs, prepared.manifest.outputs
     data = samples.read(models.golden(f"{name}/{name}_float32"))
     with workflow.open(prepared) as device:
@@ -131,3 +132,9 @@ def test_verify_and_its_layers_agree_on_any_inputs(tmp_path: Path) -> None:
     layers = workflow.verify_layers(path, board="host", deployment=deployment)
     assert not layers.diverging and layers.reference == "onnxruntime"
     assert all(layer.difference and not layer.difference.differing for layer in layers.layers)
+
+
+@models.needed
+def test_int8_weights_with_float_activations_are_as_litert_computes_them() -> None:
+    report = workflow.verify(tflite("kws", "float"), board="host", golden=models.golden("kws/kws_float32"))
+    report.check()

@@ -382,3 +382,37 @@ def test_a_constant_of_a_type_that_c_does_not_have() -> None:
     with pytest.raises(ModelError, match="initialiser 'w' can't be read") as refused:
         import_graph(proto, "m")
     assert "float8_e8m0fnu" in str(refused.value.details)
+
+
+REFUSED: dict[str, tuple[onnx.NodeProto, dict[str, Any], str]] = {
+    "windows of padding alone": (
+        node("MaxPool", ["x"], ["y"], "it", kernel_shape=[2, 2], pads=[0, 0, 0, 5]), {}, "nothing but padding",
+    ),
+    "a zero point of another shape than the scale": (
+        node("QuantizeLinear", ["x", "s", "z"], ["y"], "it", axis=1),
+        {"s": np.ones(3, F), "z": np.zeros(1, np.uint8)}, "do not go together",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_onnxruntime_refuses(what: str) -> None:
+    one, constants, words = REFUSED[what]
+    assert words in refusal(graph_of([one], X, constants))
+
+
+def test_a_carried_value_that_becomes_of_another_type() -> None:
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["on"]), node("Cast", ["v"], ["w"], to=TensorProto.INT64)],
+        "body",
+        [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("v", 1, X)],
+        [value("on", TensorProto.BOOL, []), value("w", TensorProto.INT64, X)],
+    )
+    loop = node("Loop", ["n", "", "x"], ["y"], "it", body=body)
+    assert "of type float32 before a round, and int64 after it" in refusal(graph_of([loop], X, {"n": size(3)}))
+
+
+def test_an_opset_that_is_not_known_yet() -> None:
+    with pytest.raises(ModelError, match="has opset 999; the newest that the installed onnx"):
+        from_proto(graph_of([node("Relu", ["x"], ["y"])], X, opset=999), "m")

@@ -374,6 +374,16 @@ def test_large_sums_of_a_transposed_convolution_are_exact(tmp_path: Path) -> Non
     np.testing.assert_array_equal(found, litert(data, {"x": x}, reference=True)[0])
 
 
+def test_what_is_coarse_in_int16_is_litert_s_with_either_rounding(tmp_path: Path) -> None:
+    """Tables are hundreds of steps from the function between their points, shares of 10 bits some tens."""
+    chosen = [case for case in other_cases(np.int16) if case.op.kind in ("EXP", "GELU", "LOG", "RESIZE_BILINEAR")]
+    data, inputs, outputs = one_model(chosen)
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    found = compute(data, feeds, tmp_path, "onnx", Target("host", frozenset({"fpu"})))
+    for name, mine, theirs in zip(outputs, found, litert(data, feeds), strict=True):
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
 @pytest.mark.parametrize("kind", ["SQRT", "RSQRT"])
 @pytest.mark.parametrize("scale", [0.031, 0.4])

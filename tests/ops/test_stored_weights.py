@@ -52,7 +52,8 @@ def network(dtype: Any, scales: str = "") -> onnx.ModelProto:
 
 
 def plan_of(proto: onnx.ModelProto, folder: Path, core: str, **options: Any) -> Any:
-    path, target = folder / "test.onnx", Target(core, frozenset({"fpu", "dsp"}))
+    path = folder / "test.onnx"
+    target = Target(core, frozenset({"fpu", "dsp", "mve"} if core == "cortex-m55" else {"fpu", "dsp"}))
     onnx.save(proto, path)
     return make_plan(passes.run(frontend.load(path, ModelOptions(**options)), target), target)
 
@@ -61,13 +62,14 @@ def feed() -> dict[str, Any]:
     return {"x": np.random.default_rng(2).standard_normal((1, 5, 7, 6)).astype(F)}
 
 
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("core", [*CORES, "cortex-m55"])
 def test_float16_weights_give_the_bits_of_widened_ones_in_half_the_flash(core: str, tmp_path: Path) -> None:
     sizes, outputs = [], []
     for hybrid in ("auto", "float32"):
         plan = plan_of(network(np.float16), tmp_path, core, hybrid=hybrid)
         names = {step.schedule.name for step in plan.steps}
-        assert {"f32_rows", "f32_columns"} <= names
+        of = "mve_" if core == "cortex-m55" else ""
+        assert {f"{of}f32_rows", f"{of}f32_columns"} <= names
         sizes.append(codegen.generate(plan, "test.onnx", "0" * 64)[1].constant_bytes)
         outputs.append(run_c(plan, feed(), tmp_path))
     for one, other in zip(*outputs, strict=True):

@@ -8,6 +8,7 @@ from tflite_models import Op, T, model
 
 import mtool
 from mtool.errors import MismatchError
+from mtool.frontend.tflite import kernels
 from mtool.frontend.tflite import model as translations
 from mtool.frontend.tflite.translation import Translation
 
@@ -61,3 +62,32 @@ def test_a_mistranslated_operator_is_named(quantised: bool, tmp_path: Path, monk
         wrong.check()
     with pytest.raises(MismatchError, match="the outputs differ from LiteRT"):
         mtool.verify(path, board="host", deployment=deployment).check()
+
+
+def _half_as_much_again(t: Translation) -> None:
+    x, channels = kernels.flat_rows(t)
+    w = t.node("Mul", [kernels.weights(t, 1, lambda data: data, 0), t.constant("more", 1.5, np.float32)])
+    t.store(kernels.unflat(t, t.node("Gemm", [x, w], transB=1), channels))
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
+    asymmetric: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LiteRT brings the activations to 8 bits, which --hybrid float does not."""
+    rng = np.random.default_rng(5)
+    tensors = [
+        T("x", [3, 64]),
+        T("w", [8, 64], np.int8, rng.uniform(0.01, 0.02, 8), 0, 0, rng.integers(-127, 128, [8, 64])),
+        T("y", [3, 8]),
+    ]
+    options = {"AsymmetricQuantizeInputs": asymmetric}
+    path = tmp_path / "m.tflite"
+    op = Op("FULLY_CONNECTED", ["x", "w", ""], ["y"], "FullyConnectedOptions", options)
+    path.write_bytes(model(tensors, [op], ["x"], ["y"]))
+    deployment, chosen = mtool.Deployment(tmp_path / "project"), mtool.Options(hybrid="float")
+    right = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
+    assert not right.mistranslated
+    monkeypatch.setitem(translations.TRANSLATIONS, "FULLY_CONNECTED", _half_as_much_again)
+    wrong = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
+    assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["y"]

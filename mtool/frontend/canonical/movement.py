@@ -40,7 +40,8 @@ def _slice(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, ve
         size = shape[dim]
         start += size if start < 0 else 0
         first[dim] = min(max(start, 0), size if step > 0 else size - 1)
-        stride[dim] = min(max(step, -max(size, 1)), max(size, 1))  # one further leads out: there is one element
+        far = max(size, 2**15)  # any further leads out: there is one element
+        stride[dim] = min(max(step, -far), far)
     state.emit("Slice", origin, [proto.input[0]], [proto.output[0]], Slice(first=tuple(first), stride=tuple(stride)))
 
 

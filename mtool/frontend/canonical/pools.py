@@ -60,6 +60,10 @@ def pool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, vers
         raise Unsupported(f"its kernel has {len(kernel)} dimensions, its input {rank}")
     if min((*strides, *dilations, *kernel), default=1) < 1 or min(attrs.get("pads") or (0,)) < 0:
         raise Unsupported("a stride, dilation, kernel size or padding is out of range")
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pads = tuple(attrs.get("pads") or ())
+    if any(pad >= span for pad, span in zip(pads, (*spans, *spans), strict=False)):
+        raise Unsupported(f"its pads {list(pads)} leave windows with nothing but padding: they reach over {spans}")
     sizes = zip(spatial, kernel, strides, dilations, strict=True)
     if "Lp" in proto.op_type and attrs.get("p", 2) < 1:
         raise Unsupported(f"a norm of p = {attrs['p']} is not supported")
@@ -75,7 +79,6 @@ def pool(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, vers
     if 0 in shape:
         return
     source, size = _cut(state, proto.input[0], origin, along)
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     reached = [(each.count - 1) * strides[i] + spans[i] - size[i] - max(each.before, 0) for i, each in enumerate(along)]
     count_pads = bool(attrs.get("count_include_pad"))
     kind_of: Literal["max", "lp", "average"] = (

@@ -31,8 +31,8 @@ def _activated(write: Decomposition, value: str, name: str, parameters: dict[str
 def _activation(write: Decomposition, value: str) -> str:
     """Apply the attributes `activation` and `activation_params`."""
     name = write.word("activation", "")
-    given = write.attrs.get("activation_params") or ()
-    return _activated(write, value, name, dict(zip(ACTIVATIONS.get(name, ()), given, strict=False)))
+    parameters = write.attrs.get("activation_params") or ()
+    return _activated(write, value, name, dict(zip(ACTIVATIONS.get(name, ()), parameters, strict=False)))
 
 
 def _attrs(write: Decomposition, *without: str) -> dict[str, Any]:

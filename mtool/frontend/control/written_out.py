@@ -77,6 +77,7 @@ def loop_written_out(
         if outputs[0] not in state.constants:
             return False
         going = bool(single(state.constants[outputs[0]], "cond"))
+        check_carried(state, carried, outputs[1 : 1 + len(values)])
         carried = outputs[1 : 1 + len(values)]
         for rows, value in zip(scanned, outputs[1 + len(values) :], strict=True):
             rows.append(value)
@@ -121,7 +122,21 @@ def scan_written_out(
             index = state.constant(f"{prefix}/number", np.asarray(rounds - 1 - number if back else number, np.int64))
             parts.append(node_of(state, opsets, "Gather", [value, index], prefix, axis=axis))
         outputs = inline(state, body, [*carried, *parts], prefix)
+        check_carried(state, carried, outputs[: len(states)])
         carried = outputs[: len(states)]
         for values, value in zip(rows, outputs[len(states) :], strict=True):
             values.append(value)
     return carried, rows
+
+
+def check_carried(state: Importer, before: Sequence[str], after: Sequence[str]) -> None:
+    """Check that a round gives back values of the types that it was given.
+
+    Raises:
+        Unsupported: one is of another type.
+    """
+    for index, names in enumerate(zip(before, after, strict=True)):
+        if all(name in state.types for name in names):
+            old, new = (state.types[name].dtype.label for name in names)
+            if old != new:
+                raise Unsupported(f"its carried value {index} is of type {old} before a round, and {new} after it")

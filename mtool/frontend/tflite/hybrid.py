@@ -26,10 +26,10 @@ def in_integers(options: ModelOptions) -> bool:
 
 def is_hybrid(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     """Whether LiteRT quantises the activations of an operator, which has int8 weights without zero point."""
-    places = (*operator.inputs[:2], *operator.outputs[:1])
-    if operator.kind not in TRANSLATIONS or len(places) != 3 or min(places) < 0:
+    numbers = (*operator.inputs[:2], *operator.outputs[:1])
+    if operator.kind not in TRANSLATIONS or len(numbers) != 3 or min(numbers) < 0:
         return False
-    x, w, y = (tensors[place] for place in places)
+    x, w, y = (tensors[number] for number in numbers)
     int8 = w.dtype == np.int8 and w.is_quantised and w.data is not None and not w.zero_point.any()
     return int8 and x.dtype == np.float32 and y.dtype == np.float32
 

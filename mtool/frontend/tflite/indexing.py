@@ -37,27 +37,27 @@ def _filled(t: Translation, shape: Sequence[int], value: float) -> str:
 
 
 def _topk(t: Translation) -> None:
-    """TOPK_V2: the largest along the last axis, and their places; of equal ones the first."""
+    """TOPK_V2: the largest along the last axis, and their indices; of equal ones the first."""
     (k,), size = t.numbers(1, "k"), (t.shape(0) or (0,))[-1]
     if not 0 < k <= size or t.tensor(0).dtype != t.result().dtype:
         raise Unsupported(f"it picks {k} of {size}")
-    values, places = t.several("TopK", [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
+    values, indices = t.several("TopK", [t.stored(0), t.whole("k", [k])], 2, axis=-1, largest=1, sorted=1)
     to = helper.np_dtype_to_tensor_dtype(t.result(1).dtype)
     t.put(values)
-    t.put(t.node("Cast", [places], to=to), 1)
+    t.put(t.node("Cast", [indices], to=to), 1)
 
 
 def _one_hot(t: Translation) -> None:
-    """ONE_HOT: a number that is no place leaves `off` everywhere."""
+    """ONE_HOT: a number that is no index leaves `off` everywhere."""
     (depth,), rank = t.numbers(1, "the depth"), len(t.shape(0)) + 1
     axis = t.op.option("Axis", -1)
     axis = rank - 1 if axis == -1 else axis
     if depth < 0 or not 0 <= axis < rank:
         raise Unsupported(f"its depth is {depth}, its axis {axis} of {rank}")
     t.afford(8 * depth)
-    place = t.node("Unsqueeze", [_long(t, t.stored(0)), t.whole("axis", [axis])])
+    index = t.node("Unsqueeze", [_long(t, t.stored(0)), t.whole("axis", [axis])])
     sizes = [depth if number == axis else 1 for number in range(rank)]
-    hit = t.node("Equal", [place, t.constant("places", np.arange(depth).reshape(sizes), np.int64)])
+    hit = t.node("Equal", [index, t.constant("places", np.arange(depth).reshape(sizes), np.int64)])
     _stored_as_it_is(t, 2, 3)
     scalars = [t.node("Reshape", [t.stored(number), t.whole("scalar", [])]) for number in (2, 3)]
     t.put(t.node("Where", [hit, *scalars]))
@@ -74,12 +74,12 @@ def _scatter_nd(t: Translation) -> None:
 
 
 def _sparse_to_dense(t: Translation) -> None:
-    """SPARSE_TO_DENSE: a value at each place, a default elsewhere."""
-    shape, places = t.numbers(1, "the shape"), t.shape(0)
+    """SPARSE_TO_DENSE: a value at each index, a default elsewhere."""
+    shape, shape_of_indices = t.numbers(1, "the shape"), t.shape(0)
     _stored_as_it_is(t, 2, 3)
-    count = places[0] if places else 1
-    if (places[1:] or (1,)) != (len(shape),) or len(places) > 2:
-        raise Unsupported(f"its indices are {list(places)}, its output's shape {shape}")
+    count = shape_of_indices[0] if shape_of_indices else 1
+    if (shape_of_indices[1:] or (1,)) != (len(shape),) or len(shape_of_indices) > 2:
+        raise Unsupported(f"its indices are {list(shape_of_indices)}, its output's shape {shape}")
     default = t.node("Reshape", [t.stored(3), t.whole("scalar", [])])
     dense = t.node("Expand", [default, t.whole("shape", shape)])
     indices = t.node("Reshape", [_long(t, t.stored(0)), t.whole("rows", (count, len(shape)))])
@@ -133,7 +133,7 @@ def _segments(kind: str, first: Callable[["np.dtype[Any]"], float]) -> Translate
 
     def translate(t: Translation) -> None:
         _stored_as_it_is(t, 0)
-        shape, places, dtype = t.shape(0), t.shape(1), t.result().dtype
+        shape, segments, dtype = t.shape(0), t.shape(1), t.result().dtype
         if t.op.kind == "SEGMENT_SUM":
             known = t.numbers(1, "the segments")
             count = known[-1] + 1 if known else 0
@@ -141,13 +141,13 @@ def _segments(kind: str, first: Callable[["np.dtype[Any]"], float]) -> Translate
                 raise Unsupported("its segments do not ascend")
         else:
             (count,) = t.numbers(2, "the number of segments")
-        if shape[: len(places)] != places or count < 1 or dtype == np.bool_:
-            raise Unsupported(f"its input is {dtype}{list(shape)}, its segments are {list(places)}, {count} of them")
-        rest = shape[len(places) :]
+        if shape[: len(segments)] != segments or count < 1 or dtype == np.bool_:
+            raise Unsupported(f"its input is {dtype}{list(shape)}, its segments are {list(segments)}, {count} of them")
+        rest = shape[len(segments) :]
         numbers, none = _long(t, t.stored(1)), t.constant("none", 0, np.int64)
         out = t.node("Where", [t.node("Less", [numbers, none]), t.constant("beyond", count, np.int64), numbers])
-        rows = t.node("Reshape", [out, t.whole("rows", (math.prod(places), 1))])
-        values = t.node("Reshape", [t.stored(0), t.whole("values", (math.prod(places), *rest))])
+        rows = t.node("Reshape", [out, t.whole("rows", (math.prod(segments), 1))])
+        values = t.node("Reshape", [t.stored(0), t.whole("values", (math.prod(segments), *rest))])
         begun = _filled(t, (count + 1, *rest), first(dtype))
         made = t.node("ScatterND", [begun, rows, values], reduction=kind)
         names = t.whole("starts", [0]), t.whole("ends", [count]), t.whole("axis", [0])
@@ -192,10 +192,10 @@ def _dynamic_update_slice(t: Translation) -> None:
         first = t.node("Gather", [begin, t.constant("axis", axis, np.int64)])
         bounds = (t.constant(stem, number, np.int64) for stem, number in (("first", 0), ("last", whole - size)))
         first = t.node("Clip", [first, *bounds])
-        place = t.node("Sub", [t.constant("places", np.arange(whole), np.int64), first])
+        index = t.node("Sub", [t.constant("places", np.arange(whole), np.int64), first])
         ends = [t.constant(stem, number, np.int64) for stem, number in (("low", 0), ("high", size - 1))]
-        inside = t.node("Clip", [place, *ends])
-        hit = t.node("Equal", [place, inside])
+        inside = t.node("Clip", [index, *ends])
+        hit = t.node("Equal", [index, inside])
         sizes = [whole if number == axis else 1 for number in range(len(shape))]
         hits.append(t.node("Reshape", [hit, t.whole("sizes", sizes)]))
         value = t.node("Gather", [value, inside], axis=axis)
@@ -210,16 +210,16 @@ def _dynamic_update_slice(t: Translation) -> None:
 
 def _gather(t: Translation) -> None:
     """GATHER, by batch if it is told to: each of the first dimensions has its own indices."""
-    batch, axis, rank, places = t.op.option("BatchDims"), t.op.option("Axis"), len(t.shape(0)), len(t.shape(1))
+    batch, axis, rank, dims = t.op.option("BatchDims"), t.op.option("Axis"), len(t.shape(0)), len(t.shape(1))
     if not batch:
         moved(t, lambda x: t.node("Gather", [x, t.stored(1)], axis=axis))
         return
-    batch, axis = (number + (number < 0) * count for number, count in ((batch, places), (axis, rank)))
-    if not 0 <= batch <= axis < rank or batch > places or t.shape(0)[:batch] != t.shape(1)[:batch]:
+    batch, axis = (number + (number < 0) * count for number, count in ((batch, dims), (axis, rank)))
+    if not 0 <= batch <= axis < rank or batch > dims or t.shape(0)[:batch] != t.shape(1)[:batch]:
         raise Unsupported(f"it gathers {list(t.shape(1))} of {list(t.shape(0))} along axis {axis}, {batch} by batch")
     indices = t.node("Unsqueeze", [_long(t, t.stored(1)), t.whole("last", [-1])])
     order = [*range(batch), axis, *(number for number in range(batch, rank) if number != axis)]
-    between, picked = axis - batch, places - batch
+    between, picked = axis - batch, dims - batch
     back = [*range(batch), *range(batch + picked, batch + picked + between), *range(batch, batch + picked)]
     back += range(batch + picked + between, rank - 1 + picked)
 
@@ -245,7 +245,7 @@ def _bucketize(t: Translation) -> None:
 
 
 def _where(t: Translation) -> None:
-    """WHERE: the places of what is not 0, in rows; how many there are, only the run knows."""
+    """WHERE: the indices of what is not 0, in rows; how many there are, only the run knows."""
     t.put(t.node("Transpose", [t.node("NonZero", [t.stored(0)])], perm=[1, 0]))
 
 
@@ -253,9 +253,9 @@ def _unique(t: Translation) -> None:
     """UNIQUE: each number once, in the order of the first, and where each element is in that."""
     if t.tensor(0).dtype != t.result().dtype or len(t.shape(0)) != 1:
         raise Unsupported(f"its input is {t.tensor(0).dtype}{list(t.shape(0))}")
-    values, _, places = t.several("Unique", [t.stored(0)], 3, sorted=0)
+    values, _, inverse = t.several("Unique", [t.stored(0)], 3, sorted=0)
     t.put(values)
-    t.put(t.node("Cast", [places], to=helper.np_dtype_to_tensor_dtype(t.result(1).dtype)), 1)
+    t.put(t.node("Cast", [inverse], to=helper.np_dtype_to_tensor_dtype(t.result(1).dtype)), 1)
 
 
 TRANSLATIONS: dict[str, Translate] = {

@@ -39,6 +39,7 @@ from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
+from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -59,6 +60,9 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
 
 RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
 """Those whose integers LiteRT computes in one way only."""
+
+INTERPOLATED = ("EXP", "LOG", "GELU", "RSQRT", "RESIZE_BILINEAR")
+"""Those that all of LiteRT's kernels compute coarsely for int16: by tables, and by shares of 10 bits."""
 
 
 def load(path: Path, options: ModelOptions = DEFAULTS) -> Graph:
@@ -169,8 +173,7 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
             raise Unsupported(custom.reason(operator.kind))
         if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
             raise Unsupported("it has no output")
-        one_way = operator.kind in RECURRENT or not operator.outputs
-        if options.rounding == "tflite" and not one_way and t.tensors[operator.outputs[0]].is_quantised:
+        if _is_exact(t, operator, options.rounding):
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
         elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
             hybrid.TRANSLATIONS[operator.kind](t)
@@ -187,6 +190,14 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
         t.nodes.append(
             helper.make_node(operator.kind, [], outputs, operator.name, domain=REFUSED, reason=reason, value=value)
         )
+
+
+def _is_exact(t: Translation, operator: Operator, rounding: Rounding) -> bool:
+    """Whether an operator is to have the integer arithmetic of LiteRT's reference kernels."""
+    if operator.kind in RECURRENT or not operator.outputs:
+        return False
+    made = t.tensors[operator.outputs[0]]
+    return made.is_quantised and (rounding == "tflite" or (operator.kind in INTERPOLATED and made.dtype == np.int16))
 
 
 def _without_rounding(t: Translation) -> None:

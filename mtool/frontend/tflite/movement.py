@@ -199,13 +199,13 @@ def _slice(t: Translation) -> None:
 
 
 def _strided_slice(t: Translation) -> None:
-    """STRIDED_SLICE, with masks: bit n of each is for place n of what it says of the axes."""
+    """STRIDED_SLICE, with masks: bit n of each is for entry n of `begin`."""
     shape = t.shape(0)
     begin, end, steps = (t.numbers(n, role) for n, role in ((1, "the begin"), (2, "the end"), (3, "the strides")))
     masks = {name: t.op.option(f"{name}Mask") for name in ("Begin", "End", "ShrinkAxis", "NewAxis", "Ellipsis")}
     told = f"its begin is {begin}, its end {end}, its strides {steps}, its input {list(shape)}"
-    places = range(len(begin))
-    fresh = {n for n in places if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
+    entries = range(len(begin))
+    fresh = {n for n in entries if masks["NewAxis"] >> n & 1 and not masks["Ellipsis"] >> n & 1}
     if not len(begin) == len(end) == len(steps) or 0 in steps or masks["Ellipsis"].bit_count() > 1:
         raise Unsupported(told)
     rest = len(shape) - (len(begin) - len(fresh) - (masks["Ellipsis"].bit_count()))

@@ -1,7 +1,8 @@
 """How float32 kernels of Cortex-M store weights: as floats, as float16 or as bytes, which are widened as they are read.
 
 A byte is a sign and seven bits of magnitude. Four in a word are placed so that a mask makes two float16 of two of them
-without shifting any: subnormal ones, 2^-24 times the weight. The layout of the words: crt/include/mt_f32.h.
+without shifting any: subnormal ones, 2^-24 times the weight. Helium's kernels have floats and float16 alone. The layout
+of the words: crt/include/mt_f32.h.
 """
 
 from typing import Literal
@@ -14,7 +15,7 @@ from mtool.ir.types import Array
 Stored = Literal["", "halves", "bytes"]
 
 UNIT = 2.0**24  # what sums of bytes are multiplied by
-_PLACES = ((0, 15), (16, 31), (8, 23), (24, 7))  # of the magnitude and the sign of each of four
+_BITS = ((0, 15), (16, 31), (8, 23), (24, 7))  # of the magnitude and the sign of each of four
 
 
 def stored_as(node: Node, graph: Graph) -> Stored | None:
@@ -46,7 +47,7 @@ def as_words(rows: Array, stored: Stored) -> Array:
         four = rows.reshape(len(rows), -1, 4).astype(np.int16)
         sizes, signs = np.abs(four).astype(np.uint32), (four < 0).astype(np.uint32)
         words: Array = np.zeros(four.shape[:2], np.uint32)
-        for number, (size, sign) in enumerate(_PLACES):
+        for number, (size, sign) in enumerate(_BITS):
             words |= sizes[:, :, number] << np.uint32(size) | signs[:, :, number] << np.uint32(sign)
         return words
     narrow = np.ascontiguousarray(rows, np.float16 if stored == "halves" else np.float32)

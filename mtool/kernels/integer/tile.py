@@ -68,8 +68,8 @@ class Tile:
             and not (work.once and work.outputs % q)
             and ((p, q) == (1, 1) or p * q + p + POINTERS <= target.registers or (columns and channels))
         ]
-        for name, given in (("columns", columns), ("channels", channels), ("unroll", unroll)):
-            if given:
+        for name, chosen in (("columns", columns), ("channels", channels), ("unroll", unroll)):
+            if chosen:
                 most = max(getattr(tile, name) for tile in fitting)
                 fitting = [tile for tile in fitting if getattr(tile, name) == most]
         return min(fitting, key=lambda tile: tile.cost(target, work) + work.byte * tile.code_bytes(target))

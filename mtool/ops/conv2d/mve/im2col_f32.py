@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mtool.ir import Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
+from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.f32.weights import LAYOUT, packed
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
@@ -87,12 +88,13 @@ class Im2col(BaseSchedule):
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), FloatEpilogue.of(node, graph)
         assert epilogue is not None
-        pixels = self._pixels(conv)
+        pixels, stored = self._pixels(conv), stored_as(node, graph) or ""
         body = template(
             "ops/conv2d/mve/im2col_f32.c.j2",
             conv=conv,
             depth=round_up(conv.depth, 4),
             pixels=pixels,
+            function=f"mt_mve_f32_columns_{stored + '_' if stored else ''}{pixels}",
             filled=round_up(conv.out_channels, CHANNELS[pixels]),
             groups=round_up(conv.out_channels, CHANNELS[pixels]) // CHANNELS[pixels],
             staged=self._is_staged(node, graph),
@@ -101,5 +103,5 @@ class Im2col(BaseSchedule):
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
-        weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels])
-        return epilogue.kernel(node, graph, body, weights, LAYOUT, HEADER, "float")
+        weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels], stored)
+        return epilogue.kernel(node, graph, body, weights, LAYOUT + words_of(stored), HEADER, "float")

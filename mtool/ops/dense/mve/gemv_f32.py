@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.epilogues.float32 import FloatEpilogue
+from mtool.kernels.f32.stored import stored_as, words_of
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.target import Target
@@ -58,4 +59,6 @@ class Gemv(GroupedGemv):
         epilogue, group = self.epilogue(node, graph), self.group(node, graph)
         assert epilogue is not None
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
-        return Call(f"mt_mve_f32_rows_{group}", pack(weights, bias, group), LAYOUT, epilogue.least)
+        stored = stored_as(node, graph) or ""
+        function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
+        return Call(function, pack(weights, bias, group, stored), LAYOUT + words_of(stored), epilogue.least)
