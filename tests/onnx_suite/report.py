@@ -34,7 +34,8 @@ What the suite leaves to the run and a microcontroller's C has to know:
   shape in C, more is left out, and for each output `y` of the model whose size follows from it there is another,
   `y_count`, that says how many elements are there. `onnx_backend` takes the shape that the model declares, or else
   as many elements as there can be, and gives the outputs their true size.
-- *Symbolic dimensions* are bound with `--dim`; those that are -1 count as symbolic. `onnx_backend` takes the sizes of
+- *Symbolic dimensions* are bound with `--dim`, or stay open up to a largest size with `--max`
+  ([run-time-sizes.md](run-time-sizes.md)); those that are -1 count as symbolic. `onnx_backend` takes the sizes of
   the run's inputs.
 - *Images* (ImageDecoder) are decoded when the model is compiled, by Pillow: they are constants, as values that shape
   the code are.
