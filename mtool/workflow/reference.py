@@ -17,6 +17,7 @@ from mtool.frontend.first_values import first_values
 from mtool.frontend.options import Pairs
 from mtool.frontend.problems import OWN, REFUSED
 from mtool.frontend.reading import reread, runnable
+from mtool.frontend.tensors import graphs
 from mtool.frontend.tflite import hybrid
 from mtool.frontend.tflite.model import to_onnx, zeros_of
 from mtool.frontend.tflite.repair import litert_can_read
@@ -72,7 +73,10 @@ def _is_exact(model: Path, options: Options) -> bool:
 def is_hybrid(model: Path, options: Options) -> bool:
     """Whether a TFLite model has operators whose float activations are brought to 8 bits, as LiteRT does."""
     found = tflite_file(model, Budget(options.limits))
-    return hybrid.in_integers(options) and any(hybrid.is_hybrid(one, found.tensors) for one in found.operators)
+    parts = (found, *found.others)
+    return hybrid.in_integers(options) and any(
+        hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,12 @@ def network(model: Path, options: Options) -> Network | None:
         return None
     budget = Budget(options.limits)
     made = to_onnx(tflite_file(model, budget), model.name, options, budget)
-    for number, node in enumerate(made.proto.graph.node):  # those of one operator share its name
+    nodes = [node for graph in graphs(made.proto) for node in graph.node]
+    for number, node in enumerate(nodes):  # those of one operator share its name
         node.name = f"{node.name} {number}"
-    own = [node for node in made.proto.graph.node if node.domain == OWN]
+    own = [node for node in nodes if node.domain == OWN]
     apart = all(name in made.tensors for node in own for name in node.output) and not (made.states or options.states)
-    if (own and not apart) or any(node.domain == REFUSED for node in made.proto.graph.node):
+    if (own and not apart) or any(node.domain == REFUSED for node in nodes):
         return None
     zeros = {
         name: np.full(made.tensors[name].shape, point, made.tensors[name].dtype)

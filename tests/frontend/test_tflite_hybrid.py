@@ -7,10 +7,10 @@ import numpy as np
 import onnx
 import pytest
 from tflite_cases import Case, compute, one_model
-from tflite_models import Array, Op, T, litert, model
+from tflite_models import Array, Graph, Op, T, litert, model
 
-from mtool import codegen, frontend, passes
-from mtool.errors import UsageError
+from mtool import codegen, frontend, passes, workflow
+from mtool.errors import ModelError, UsageError
 from mtool.frontend import ModelOptions
 from mtool.kernels.target import Target
 from mtool.option_values import Hybrid, Rounding
@@ -122,3 +122,34 @@ def test_an_onnx_model_has_its_own_way_to_quantise_activations(tmp_path: Path) -
     onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:1], values[1:])), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match="not a TFLite model, which --hybrid int8 is for"):
         frontend.load(tmp_path / "m.onnx", ModelOptions(hybrid="int8"))
+
+
+def test_float_arithmetic_has_no_rounding_of_tflite(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(product("FULLY_CONNECTED")[0])
+    with pytest.raises(UsageError, match="--rounding tflite and --hybrid float do not go together"):
+        frontend.load(path, ModelOptions(rounding="tflite", hybrid="float"))
+
+
+def test_a_batched_product_has_no_rounding_of_tflite(tmp_path: Path) -> None:
+    weights = T("w", [8, 5], np.int8, 0.01, 0, 0, R.integers(-127, 128, [8, 5]))
+    op = Op("BATCH_MATMUL", ["x", "w"], ["y"], "BatchMatMulOptions", {})
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model([T("x", [2, 3, 8]), weights, T("y", [2, 3, 5])], [op], ["x"], ["y"]))
+    assert frontend.load(path).nodes
+    with pytest.raises(ModelError) as refused:
+        frontend.load(path, ModelOptions(rounding="tflite"))
+    assert "no form with --rounding tflite" in str(refused.value.details)
+
+
+def test_a_layer_in_a_branch_is_verified_by_the_reference_kernels(tmp_path: Path) -> None:
+    weights = T("w", [4, 4], np.int8, 0.01, 0, 0, R.integers(-127, 128, [4, 4]))
+    layer = Op("FULLY_CONNECTED", ["x", "w"], ["y"], "FullyConnectedOptions", {})
+    then = Graph([T("x", [1, 4]), weights, T("y", [1, 4])], [layer], ["x"], ["y"])
+    other = Graph([T("x", [1, 4]), T("y", [1, 4])], [Op("ABS", ["x"], ["y"])], ["x"], ["y"])
+    either = Op("IF", ["yes", "x"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})
+    path = tmp_path / "m.tflite"
+    path.write_bytes(
+        model([T("x", [1, 4]), T("yes", [], bool), T("y", [1, 4])], [either], ["x", "yes"], ["y"], then, other)
+    )
+    workflow.verify(path, board="host", deployment=workflow.Deployment(tmp_path / "project")).check()

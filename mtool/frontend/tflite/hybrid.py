@@ -26,8 +26,17 @@ def in_integers(options: ModelOptions) -> bool:
 
 def is_hybrid(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     """Whether LiteRT quantises the activations of an operator, which has int8 weights without zero point."""
+    return operator.kind in TRANSLATIONS and _has_int8_weights(operator, tensors)
+
+
+def is_without_form(operator: Operator, tensors: Sequence[Tensor]) -> bool:
+    """Whether LiteRT quantises the activations of an operator, and there is no translation that does."""
+    return operator.kind == "BATCH_MATMUL" and _has_int8_weights(operator, tensors)
+
+
+def _has_int8_weights(operator: Operator, tensors: Sequence[Tensor]) -> bool:
     numbers = (*operator.inputs[:2], *operator.outputs[:1])
-    if operator.kind not in TRANSLATIONS or len(numbers) != 3 or min(numbers) < 0:
+    if len(numbers) != 3 or min(numbers) < 0:
         return False
     x, w, y = (tensors[number] for number in numbers)
     int8 = w.dtype == np.int8 and w.is_quantised and w.data is not None and not w.zero_point.any()

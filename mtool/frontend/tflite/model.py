@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import helper
 
-from mtool.errors import ModelError, MtoolError
+from mtool.errors import ModelError, MtoolError, UsageError
 from mtool.frontend.bind_states import States
 from mtool.frontend.budget import Budget
 from mtool.frontend.onnx_file import graph_of
@@ -111,10 +111,17 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
         budget: what may be made.
 
     Raises:
-        UsageError: a dimension or an input that is given is none of the model.
+        UsageError: a dimension or an input that is given is none of the model, or options do not go together.
         ModelError: the order of the operators is not one of execution, or it exceeds the budget.
     """
     budget = budget or Budget()
+    parts = (model, *model.others) if options.rounding == "tflite" and not hybrid.in_integers(options) else ()
+    if any(hybrid.is_hybrid(operator, part.tensors) for part in parts for operator in part.operators):
+        raise UsageError(
+            f"--rounding tflite and --hybrid {options.hybrid} do not go together",
+            details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
+            hint="leave one of them out",
+        )
     translation = Translation(inlined(model, title, budget), budget)
     specialise(translation, options, title)
     return _network(translation, title, options, 0)
@@ -173,6 +180,8 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
             raise Unsupported(custom.reason(operator.kind))
         if not operator.outputs and operator.kind not in resources.WITHOUT_OUTPUTS:
             raise Unsupported("it has no output")
+        if options.rounding == "tflite" and hybrid.is_without_form(operator, t.tensors):
+            raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
         if _is_exact(t, operator, options.rounding):
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
         elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
