@@ -68,11 +68,14 @@ class Folder:
         """Return the folders and the file of a tensor's location; whether they are there is not looked at.
 
         Raises:
-            ModelError: it leads out of the model's folder.
+            ModelError: it leads out of the model's folder, or is no path.
         """
         location = next((entry.value for entry in reversed(tensor.external_data) if entry.key == "location"), "")
         parts = str(location).split("/")
-        if "\0" in location or "\\" in location or "" in parts or ".." in parts:
+        if not location or "\0" in location or "\\" in location:
+            expected = "expected a path below the model's folder, its parts separated by /"
+            raise self._malformed(tensor, f"location {location!r}", expected)
+        if "" in parts or ".." in parts:
             raise self._outside(tensor, location)
         return parts
 
@@ -123,7 +126,7 @@ class Folder:
         return ModelError(
             f"{self.title} wants to read a file outside its folder",
             details=[f"tensor {tensor.name!r}: {location!r}"],
-            hint="external data is read only from the model's own folder, and never through a link",
+            hint="external data is read only from the model's own folder, without .. and never through a link",
         )
 
     def _malformed(self, tensor: TensorProto, found: str, expected: str) -> ModelError:
