@@ -5,6 +5,7 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_gemv_in
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from mtool.ir import DType, Graph, Node
 from mtool.kernels.dsp.weights_int16 import PACKING_MEANING, Kind, pack
@@ -18,24 +19,20 @@ from mtool.ops.dense.gemv import Call, GroupedGemv
 
 
 @dataclass(frozen=True)
-class Gemv(GroupedGemv):
-    """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
+class Rows(GroupedGemv):
+    """What the schedules have in common whose results are of int16 and those whose results are the sums."""
 
-    name = "dsp16_rows"
     element = DType.INT16
     header = "mt_dsp_gemv_int16.h"
-    range_of = "kernels/dsp/tile_int16.c.j2"
+    storing: ClassVar[int]
+    """Instructions for four outputs, beside their sums."""
 
     unroll: int = knob(0, *UNROLLS, meaning="inputs an iteration; auto: the most that divide their number")
     packing: str = knob("", "halves", meaning=PACKING_MEANING)
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """int16 to int16."""
+        """int16, weights of int8 or int16."""
         return target.has_dsp and self._kind(node, graph) is not None and self.epilogue(node, graph) is not None
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
-        """Of int16."""
-        return Int16Epilogue.of(node, graph)
 
     def _kind(self, node: Node, graph: Graph) -> Kind | None:
         return Kind.of(graph.constants[node.inputs[1]], graph.constants[node.inputs[2]], self.packing)
@@ -50,15 +47,27 @@ class Gemv(GroupedGemv):
         return round_up(depth, self.unroll or 4)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, 45 for four outputs."""
+        """4.75 instructions (3 of halves) an input for four outputs, 3 an iteration, and what storing those takes."""
         rows, depth = graph.types[node.inputs[0]].shape
         kind, outputs = self._kind(node, graph), graph.types[node.outputs[0]].shape[1]
         assert kind is not None
         depth = self.padded_depth(depth)
         if kind.long:
             return float(rows * outputs * (2 * depth + 60))
-        each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + 45
-        return rows * round_up(outputs, 4) // 4 * each
+        each = (3 if kind.halves else 4.75) * depth + 3 * depth / (self.unroll or best_unroll(depth)) + self.storing
+        return rows * self.groups(node, graph) * each
+
+
+class Gemv(Rows):
+    """Row by row of the input; four outputs share each pair of it. Sums of 64 bits: two outputs."""
+
+    name = "dsp16_rows"
+    range_of = "kernels/dsp/tile_int16.c.j2"
+    storing = 45
+
+    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
+        """Of int16."""
+        return Int16Epilogue.of(node, graph)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """By the packing and the width of the sums."""

@@ -3,6 +3,8 @@
 The inner loops and the layout of the packed weights: crt/include/mt_mve_gemv_int16.h.
 """
 
+from typing import ClassVar
+
 import numpy as np
 
 from mtool.ir import DType, Graph, Node
@@ -37,21 +39,17 @@ def pack(weights: Array, bias: Array, scale: Array | None) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-class Gemv(GroupedGemv):
-    """Row by row of the input; eight outputs share each vector of it."""
+class Rows(GroupedGemv):
+    """What the schedules have in common whose results are of int16 and those whose results are the sums."""
 
-    name = "mve16_rows"
     element = DType.INT16
     header = "mt_mve_gemv_int16.h"
-    range_of = "kernels/mve/tile_int16.c.j2"
+    storing: ClassVar[int]
+    """Instructions for eight outputs, beside their sums."""
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """int16 to int16, sums of 32 bits."""
+        """int16, sums of 32 bits."""
         return target.has_mve and has_narrow_sums(node, graph) and self.epilogue(node, graph) is not None
-
-    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
-        """Of int16."""
-        return Int16Epilogue.of(node, graph)
 
     def group(self, node: Node, graph: Graph) -> int:
         """Eight."""
@@ -62,9 +60,21 @@ class Gemv(GroupedGemv):
         return round_up(depth, INT16_LANES)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """19 instructions for 8 inputs and eight outputs, 30 for eight outputs."""
+        """19 instructions for 8 inputs and eight outputs, and what storing those takes."""
         rows, depth = graph.types[node.inputs[0]].shape
-        return rows * self.groups(node, graph) * (19 * self.padded_depth(depth) / INT16_LANES + 30)
+        return rows * self.groups(node, graph) * (19 * self.padded_depth(depth) / INT16_LANES + self.storing)
+
+
+class Gemv(Rows):
+    """Row by row of the input; eight outputs share each vector of it."""
+
+    name = "mve16_rows"
+    range_of = "kernels/mve/tile_int16.c.j2"
+    storing = 30
+
+    def epilogue(self, node: Node, graph: Graph) -> Int16Epilogue | None:
+        """Of int16."""
+        return Int16Epilogue.of(node, graph)
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """There is one."""
