@@ -53,6 +53,12 @@ def test_rounds_that_nothing_counts_are_a_while() -> None:
     assert "for (int32_t round = 0; round < 10000; ++round) {" in control_flow_c("ten thousand rounds, with rows")
 
 
+def test_a_branch_writes_over_what_it_has_read() -> None:
+    assert "keep" not in control_flow_c("an if in a loop in an if")
+    assert "branch_0_2" not in (text := control_flow_c("outputs that are a capture, a constant, another output"))
+    assert "float *const out_a = in_x; /* in place */" not in text  # one of its outputs is the input as it was
+
+
 def test_the_offsets_are_those_of_the_plan() -> None:
     plan = compiled(small_model(), HOST, "small")  # type: ignore[arg-type]
     header = codegen.generate(plan, "small.onnx", "ab" * 32)[0].text("small_operators.h")
