@@ -27,11 +27,20 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
     return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
 
 
-def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> str:
-    """Return the bytes of an input or output as C; `structure` is the pointer to the inputs, which have the sizes."""
+def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
+    """Return the bytes of an input or output as C; "0": it has no elements.
+
+    Args:
+        plan: the model's.
+        value: the input or output.
+        tensor: the same in the interface.
+        interface: the model's inputs and outputs.
+        structure: the pointer to the inputs, which have the sizes.
+    """
     graph = plan.graph
     if dims_of(graph, value) is None:
-        return str(graph.types[value].bytes)
+        dtype, macro = graph.types[value].dtype, f"{graph.name}_{tensor.c_name}_COUNT".upper()
+        return "0" if not tensor.bytes else macro if dtype.size == 1 else f"{macro} * sizeof({dtype.c})"
     formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
     text = formula.c("\0")
     for size in graph.sizes:
