@@ -27,6 +27,18 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
     return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
 
 
+def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the formulas of the shapes that a value's source is brought to; None: they are always the same."""
+    sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
+    columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
+    if not sources or all(column == columns[0] for column in columns):
+        return None
+    return tuple(
+        tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+        for shapes in zip(*columns, strict=True)
+    )
+
+
 def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> str:
     """Return the bytes of an input or output as C; `structure` is the pointer to the inputs, which have the sizes."""
     graph = plan.graph
