@@ -44,11 +44,21 @@ def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> 
     graph = plan.graph
     if dims_of(graph, value) is None:
         return str(graph.types[value].bytes)
-    formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
-    text = formula.c("\0")
+    text = _bytes(graph, value)
     for size in graph.sizes:
         text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
     return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
+
+
+def _bytes(graph: Graph, value: str) -> str:
+    """Return the bytes of a value as C, "\\0" before the names of sizes: a formula, or the product of several."""
+    kinds = [sample.types[value] for _, sample in graph.samples]
+    names, points = [size.symbol for size in graph.sizes], [point for point, _ in graph.samples]
+    formula = fitted(names, points, [kind.bytes for kind in kinds])
+    if formula is not None:
+        return formula.c("\0")
+    dims = [formula_of(graph, sizes).c("\0") for sizes in zip(*(kind.shape for kind in kinds), strict=True)]
+    return f"({' * '.join([*dims, str(kinds[0].dtype.size)])})"
 
 
 def field_of(plan: Plan, interface: Interface, value: str) -> str:

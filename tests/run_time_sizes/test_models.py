@@ -189,6 +189,14 @@ def test_movements_along_and_across_the_size(tmp_path: Path) -> None:
     check(moved(), {"n": 8}, tmp_path)
 
 
+def test_bytes_that_are_a_product_of_several_formulas(tmp_path: Path) -> None:
+    """An output of n * n * n elements."""
+    nodes = [node("Unsqueeze", "x a12", "a"), node("Unsqueeze", "x a01", "b"), node("Add", "a b", "ab"),
+             node("Unsqueeze", "x a02", "c"), node("Mul", "ab c", "y")]  # fmt: skip
+    axes = {f"a{i}{j}": np.array([i, j]) for i, j in ((0, 1), (0, 2), (1, 2))}
+    check(build(nodes, {"x": ("n",)}, {"y": ("n", "n", "n")}, axes), {"n": 7}, tmp_path)
+
+
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize(
     "chosen", [codegen.conventions("c"), codegen.conventions("step"), codegen.conventions("c", "values")]
