@@ -14,6 +14,8 @@ from mtool.ir import Graph
 from mtool.ir.joined import DifferError, Joined, Joiner
 from mtool.kernels.target import Target
 from mtool.run_time_sizes.inputs import check, with_sizes
+from mtool.run_time_sizes.least import following
+from mtool.run_time_sizes.moves import check_mirrors, with_open_moves
 from mtool.run_time_sizes.outputs import varying_outputs, with_counts
 from mtool.run_time_sizes.points import (
     emitted_points,
@@ -45,14 +47,16 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
     names = tuple(maxima)
     symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(names))
     model = _Model(path, replace(options, maxima=of_data, keeps_rounds=True), names, tuple(maxima.values()), symbols)
-    imported, least, structural = model.imports()
-    model.check_imports(imported)
+    imported, least = following(*model.imports(), model)
+    structural = model.structural(least, imported)
     outputs = varying_outputs(imported.values())
-    graphs = {point: with_counts(passes.run(imported[point], target), outputs) for point in structural}
+    moved = with_open_moves({point: imported[point] for point in structural})
+    graphs = {point: with_counts(passes.run(graph, target), outputs) for point, graph in moved.items()}
     joined = model.joined(graphs)
     points = [point for point in emitted_points(graphs, least, model.top) if model.is_known(joined, point)]
     samples = [(point, model.at(joined, point)) for point in points]
     graph = dict(samples)[model.top]
+    model.check_outputs(imported, joined)
     check(graph, samples, model.refusals)
     ranges = dict(zip(names, zip(least, model.top, strict=True), strict=True))
     return imported[model.top], with_sizes(graph, samples, symbols, ranges)
@@ -73,20 +77,20 @@ class _Model:
         """The errors for this model."""
         return Refusals(self.path.name, self.names)
 
-    def imports(self) -> tuple[dict[Point, Graph], Point, list[Point]]:
-        """Import the model at several points.
-
-        Returns:
-            The graphs; the smallest sizes; at which points the graph is brought to kernels, the largest first.
-        """
-        highest = self.load(self.top)
-        taken = {size for kind in highest.types.values() for size in kind.shape}
-        imported = {self.top: highest}
+    def imports(self) -> tuple[dict[Point, Graph], Point]:
+        """Import the model at several points; return the graphs, and the smallest sizes that it takes."""
+        imported = {self.top: self.load(self.top)}
         least = self.smallest(imported)
-        structural = [point for point in structural_points(self.top, least, taken) if self.add(point, imported)]
+        self.structural(least, imported)
         for point in small_points(self.top, least):
             self.add(point, imported)
-        return imported, least, list(dict.fromkeys([self.top, *structural]))
+        return imported, least
+
+    def structural(self, least: Point, imported: dict[Point, Graph]) -> list[Point]:
+        """Return at which points the graph is brought to kernels, the largest first; they are imported."""
+        taken = {size for kind in imported[self.top].types.values() for size in kind.shape}
+        found = [point for point in structural_points(self.top, least, taken) if self.add(point, imported)]
+        return list(dict.fromkeys([self.top, *found]))
 
     def load(self, point: Point) -> Graph:
         """Return the graph at some sizes."""
@@ -129,6 +133,7 @@ class _Model:
         joiner = Joiner(self.symbols, points)
         try:
             joiner.join([graph.nodes for graph in graphs], "the model")
+            check_mirrors(graphs)
         except DifferError as found:
             raise self.refusals.other_structure(graphs, points, found) from None
         read = {value for node in graphs[0].nodes for value in node.inputs} | {*graphs[0].outputs}
@@ -163,6 +168,20 @@ class _Model:
                 failed = failed or found
         details = [*operator_of(next(iter(graphs.values())), str(failed)), str(failed)]
         raise self.refusals.error("an operator depends on its sizes in a way that no formula tells", details)
+
+    def check_outputs(self, imported: Mapping[Point, Graph], joined: Joined) -> None:
+        """Check that the outputs of the joined graph have the shapes that the model gives them by itself."""
+        for point, graph in imported.items():
+            if not is_within(point, self.top):
+                continue
+            found = self.at(joined, point)
+            for label, value in zip(graph.output_names, graph.outputs, strict=True):
+                own = dict(zip(found.output_names, found.outputs, strict=True))[label]
+                if graph.types[value].shape != found.types[own].shape:
+                    raise self.refusals.error(
+                        f"the shape of {label!r} does not follow its sizes by a formula",
+                        [f"{self.refusals.text_of(point)}: {graph.types[value]}, by the formula {found.types[own]}"],
+                    )
 
     def at(self, joined: Joined, point: Point) -> Graph:
         """Return the lowered graph at some sizes."""

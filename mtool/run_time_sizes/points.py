@@ -8,6 +8,7 @@ from mtool.formulas import Point
 FEW = 4  # below it, other kernels may be chosen
 _STRUCTURE = 5  # values of a size at which a graph is brought to kernels
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
+_BETWEEN = 3  # sizes between the smallest and those near the largest, at which it is imported too
 _SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # that may be the least that a model takes
 _EMITTED = (*range(1, 20), 32, 48, 64, 80)  # for which C is compared besides
 _EMITTED_BEYOND = 19  # whatever the largest size is
@@ -31,7 +32,8 @@ def smallest_sizes(most: int) -> tuple[int, ...]:
 def small_points(top: Point, least: Point) -> Iterator[Point]:
     """Yield points at which the model is imported besides, to hold its formulas against: each size on its own."""
     for index, (low, most) in enumerate(zip(least, top, strict=True)):
-        for size in _SMALL:
+        between = [low + (most - low) * part // (2 * _BETWEEN + 1) for part in range(1, _BETWEEN + 1)]
+        for size in dict.fromkeys((*_SMALL, *between)):
             if low <= size < most:
                 yield with_size(top, index, size)
 
@@ -68,5 +70,6 @@ def emitted_points(graphs: Collection[Point], least: Point, top: Point) -> list[
         small = [size for size in _EMITTED if first <= size <= max(most, _EMITTED_BEYOND)]
         points |= dict.fromkeys(with_size(base, index, size) for size in small)
     if len(top) > 1:  # every remainder of one size with every one of the other
-        points |= dict.fromkeys(itertools.product(range(FEW, 2 * FEW), repeat=len(top)))
+        firsts = [max(FEW, low + 1) for low in least]
+        points |= dict.fromkeys(itertools.product(*(range(first, first + FEW) for first in firsts)))
     return list(points)
