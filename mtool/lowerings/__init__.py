@@ -21,6 +21,7 @@ from mtool.lowerings import (
     normalise,
     ordering,
     pooling,
+    pose_decoder,
     quantise,
     quantised_rows,
     recurrent,
@@ -48,6 +49,7 @@ OWN: dict[str, OwnOperator] = {
     **signal_features.OWN,
     **signal_transform.OWN,
     **detection_postprocess.OWN,
+    **pose_decoder.OWN,
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
 }
