@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    fixed_point,
     fourier,
     gemm,
     indexing,
@@ -52,6 +53,7 @@ OWN: dict[str, OwnOperator] = {
     **pose_decoder.OWN,
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
+    **fixed_point.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 
