@@ -35,7 +35,7 @@ def check(
     ] = None,
     output_dir: parameters.BuiltDir = None,
     *,
-    options: parameters.BuildOptions,
+    options: parameters.FitOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 

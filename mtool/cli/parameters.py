@@ -258,8 +258,10 @@ ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 """And how it becomes C, in a folder."""
 
-BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
-"""How it becomes C and a firmware; nothing is written."""
+FitOptions = Annotated[
+    "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})
+]
+"""How it becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 
 TuningOptions = Annotated[
     "Options",

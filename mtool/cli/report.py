@@ -39,8 +39,7 @@ def report(
 ) -> None:
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default()
-    if page.parent.is_dir():
-        files.check_writable(page, [model])
+    files.check_writable(page, [model], makes_folder=True)
     found = workflow.report(
         model,
         board=board,
