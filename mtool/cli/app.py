@@ -196,20 +196,20 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
         @locks.keep_locks()
         def act() -> None:
-            for name, names in asked.items():
-                from mtool.cli.reading import options
+            for name, one in asked.items():
+                from mtool.cli import reading
 
-                values[name] = options(**{each: values.pop(each) for each in names})
+                values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
             command(output, **values)
 
         raise typer.Exit(_end(output, act))
 
-    asked: dict[str, Mapping[str, tuple[Any, Any]]] = {}
+    asked: dict[str, Asked] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
         if found:
-            asked[parameter.name] = found[0].parameters
+            asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))

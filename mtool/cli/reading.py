@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
+
+if TYPE_CHECKING:
+    from mtool.workflow import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -68,6 +72,13 @@ def options(
         trust_template=trust_template,
         tuned=logs(tuned),
     )
+
+
+def deployment(*, output_dir: Path | None = None, port: str = "", probe: str = "") -> "Deployment":
+    """Return the project folder and the device, from what was given on the command line."""
+    from mtool.workflow import Deployment  # the device half, which a compile does not load
+
+    return Deployment(output_dir, port, probe)
 
 
 def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
