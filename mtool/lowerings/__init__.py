@@ -13,6 +13,7 @@ from mtool.lowerings import (
     detection,
     detection_postprocess,
     einsum,
+    external,
     elementwise,
     fourier,
     gemm,
@@ -39,7 +40,7 @@ from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_of_kind
 
 _MODULES = (
-    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
+    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, external, fourier, gemm, indexing,
     movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
     sliding_window, softmax, standardise,
 )  # fmt: skip
