@@ -33,21 +33,21 @@ def checked(product: Product, backend: str, region: Region) -> Product:
 def _problem(product: Any) -> str:
     if not isinstance(product, Product):
         return f"it returned {type(product).__name__}; expected a Product"
-    body: Any = product.body
-    if not isinstance(body, str) or not body.strip():
+    fields: Any = product  # of any types
+    if not isinstance(fields.body, str) or not fields.body.strip():
         return "the body is empty or no text"
-    for name, data in product.files.items():
+    for name, data in fields.files.items():
         path = PurePosixPath(name)
         if not isinstance(name, str) or path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
             return f"the file {name!r} lies outside of the model's folder"
         if not isinstance(data, bytes):
             return f"the file {name} is {type(data).__name__}; expected bytes"
-    for name, array in product.constants.items():
+    for name, array in fields.constants.items():
         if not str(name).isidentifier() or keyword.iskeyword(name) or _RESERVED.fullmatch(name):
             return f"the constant {name!r} is not a free name in C"
         if not isinstance(array, np.ndarray) or array.dtype.name not in {kind.label for kind in DType}:
             return f"the constant {name} is no array of a type that mtool knows"
-    for header in product.headers:
+    for header in fields.headers:
         if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header):
             return f"the header {header!r} is no name of one"
     numbers = {"scratch_bytes": product.scratch_bytes, "alignment": product.alignment, "cost": product.cost}

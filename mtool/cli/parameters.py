@@ -152,6 +152,23 @@ Schedules = Annotated[
         show_default=False,
     ),
 ]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Let a backend compute what it can, by name, Python file or TOML file (docs/backends.md); may be repeated, "
+        "in order of preference.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
+]
+Fallback = Annotated[
+    bool, typer.Option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
 TunedLogs = Annotated[
     list[str] | None,
     typer.Option(
@@ -241,6 +258,9 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
+    "backend": (Backends, None),
+    "tolerance": (Steps, 0),
+    "backend_fallback": (Fallback, False),
 }
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {

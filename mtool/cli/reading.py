@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.ir.types import Array
@@ -34,6 +35,9 @@ def options(
     weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
     tuned: Sequence[str] | None = None,
+    backend: Sequence[str] | None = None,
+    tolerance: int = 0,
+    backend_fallback: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -67,6 +71,9 @@ def options(
         edits="force" if force else "keep" if keep else "stop",
         trust_template=trust_template,
         tuned=logs(tuned),
+        backends=tuple(map(parse, backend or ())),
+        tolerance=tolerance,
+        backend_fallback=backend_fallback,
     )
 
 

@@ -11,6 +11,7 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.external import external_files
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
@@ -28,7 +29,7 @@ from mtool.identifiers import tensor_names
 from mtool.ir import RunTimeSize
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
-from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.manifest import Claim, Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
@@ -47,6 +48,7 @@ class Emitted:
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         filed: the constants of the model's operators as they were read.
+        claims: who computes which operator, if backends were asked for.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class Emitted:
     model_file: str
     model_hash: str
     filed: Mapping[str, FileConstants]
+    claims: tuple[Claim, ...] = ()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -63,7 +66,8 @@ class Emitted:
         manifest = _manifest(
             self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash
         )
-        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.filed)})
+        grown = grown_constants(self.plan, self.functions, self.filed)
+        return manifest.model_copy(update={"grown": grown, "claims": self.claims})
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -103,7 +107,7 @@ class Emitted:
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
         tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
         large = {binary.name: binary.data} if binary.offsets else {}
-        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
+        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
 
     @property
     def _banner(self) -> str:
