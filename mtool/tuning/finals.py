@@ -10,6 +10,7 @@ from mtool.tuning.operators import Operators
 
 _MOST = 8  # finalists of a task
 _TURNS = (5, 9, 15)  # of each round, after which half of them leave
+ROUNDS = len(_TURNS)
 _NEAR = 0.02  # of the best: at least so near candidates are told apart
 _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 
