@@ -53,6 +53,8 @@ def tune(
     options: parameters.TuningOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
+    flash_command: parameters.FlashCommand = "",
+    power: parameters.PowerCommand = "",
 ) -> None:
     """Measure schedules on a board and remember the fastest."""
     if show:
@@ -76,7 +78,7 @@ def tune(
                 minutes=minutes,
                 repeats=repeat,
                 options=options,
-                deployment=workflow.Deployment(output_dir, port, probe),
+                deployment=workflow.Deployment(output_dir, port, probe, flash_command, power),
                 listener=display.update,
             )
         except BaseException:

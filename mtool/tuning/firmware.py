@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import codegen, flash, session
+from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
 from mtool.session import Device
@@ -79,7 +79,7 @@ class Place:
         """
         if not self.is_attached:
             return session.open(prepared.folder)
-        runner = flash.choose(self.board, template=_template(prepared))
+        runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
         return flashing.open_flashed(prepared, runner, self.deployment)
 
 
