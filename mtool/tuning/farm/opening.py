@@ -1,21 +1,28 @@
 """A real board of a rack, or its emulator: a bundle is unpacked, flashed, and driven through a session."""
 
+import logging
+import platform
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool.boards import Board
+from mtool.errors import BoardError
+from mtool.flash import ports
 from mtool.tuned.record import Unit
 from mtool.tuning.bench import estimated
 from mtool.tuning.farm.asks import Slice
 from mtool.tuning.farm.bundle import Bundle, unpack
+from mtool.tuning.farm.rack import Held, Opened
 from mtool.tuning.firmware import Place
 from mtool.tuning.measuring import Outcome
 from mtool.tuning.meter import BoardMeter
 from mtool.tuning.whole_run import WholeRun, run_on
 from mtool.workflow.deployment import Deployment
 from mtool.workflow.stages import Options, Prepared
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -48,14 +55,13 @@ class BoardOpener:
 
     Attributes:
         board: the board.
-        port, probe: by which it is found; both empty: its emulator.
+        deployment: how it is found, flashed, and how its power is cycled; nothing at all: its emulator.
     """
 
     board: Board
-    port: str
-    probe: str
+    deployment: Deployment
 
-    def open(self, bundle: Bundle, asked: Slice) -> OpenedBoard:
+    def open(self, bundle: Bundle, asked: Slice) -> Opened:
         """Flash the firmware of a trial and open a session with it.
 
         Raises:
@@ -80,4 +86,34 @@ class BoardOpener:
             return run_on(self._place(folder).open)(unpack(bundle, Path(folder)), unit)
 
     def _place(self, folder: str) -> Place:
-        return Place(self.board, Options(), Path(folder), Deployment(Path(folder), self.port, self.probe))
+        return Place(self.board, Options(), Path(folder), replace(self.deployment, folder=Path(folder)))
+
+
+def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple[str, ...]]:
+    """Return a board for a rack, and its devices, which are to be locked while the rack has it.
+
+    One that was named and is not there now is told: it is asked when it is there.
+
+    Args:
+        board: the board.
+        deployment: how it is found.
+        number: of the board on this computer, by which an emulator is called.
+
+    Raises:
+        BoardError: nothing was named, and not exactly one is attached.
+    """
+    name = deployment.probe or deployment.port
+    place = Place(board, Options(), Path(), deployment)
+    devices: tuple[str, ...] = (deployment.port, deployment.probe)
+    if place.is_attached:
+        try:
+            found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
+            devices = (found.port, found.probe)
+            name = name or found.probe or found.port
+            deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))
+        except BoardError as missing:
+            if not name:
+                raise
+            log.warning("%s %s is not there yet: %s", board.name, name, missing.what)
+    label = f"{board.name} {name or f'{number}'} at {platform.node()}"
+    return Held(board.name, label, BoardOpener(board, deployment)), tuple(filter(None, devices))

@@ -34,7 +34,9 @@ _POLL_S = 0.5
 class Opened(Protocol):
     """A board that runs a firmware."""
 
-    meter: Meter
+    @property
+    def meter(self) -> Meter:
+        """What measures there."""
 
     def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
         """Return the outcomes of all asks in the unit of the slice, where that is not the meter's."""

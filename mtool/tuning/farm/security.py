@@ -20,6 +20,14 @@ DASKS = Tls()
 """Dask's own configuration."""
 
 
+@dataclass(frozen=True, slots=True)
+class RackAt:
+    """Where the rack is: the address of its scheduler, and certificates."""
+
+    scheduler: str
+    tls: Tls = DASKS
+
+
 def require() -> None:
     """Look whether dask.distributed is installed.
 

@@ -1,5 +1,6 @@
 """The functions that run on workers, by Dask."""
 
+import contextvars
 import tempfile
 import threading
 from collections.abc import Callable
@@ -55,7 +56,8 @@ def build(model: Model) -> Bundle:
         FitError: it does not fit the board.
         BuildError: the compiler is missing, or refuses it.
     """
-    return pack(build_model(model, _plugin().build_folder()))
+    # Not in the context of who has started the worker, whose locks end with the worker.
+    return contextvars.Context().run(lambda folder: pack(build_model(model, folder)), _plugin().build_folder())
 
 
 def compiler_of(bundle: Bundle) -> str:

@@ -6,13 +6,18 @@ import os
 import platform
 import signal
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mtool.tuning.farm import security
+from mtool import boards, locks
+from mtool.errors import UsageError
+from mtool.tuning.farm import opening, security
 from mtool.tuning.farm.asks import ANY, BUILD, PLENTY, resource
-from mtool.tuning.farm.rack import Rack
+from mtool.tuning.farm.rack import HANG_S, Rack
 from mtool.tuning.farm.security import DASKS, Tls
+from mtool.workflow.deployment import Deployment
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,39 @@ class Service:
     builds: int = 0
     tls: Tls = DASKS
     name: str = ""
+
+
+def work(
+    scheduler: str,
+    held: Sequence[tuple[str, Deployment]] = (),
+    *,
+    builds: int = 0,
+    tls: Tls = DASKS,
+    name: str = "",
+    hang_s: float = HANG_S,
+) -> None:
+    """Let others tune on this computer's boards, until SIGTERM or Ctrl-C. A worker runs what its scheduler sends.
+
+    Args:
+        scheduler: the Dask scheduler's address, HOST:PORT.
+        held: the boards, each with how it is found, flashed, and its power cycled.
+        builds: how many firmwares to compile at a time.
+        tls: certificates; default: what Dask's configuration says.
+        name: of the worker; default: the computer's, and the number of this process.
+        hang_s: a board that says nothing for so long hangs.
+
+    Raises:
+        UsageError: dask.distributed is missing, the address or a certificate is wrong, or a board is named twice.
+        BoardError: a board is unknown, or in use, or was not named and is not the only one.
+    """
+    security.require()
+    found = [opening.held(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
+    devices = [device for _, own in found for device in own]
+    twice = [device for device, count in Counter(devices).items() if count > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is the device of two boards")
+    with locks.locked(*devices):
+        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name))
 
 
 def serve(service: Service) -> None:
@@ -77,7 +115,7 @@ async def _serve(service: Service) -> None:
                 await _wait(ended.wait(), pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            log.warning("%s works for %s with %s", worker.name, address, _told(service))
+            log.info("%s works for %s with %s", worker.name, address, _told(service))
             pause_s, is_told = 0.2, False
             finished = asyncio.ensure_future(worker.finished())
             stop = asyncio.ensure_future(ended.wait())
@@ -115,4 +153,4 @@ async def _wait(event: Any, seconds: float) -> None:
 
 def _told(service: Service) -> str:
     boards = [f"{count} {board}" for board, count in service.rack.counts().items()]
-    return ", ".join([*boards, *([f"{service.builds} builds at a time"] if service.builds else [])]) or "nothing"
+    return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"
