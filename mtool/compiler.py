@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mtool import allocator, frontend, passes, run_time_sizes
+from mtool import allocator, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import FileConstants, file_constants
@@ -77,6 +77,8 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
+        from mtool import run_time_sizes  # loaded for such a model alone
+
         _check_no_backends(request, open_sizes)
         whole, graph = run_time_sizes.lowered(path, target_of(board), request, open_sizes)
         notes.filed.update(file_constants(whole))

@@ -7,6 +7,7 @@ from pathlib import Path
 from mtool.backends.operation import Operand, Operation
 from mtool.backends.pattern import Pattern, refusal
 from mtool.errors import BuildError, UsageError
+from mtool.ir import Graph
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
 from mtool.option_values import Rounding
@@ -41,6 +42,8 @@ class Region:
     operations: in an order in which they can be computed.
     inputs, outputs: the tensors that cross its border, each once.
     context: what it is for.
+    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for who
+        compiles that: its inputs and outputs are the region's. None: it has not been cut out yet.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Region:
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     context: Context
+    body: Graph | None = field(default=None, compare=False, repr=False)
 
     @property
     def border_bytes(self) -> int:

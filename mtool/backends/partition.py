@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mtool.backends.chosen import Chosen
-from mtool.backends.extraction import replace_regions
+from mtool.backends.extraction import body_of, replace_regions
 from mtool.backends.interface import Backend, BackendError, Context, Product, Region
 from mtool.backends.layout import put_channels_last
 from mtool.backends.operation import Operand, Operation
@@ -70,7 +70,7 @@ def partition(
     compiled: list[tuple[Region, Product]] = []
     for backend, region in found:
         try:
-            compiled.append((region, _compiled(backend, region)))
+            compiled.append((region, _compiled(backend, replace(region, body=body_of(graph, region)))))
         except BackendError as failed:
             if not falls_back:
                 raise
@@ -187,7 +187,3 @@ def _error(backend: Backend, operations: Iterable[Operation], failed: Exception)
         hint="--backend-fallback leaves such regions to C",
     )
 
-
-def without(partition: Partition) -> Partition:
-    """Return a partition without its graph, which is as large as the model."""
-    return replace(partition, graph=replace(partition.graph, constants={}, nodes=()))
