@@ -186,4 +186,3 @@ def _error(backend: Backend, operations: Iterable[Operation], failed: Exception)
         details=names[:5] + [f"and {len(names) - 5} more"] * (len(names) > 5),
         hint="--backend-fallback leaves such regions to C",
     )
-
