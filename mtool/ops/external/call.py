@@ -9,7 +9,7 @@ from mtool.ops.external.node import External
 class ExternalCall(BaseSchedule):
     """The call, as the backend wrote it."""
 
-    name = "external_call"
+    name = "c99_call"
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Everything: the backend was asked."""
