@@ -72,7 +72,7 @@ def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
     entry = boards.get("nucleo_l4r5zi").model_dump(mode="json")
     for flash in ({"opencd": {}}, ["opencd"]):
         with pytest.raises(UsageError) as caught:
-            boards._board("mine", {key: value for key, value in entry.items() if key != "name"} | {"flash": flash})
+            boards._board(Path("boards.yaml"), "mine", {key: value for key, value in entry.items() if key != "name"} | {"flash": flash})
         assert any("there is no flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
 
 
