@@ -44,7 +44,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     ]
     apart = _apart(pieces, pairs)
     best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
-    near = [sum(1 << other for other in {other for other, _, _ in taken}) for taken in apart]
+    near = _near(apart)
     chance = random.Random(0)
     tries = min(SEARCH_TRIES, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
     for _ in range(tries if len(pieces) > 2 else 0):
@@ -81,6 +81,11 @@ def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart
             apart[n] += [(m, low, high) for low, high in _ranges(pieces[m].parts, pieces[n].parts)]
             apart[m] += [(n, low, high) for low, high in _ranges(pieces[n].parts, pieces[m].parts)]
     return apart
+
+
+def _near(apart: Apart) -> list[int]:
+    """Return the storages that each has in `apart`, as bits."""
+    return [sum(1 << other for other in {other for other, _, _ in others}) for others in apart]
 
 
 def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
