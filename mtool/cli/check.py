@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool import workflow
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
 from mtool.escaping import short_name
@@ -24,18 +22,11 @@ def check(
     model: parameters.ModelFile,
     board: Annotated[
         list[str] | None,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="May be repeated; default: all of them.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
+        parameters.boards("May be repeated; default: all of them."),
     ] = None,
     output_dir: parameters.BuiltDir = None,
     *,
-    options: parameters.BuildOptions,
+    options: parameters.FitOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 

@@ -12,7 +12,7 @@ from mtool.errors import UsageError
 from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
-    from mtool.workflow import Options
+    from mtool.workflow import Deployment, Options
 
 
 def _folder(text: str) -> Path:
@@ -48,6 +48,23 @@ BoardName = Annotated[
 def output_dir(meaning: str) -> Any:
     """Return the option -d with its help."""
     return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
+
+
+def boards(meaning: str) -> Any:
+    """Return the option -b of a command that takes several boards, with its help."""
+    return typer.Option(
+        "--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=completion.boards
+    )
+
+
+def output_file(metavar: str, meaning: str) -> Any:
+    """Return the option -o with its help."""
+    return typer.Option("--output", "-o", metavar=metavar, help=meaning, show_default=False)
+
+
+def repeat(meaning: str) -> Any:
+    """Return the option --repeat with its help."""
+    return typer.Option("--repeat", min=1, help=meaning)
 
 
 OutputDir = Annotated[Path | None, output_dir("The project folder; default: build/<model>-<board>.")]
@@ -270,12 +287,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Several options of the command line that become one argument of a command: `reading.options` of their values.
+    """Several options of the command line that become one argument of a command.
 
-    `parameters` has each one's annotation and default by its name.
+    parameters: each option's annotation and default by its name.
+    reader: the function of `reading` that makes the argument of their values.
     """
 
     parameters: Mapping[str, tuple[Any, Any]]
+    reader: str = "options"
 
 
 _OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
@@ -307,6 +326,40 @@ _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "trust_template": (TrustTemplate, False),
 }
 
+_OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
+    "output_dir": (OutputDir, None),
+    "port": (Port, ""),
+    "probe": (Probe, ""),
+}
+
+ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
+"""The project folder, and the device that runs it."""
+
+FlashDeployment = Annotated[
+    "Deployment", Asked({**_OF_A_DEPLOYMENT, "flash_command": (FlashCommand, "")}, "deployment")
+]
+"""And the command that flashes it."""
+
+TrialsDeployment = Annotated[
+    "Deployment",
+    Asked(
+        {
+            **_OF_A_DEPLOYMENT,
+            "flash_command": (FlashCommand, ""),
+            "power": (PowerCommand, ""),
+            "output_dir": (
+                Annotated[
+                    Path | None,
+                    output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>."),
+                ],
+                None,
+            ),
+        },
+        "deployment",
+    ),
+]
+"""The same, with a folder for many projects."""
+
 ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
 
@@ -316,8 +369,10 @@ ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 """And how it becomes C, in a folder."""
 
-BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
-"""How it becomes C and a firmware; nothing is written."""
+FitOptions = Annotated[
+    "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})
+]
+"""How it becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 
 TuningOptions = Annotated[
     "Options",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
+
+if TYPE_CHECKING:
+    from mtool.workflow import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -75,6 +79,15 @@ def options(
         tolerance=tolerance,
         backend_fallback=backend_fallback,
     )
+
+
+def deployment(
+    *, output_dir: Path | None = None, port: str = "", probe: str = "", flash_command: str = "", power: str = ""
+) -> "Deployment":
+    """Return the project folder and the device, from what was given on the command line."""
+    from mtool.workflow import Deployment  # the device half, which a compile does not load
+
+    return Deployment(output_dir, port, probe, flash_command, power)
 
 
 def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:
