@@ -9,7 +9,7 @@ from pathlib import Path
 from mtool import allocator, frontend, passes, run_time_sizes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
-from mtool.codegen.growth import FileConstants, file_constants
+from mtool.codegen.growth import ModelConstants, constants_of
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
@@ -48,12 +48,12 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    filed: dict[str, FileConstants] = {}
+    read: list[ModelConstants] = []
     # No name for the graph and the plan: a large model is not to be held once for each stage. The file is read, and
     # found to be one within the limits, before it is hashed.
     emitted = emit(
-        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, filed,
+        _plan_for(_lowered(path, target_of(board), request, read), board, request, model_hash := file_hash(path)),
+        path.name, model_hash, request.conventions, read[0],
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     compiled = Compiled(emitted.files(request.weights), emitted.manifest)
@@ -62,18 +62,18 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     return compiled
 
 
-def _lowered(path: Path, target: Target, request: Request, filed: dict[str, FileConstants]) -> Graph:
-    """Read a model and bring it to kernels and loops; what its constants took in the file goes into `filed`."""
+def _lowered(path: Path, target: Target, request: Request, constants: list[ModelConstants]) -> Graph:
+    """Read a model and bring it to kernels and loops; its constants as they were read go into `constants`."""
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         whole, graph = run_time_sizes.lowered(path, target, request, open_sizes)
-        filed.update(file_constants(whole))
+        constants.append(constants_of(whole))
         return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
         graph = frontend.load(path, request)
-        filed.update(file_constants(graph))
+        constants.append(constants_of(graph))
         return graph
 
     graph = passes.run(read(), target)
@@ -115,7 +115,7 @@ def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[P
     """
     from mtool.tuned.tasks import named_nodes
 
-    graph = _lowered(path, target_of(board), request, {})
+    graph = _lowered(path, target_of(board), request, [])
     names = frozenset(node.name for node, _ in named_nodes(graph))
     return _plan_for(graph, board, request, file_hash(path)), names
 
@@ -132,7 +132,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     """
     open_sizes = frontend.run_time_sizes(path, request)
     graph = None if open_sizes else frontend.load(path, request)
-    model_hash, filed = file_hash(path), {} if graph is None else file_constants(graph)
+    model_hash, constants = file_hash(path), [] if graph is None else [constants_of(graph)]
     asked: Partial = "never" if open_sizes else request.allowed_partial()
     made: dict[tuple[Target, Partial], Emitted] = {}
 
@@ -140,12 +140,12 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         if (target, partial) not in made:
             if graph is None:
                 whole, lowered = run_time_sizes.lowered(path, target, request, open_sizes)
-                filed.update(file_constants(whole))
+                constants.append(constants_of(whole))
             else:
                 lowered = passes.run(graph, target)
             schedules = _schedules(lowered, target, request, model_hash)
             plan = make_plan(lowered, target, request.io, partial, schedules)
-            made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
+            made[target, partial] = emit(plan, path.name, model_hash, request.conventions, constants[0])
         return made[target, partial]
 
     for board in boards:

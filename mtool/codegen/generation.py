@@ -1,9 +1,8 @@
 """Write the C of a model: the interface, the code, the constants, the RPC descriptor; and its manifest."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
@@ -14,7 +13,7 @@ from mtool.codegen.conventions import Conventions
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
-from mtool.codegen.growth import FileConstants, grown_constants
+from mtool.codegen.growth import ModelConstants, grown_constants
 from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
@@ -27,12 +26,13 @@ from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.ir import RunTimeSize
 from mtool.kernels.schedule import schedule_text
-from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
 from mtool.version import __version__
+
+_UNKNOWN = ModelConstants()  # of a plan that was not made of a file
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Emitted:
         conventions: how the model and its operators are called.
         model_file: the name of the model's file.
         model_hash: its SHA-256.
-        filed: the constants of the model's operators as they were read.
+        read: the model's constants as they were read.
     """
 
     plan: Plan
@@ -55,15 +55,15 @@ class Emitted:
     conventions: Conventions
     model_file: str
     model_hash: str
-    filed: Mapping[str, FileConstants]
+    read: ModelConstants
 
     @functools.cached_property
     def manifest(self) -> Manifest:
         """What `mtool.json` says of the model; no C is written for it."""
         manifest = _manifest(
-            self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash
+            self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash, self.read
         )
-        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.filed)})
+        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.read.operators)})
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -119,7 +119,7 @@ def emit(
     model_file: str,
     model_hash: str,
     conventions: Conventions | None = None,
-    filed: Mapping[str, FileConstants] = MappingProxyType({}),
+    read: ModelConstants = _UNKNOWN,
 ) -> Emitted:
     """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
 
@@ -128,7 +128,7 @@ def emit(
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
-        filed: the constants of the model's operators as they were read (mtool.codegen.growth).
+        read: the model's constants as they were read (mtool.codegen.growth).
 
     Raises:
         UsageError: the model and the conventions do not go together.
@@ -154,7 +154,7 @@ def emit(
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, filed)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read)
 
 
 def generate(
@@ -163,10 +163,10 @@ def generate(
     model_hash: str,
     conventions: Conventions | None = None,
     weights_as: Weights = "auto",
-    filed: Mapping[str, FileConstants] = MappingProxyType({}),
+    read: ModelConstants = _UNKNOWN,
 ) -> tuple[FileTree, Manifest]:
     """Return the model's files and its manifest, as `emit` has them; the same bytes for the same arguments."""
-    emitted = emit(plan, model_file, model_hash, conventions, filed)
+    emitted = emit(plan, model_file, model_hash, conventions, read)
     return emitted.files(weights_as), emitted.manifest
 
 
@@ -207,6 +207,7 @@ def _manifest(
     conventions: Conventions,
     model_file: str,
     model_hash: str,
+    read: ModelConstants,
 ) -> Manifest:
     graph = plan.graph
     operators = tuple(
@@ -239,7 +240,7 @@ def _manifest(
         outputs=interface.outputs,
         states=interface.states,
         macs=sum(operator.macs for operator in operators),
-        parameters=_parameters(plan),
+        parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,
         constant_bytes=weights.total_bytes(functions.constants),
@@ -276,15 +277,6 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
         )
         found.append(operand)
     return tuple(found)
-
-
-def _parameters(plan: Plan) -> int:
-    """Count weights and biases, those of the graphs inside too."""
-    total = 0
-    for one in plans_in(plan):
-        of = {step.node.title: step.node.inputs[1:3] for step in one.steps if isinstance(step.node.attrs, WeightedSum)}
-        total += sum(one.graph.constants[value].size for values in of.values() for value in values)
-    return total
 
 
 def _called(step: Step, functions: Functions) -> dict[str, str]:
