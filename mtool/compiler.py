@@ -9,7 +9,7 @@ from pathlib import Path
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
-from mtool.codegen.growth import FileConstants, file_constants
+from mtool.codegen.growth import ModelConstants, constants_of
 from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
@@ -54,7 +54,7 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
     # found to be one within the limits, before it is hashed.
     emitted = emit(
         _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, notes.filed,
+        path.name, model_hash, request.conventions, notes.constants,
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
     emitted = replace(emitted, claims=notes.claims)
@@ -68,7 +68,7 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
 class _Notes:
     """What is known of a model besides its graph: its constants as they were read, and who computes which operator."""
 
-    filed: dict[str, FileConstants] = field(default_factory=dict)
+    constants: ModelConstants = field(default_factory=ModelConstants)
     claims: tuple[Claim, ...] = ()
 
 
@@ -81,12 +81,12 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
 
         _check_no_backends(request, open_sizes)
         whole, graph = run_time_sizes.lowered(path, target_of(board), request, open_sizes)
-        notes.filed.update(file_constants(whole))
+        notes.constants = constants_of(whole)
         return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
         graph = frontend.load(path, request)
-        notes.filed.update(file_constants(graph))
+        notes.constants = constants_of(graph)
         return _partitioned(graph, path, board, request, notes) if request.backends else graph
 
     graph = passes.run(read(), target_of(board))
@@ -176,7 +176,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     """
     open_sizes = frontend.run_time_sizes(path, request)
     graph = None if open_sizes or request.backends else frontend.load(path, request)
-    model_hash, filed = file_hash(path), {} if graph is None else file_constants(graph)
+    model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else request.allowed_partial()
     made: dict[tuple[Target, Partial, str], Emitted] = {}
 
@@ -184,11 +184,11 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         target = target_of(board)
         key = target, partial, board.name if request.backends else ""
         if key not in made:
-            notes = _Notes(filed)
+            notes = _Notes(constants)
             lowered = _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
             schedules = _schedules(lowered, target, request, model_hash)
             plan = make_plan(lowered, target, request.io, partial, schedules)
-            written = emit(plan, path.name, model_hash, request.conventions, notes.filed)
+            written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
             made[key] = replace(written, claims=notes.claims)
         return made[key]
 
