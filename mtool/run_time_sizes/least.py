@@ -12,7 +12,7 @@ from typing import Protocol
 from mtool.errors import ModelError
 from mtool.formulas import Point
 from mtool.ir import Graph
-from mtool.run_time_sizes.points import is_within, with_size
+from mtool.run_time_sizes.points import MORE_STRUCTURE, is_within, with_size
 
 _FEWEST = 3  # sizes that have to be left
 
@@ -35,7 +35,7 @@ class Model(Protocol):
     def add(self, point: Point, imported: Imports) -> bool:
         """Import the model at some sizes."""
 
-    def structural(self, least: Point, imported: Imports) -> list[Point]:
+    def structural(self, least: Point, imported: Imports, count: int) -> list[Point]:
         """Import the model near the largest sizes."""
 
     def check_imports(self, imported: Mapping[Point, Graph]) -> None:
@@ -48,13 +48,16 @@ def following(imported: Imports, least: Point, model: Model) -> tuple[Imports, P
     Raises:
         ModelError: there are none: also near the largest sizes the model follows no formulas.
     """
+    if _follows(imported, model):
+        return imported, least
+    model.structural(least, imported, MORE_STRUCTURE)
     try:
         model.check_imports(imported)
     except ModelError as refused:
         found = _raised(imported, least, model)
         if found is None:
             raise refused from None
-        model.structural(found, imported)
+        model.structural(found, imported, MORE_STRUCTURE)
     else:
         return imported, least
     raised = _lowest(imported, least, found, model)

@@ -189,6 +189,13 @@ def test_movements_along_and_across_the_size(tmp_path: Path) -> None:
     check(moved(), {"n": 8}, tmp_path)
 
 
+@pytest.mark.parametrize("most", [16, 17, 18])
+def test_remainders_that_few_sizes_leave(most: int, tmp_path: Path) -> None:
+    """A window of 3 rows in steps of 3, the last of which may be cut: each remainder of the size counts."""
+    nodes = [node("AveragePool", "x", "y", kernel_shape=[2, 3], strides=[1, 3], ceil_mode=1)]
+    check(build(nodes, {"x": (1, 3, "n", "n")}, {"y": (1, 3, "a", "b")}, {}), {"n": most}, tmp_path)
+
+
 def ends() -> onnx.ModelProto:
     """Rows from the end of the open dimension, and padding behind it."""
     nodes = [
