@@ -75,7 +75,7 @@ class Emitted:
         arena = arena_of(plan, interface)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
-            f"{model}.h": header(plan, interface, chosen, banner),
+            f"{model}.h": header(plan, interface, arena, chosen, banner),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(

@@ -50,11 +50,20 @@ def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
     )
 
 
-def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> str:
-    """Return the bytes of an input or output as C; `structure` is the pointer to the inputs, which have the sizes."""
+def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
+    """Return the bytes of an input or output as C; "0": it has no elements.
+
+    Args:
+        plan: the model's.
+        value: the input or output.
+        tensor: the same in the interface.
+        interface: the model's inputs and outputs.
+        structure: the pointer to the inputs, which have the sizes.
+    """
     graph = plan.graph
     if dims_of(graph, value) is None:
-        return str(graph.types[value].bytes)
+        dtype, macro = graph.types[value].dtype, f"{graph.name}_{tensor.c_name}_COUNT".upper()
+        return "0" if not tensor.bytes else macro if dtype.size == 1 else f"{macro} * sizeof({dtype.c})"
     text = _bytes(graph, value)
     for size in graph.sizes:
         text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")

@@ -60,6 +60,11 @@ class SizedSchedule(BaseSchedule):
         """What the schedule overwrites at all sizes."""
         return self.places
 
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The first output over these, the others as the schedule says."""
+        others = (pair for pair in self.inner.overwrites(self.plain, graph) if pair[1])
+        return (*((place, 0) for place in self.places), *others)
+
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """That at the largest sizes."""
         return self.inner.cost(self.plain, graph, target)
