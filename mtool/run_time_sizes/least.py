@@ -12,7 +12,7 @@ from typing import Protocol
 from mtool.errors import ModelError
 from mtool.formulas import Point
 from mtool.ir import Graph
-from mtool.run_time_sizes.points import MORE_STRUCTURE, is_within, with_size
+from mtool.run_time_sizes.points import MORE_STRUCTURE, dense_points, is_within, with_size
 
 _FEWEST = 3  # sizes that have to be left
 
@@ -58,9 +58,11 @@ def following(imported: Imports, least: Point, model: Model) -> tuple[Imports, P
         if found is None:
             raise refused from None
         model.structural(found, imported, MORE_STRUCTURE)
+        raised = _lowest(imported, least, found, model)
     else:
-        return imported, least
-    raised = _lowest(imported, least, found, model)
+        raised = least
+    for point in dense_points(model.top, raised):
+        model.add(point, imported)
     model.check_imports(_above(imported, raised))
     for name, before, size in zip(model.names, least, raised, strict=True):
         if size > before:

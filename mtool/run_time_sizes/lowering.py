@@ -147,7 +147,10 @@ class _Model:
         points, graphs = tuple(imported), list(imported.values())
         joiner = Joiner(self.symbols, points)
         try:
-            joiner.join([graph.nodes for graph in graphs], "the model")
+            if len({len(graph.nodes) for graph in graphs}) > 1:
+                raise DifferError("there are more operators at some sizes than at others")
+            for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
+                joiner.join(nodes, f"{nodes[0].op} {', '.join(nodes[0].origins[:3]) or nodes[0].name}")
             check_mirrors(graphs)
         except DifferError as found:
             raise self.refusals.other_structure(graphs, points, found) from None

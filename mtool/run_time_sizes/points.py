@@ -14,6 +14,7 @@ MORE_STRUCTURE = 18
 
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
 _BETWEEN = 3  # sizes between the smallest and those near the largest, at which it is imported too
+_DENSE = 64  # sizes at which a model is imported that follows no formula at the few
 _SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # that may be the least that a model takes
 _EMITTED = (*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 80)  # for which C is compared besides
 _EMITTED_BEYOND = 19  # whatever the largest size is
@@ -41,6 +42,13 @@ def small_points(top: Point, least: Point) -> Iterator[Point]:
         for size in dict.fromkeys((*_SMALL, *between)):
             if low <= size < most:
                 yield with_size(top, index, size)
+
+
+def dense_points(top: Point, least: Point) -> Iterator[Point]:
+    """Yield every size on its own, or many of them: at those a formula that is no simple one has to be right."""
+    for index, (low, most) in enumerate(zip(least, top, strict=True)):
+        for part in range(min(most - low, _DENSE)):
+            yield with_size(top, index, low + part * (most - low) // min(most - low, _DENSE))
 
 
 def structural_points(top: Point, least: Point, taken: Collection[int], count: int = STRUCTURE) -> Iterator[Point]:

@@ -218,6 +218,14 @@ def test_rows_from_the_end_and_padding_behind_it(tmp_path: Path) -> None:
     assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [3]
 
 
+def test_padding_of_two_open_dimensions(tmp_path: Path) -> None:
+    """A row of zeros is a constant of as many as the other size is."""
+    proto = build(
+        [node("Pad", "x ends", "y")], {"x": ("n", "m", 5)}, {"y": ("a", "m", 5)}, {"ends": np.array([0, 0, 0, 1, 0, 0])}
+    )
+    check(proto, {"n": 5, "m": 4}, tmp_path)
+
+
 def test_bytes_that_are_a_product_of_several_formulas(tmp_path: Path) -> None:
     """An output of n * n * n elements."""
     nodes = [node("Unsqueeze", "x a12", "a"), node("Unsqueeze", "x a01", "b"), node("Add", "a b", "ab"),
