@@ -86,8 +86,8 @@ def _raised(imported: Imports, least: Point, model: Model) -> Point | None:
     """Return the smallest of the sizes that were imported from which on all follow formulas; None: there are none."""
     choices = []
     for index, (low, most) in enumerate(zip(least, model.top, strict=True)):
-        sizes = sorted({point[index] for point in imported if point[index] <= most})
-        choices.append(sorted({low, *sizes[: 1 - _FEWEST]}))
+        sizes = sorted({point[index] for point in imported})[: 1 - _FEWEST]
+        choices.append(sorted({low, *(size for size in sizes if size <= most)}))
     for point in sorted(itertools.product(*choices), key=sum):
         if point != least and _follows(_above(imported, point), model):
             return point
