@@ -75,7 +75,9 @@ class BoardBench:
         """
         trial = made(self.place, shares)
         prepared = self.place.build(trial)
-        meter = BoardMeter(lambda: self.place.open(prepared), self.seed)
+        meter = BoardMeter(
+            lambda: self.place.open(prepared), self.seed, revive=lambda hangs: self.place.revive(prepared, hangs=hangs)
+        )
         return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
 
 
