@@ -58,12 +58,20 @@ class Place:
             FitError: it does not fit the board.
             BuildError: the compiler is missing, or refuses a candidate.
         """
+        return self.built(self.written(trial))
+
+    def built(self, model: Model) -> Prepared:
+        """Build what `written` returned; it raises what `build` does."""
+        return build_model(model, self.folder)
+
+    def written(self, trial: Trial) -> Model:
+        """Return a trial as C."""
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
         said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
-        return build_model(Model(Path(NAME), self.board, options, files, manifest), self.folder)
+        return Model(Path(NAME), self.board, options, files, manifest)
 
     @property
     def revival(self) -> Revival:
