@@ -75,9 +75,7 @@ class BoardBench:
         """
         trial = made(self.place, shares)
         prepared = self.place.build(trial)
-        meter = BoardMeter(
-            lambda: self.place.open(prepared), self.seed, revive=lambda hangs: self.place.revive(prepared, hangs=hangs)
-        )
+        meter = self.place.meter(prepared, self.seed)
         return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
 
 

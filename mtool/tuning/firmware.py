@@ -12,6 +12,7 @@ from mtool.compiler import target_of
 from mtool.flash import ports, power
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.meter import BoardMeter
 from mtool.tuning.revival import LOST, Revival
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
@@ -95,6 +96,10 @@ class Place:
             return session.open(prepared.folder)
         runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
+
+    def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
+        """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""
+        return BoardMeter(lambda: self.open(prepared), seed, revive=lambda hangs: self.revive(prepared, hangs=hangs))
 
     def revive(self, prepared: Prepared, *, hangs: bool) -> Device | None:
         """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.

@@ -24,7 +24,7 @@ Options of `run`:
     --step-after N  calls of candidates, after which all takes 2% longer; default: one of the first 300, at random
     --base NS       of the default truth: a candidate takes `true_ns(label, schedule, base)`
     --truth FILE    JSON: {"times": [{schedule: ns}, ...], "broken": {schedule: kind}}: the times of each board in turn;
-                    the kinds are crash, endless, wrong, unplugged
+                    the kinds are crash, endless, wrong, unplugged; the one of "whole" meets the whole model, once
     --stay-dead     after a crash or an endless loop flashing fails until the power is cycled
 """
 
@@ -240,6 +240,10 @@ class Board:
             draw, each = self.random.random(), self.options.faults
             self.fault = KINDS[int(draw / each)] if draw < len(KINDS) * each else ""
         run = operator
+        if operator == WHOLE and "whole" in self.broken:
+            self.counts["whole"] += 1
+            self.begin(self.broken.pop("whole"), session, sequence)
+            return b""
         if is_candidate(name):
             self.counts["calls"] += 1
             kind = self.broken.get(self.operators[operator]["schedule"], self.fault)

@@ -29,6 +29,7 @@ CANDIDATES = (
 )  # fmt: skip
 BEST, CRASH, ENDLESS, WRONG, PULLED, *_ = sorted(CANDIDATES[1:])
 BROKEN = {CRASH: "crash", ENDLESS: "endless", WRONG: "wrong", PULLED: "unplugged"}
+pytestmark = pytest.mark.long
 QUIET = ("--quiet", "--faults", "0")
 PADDING = 1 << 23  # bytes of a log that is larger than any file that a build makes
 REPEATS = 3
@@ -93,7 +94,16 @@ def running(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
                 stack.callback(search.kill)
 
         one = [{**truth(0), BEST: 9_000.0}]
-        start("broken", *QUIET, "--stay-dead", "--step-after", "10", times=one, broken=BROKEN, power=True)
+        start(
+            "broken",
+            *QUIET,
+            "--stay-dead",
+            "--step-after",
+            "10",
+            times=one,
+            broken={**BROKEN, "whole": "unplugged"},
+            power=True,
+        )
         start("bad", "--faults", FAULTS, count=SEEDS, times=[truth(seed) for seed in range(SEEDS)], power=True)
         start("dead", *QUIET, "--stay-dead", broken={"int_rows": "crash"})
         start("full", *QUIET, before=["prlimit", f"--fsize={PADDING + 4000}"])
@@ -115,7 +125,8 @@ def test_a_fault_costs_one_candidate_and_no_flash(running: dict[str, Running]) -
     assert sorted(measured(desk)) == sorted(set(CANDIDATES) - set(BROKEN))
     status = desk.status()
     assert status["power"] == 4  # twice for the crash, twice for the endless loop
-    assert status["flashes"] == 5  # the candidates, the finals, the plan, and the default before and after
+    # The candidates, the finals, the plan, and the default before, when it was unplugged, and after.
+    assert status["flashes"] == 6 and status["whole"] == 1
 
 
 def test_the_best_is_found_on_bad_boards(running: dict[str, Running]) -> None:
