@@ -157,13 +157,16 @@ def test_a_log_that_can_not_be_written_any_more_ends_the_search_with_a_reason(ru
 def test_a_search_that_is_killed_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     chance = random.Random(0)
     with rig(tmp_path, *QUIET) as desk:
-        for _ in range(KILLS):
+        for kills in range(1, KILLS + 1):
             wanted = len(desk.records()) + chance.randrange(1, 4 if amount.IS_ALL else 9)
             process = desk.start(desk.argv(model))
             until(lambda wanted=wanted: len(desk.records()) >= wanted, process)  # type: ignore[misc]
             time.sleep(chance.uniform(0, 0.05))
             process.kill()
             process.communicate()
+            if len(measured(desk)) < len(CANDIDATES):  # the finals have not begun
+                begun = desk.status().get("measurements", 0)
+                assert begun - len(of_kind(desk, "measurement")) <= kills  # of each run one at most is lost
         lines = desk.log().read_bytes()
         desk.log().write_bytes(lines[:-20])  # a power failure has cut the last line
         kept = len(measured(desk))
