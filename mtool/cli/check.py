@@ -90,6 +90,21 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         for operator in manifest.operators
     ]
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
+    if manifest.claims:
+        out.text(table(("operator of the model", "", "computed by", "why not by others"), _claims(manifest)), "")
+
+
+def _claims(manifest: "Manifest") -> list[list[str]]:
+    """Return who computes each operator that backends were asked for, and why the others do not."""
+    return [
+        [
+            short_name(one.operator),
+            one.kind,
+            f"{one.backend} ({one.region})" if one.backend else "C",
+            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
+        ]
+        for one in manifest.claims
+    ]
 
 
 def _of(need: "Need | None") -> str:

@@ -25,7 +25,7 @@ def flash(
     ] = "",
     *,
     options: parameters.ProjectOptions,
-    deployment: parameters.ProjectDeployment,
+    deployment: parameters.FlashDeployment,
     dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile, build and flash a model, and run it once.

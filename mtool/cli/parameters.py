@@ -169,6 +169,23 @@ Schedules = Annotated[
         show_default=False,
     ),
 ]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Let a backend, by its name or file, compute what it can (docs/backends.md); may be repeated, in order of "
+        "preference.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
+]
+Fallback = Annotated[
+    bool, typer.Option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
 TunedLogs = Annotated[
     list[str] | None,
     typer.Option(
@@ -226,6 +243,44 @@ Probe = Annotated[
         show_default=False,
     ),
 ]
+FlashCommand = Annotated[
+    str,
+    typer.Option(
+        "--flash-command",
+        metavar="COMMAND",
+        help="The command that flashes the board, in place of a flash tool: 'labtool write --to {port} {elf}'.",
+        show_default=False,
+    ),
+]
+PowerCommand = Annotated[
+    str,
+    typer.Option(
+        "--power",
+        metavar="COMMAND",
+        help="The command that cycles the board's power when nothing else brings it back: 'uhubctl -a cycle -p 2'.",
+        show_default=False,
+    ),
+]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Measure on the boards of a rack: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
+        show_default=False,
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option("--tls-ca", metavar="FILE", help="The certificate of who signs those of a rack.", show_default=False),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="This computer's certificate, for a rack.", show_default=False),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of --tls-cert.", show_default=False)
+]
 SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 
@@ -260,6 +315,9 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
+    "backend": (Backends, None),
+    "tolerance": (Steps, 0),
+    "backend_fallback": (Fallback, False),
 }
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
@@ -277,11 +335,18 @@ _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
 ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
 """The project folder, and the device that runs it."""
 
+FlashDeployment = Annotated[
+    "Deployment", Asked({**_OF_A_DEPLOYMENT, "flash_command": (FlashCommand, "")}, "deployment")
+]
+"""And the command that flashes it."""
+
 TrialsDeployment = Annotated[
     "Deployment",
     Asked(
         {
             **_OF_A_DEPLOYMENT,
+            "flash_command": (FlashCommand, ""),
+            "power": (PowerCommand, ""),
             "output_dir": (
                 Annotated[
                     Path | None,

@@ -49,6 +49,10 @@ def tune(
     *,
     options: parameters.TuningOptions,
     deployment: parameters.TrialsDeployment,
+    scheduler: parameters.Scheduler = "",
+    tls_ca: parameters.TlsCa = None,
+    tls_cert: parameters.TlsCertificate = None,
+    tls_key: parameters.TlsKey = None,
 ) -> None:
     """Measure schedules on a board and remember the fastest."""
     if show:
@@ -59,6 +63,7 @@ def tune(
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
     from mtool.tuning import tune as measure
+    from mtool.tuning.farm.security import RackAt, Tls
 
     with _Display(out).shown() as display:
         try:
@@ -73,6 +78,7 @@ def tune(
                 options=options,
                 deployment=deployment,
                 listener=display.update,
+                rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
             )
         except BaseException:
             if display.has_measured:

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\.?\d")
 _ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
-_BYTES = ("memcpy", "memset", "memmove")  # whose last argument is a size_t
+_BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # whose last argument is a size_t
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
 

@@ -16,11 +16,15 @@ class Deployment:
     folder: the project folder; None: build/<model>-<board> below the working folder.
     port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
+    flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
+    power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
     """
 
     folder: Path | None = None
     port: str = ""
     probe: str = ""
+    flash: str = ""
+    power: str = ""
 
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
