@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import ArrayLike
 
+from mtool.closing import Closing
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected, protocol
@@ -37,7 +37,7 @@ _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
 
 
-class Device:
+class Device(Closing):
     """A session with a device that runs a model; use it in a `with` statement. `mtool.session.open` makes one.
 
     Args:
@@ -322,11 +322,3 @@ class Device:
         project: Any = self.manifest.project
         timer = project.board.timer
         return "ns" if timer is None else str(timer.unit)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
