@@ -115,7 +115,7 @@ def price_of_code(node: Node, graph: Graph) -> float:
             if isinstance(one.attrs, WeightedSum)
         )
     products: int = graph.memo["products"]
-    return max(LEAST, products / SHARE) / node.parts
+    return max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
 
 
 def layout(channels: int) -> str:
