@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import allocator, frontend, passes, run_time_sizes
+from mtool import allocator, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
 from mtool.codegen.growth import FileConstants, file_constants
@@ -67,6 +67,8 @@ def _lowered(path: Path, target: Target, request: Request, filed: dict[str, File
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
+        from mtool import run_time_sizes  # loaded for such a model alone
+
         whole, graph = run_time_sizes.lowered(path, target, request, open_sizes)
         filed.update(file_constants(whole))
         return graph
@@ -139,6 +141,8 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     def emitted(target: Target, partial: Partial) -> Emitted:
         if (target, partial) not in made:
             if graph is None:
+                from mtool import run_time_sizes
+
                 whole, lowered = run_time_sizes.lowered(path, target, request, open_sizes)
                 filed.update(file_constants(whole))
             else:

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
     "tune": "Measure schedules on a board and remember the fastest.",
+    "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
     "fits.",
     "calibrate": "Measure a board's timer against this computer's clock.",
@@ -118,7 +119,8 @@ def _application() -> Callable[..., Any]:
 def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
-    app.command()(_with_output(load(name)))
+    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", None)
+    app.command(cls=command_class)(_with_output(load(name)))
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
     return command

@@ -92,9 +92,9 @@ def _flash_tools(boards: Sequence["Board"]) -> list[list[str]]:
     wanted = {name for board in boards for name in flash.runners_of(board)} if boards else set(flash.RUNNERS)
     rows = []
     for name, runner in flash.RUNNERS.items():
-        if name not in wanted:
-            continue
         program, version = runner.program(), "missing"
+        if name not in wanted or not program:
+            continue
         if shutil.which(program):
             try:
                 version = ".".join(map(str, runner.probe_version())) or "there"

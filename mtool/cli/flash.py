@@ -25,6 +25,7 @@ def flash(
     ] = "",
     port: parameters.Port = "",
     probe: parameters.Probe = "",
+    flash_command: parameters.FlashCommand = "",
     dry_run: parameters.DryRun = False,
     output_dir: parameters.OutputDir = None,
     *,
@@ -36,7 +37,7 @@ def flash(
     the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
     does not know reads PORT.
     """
-    deployment = workflow.Deployment(output_dir, port, probe)
+    deployment = workflow.Deployment(output_dir, port, probe, flash_command)
     if dry_run:
         lines = workflow.flash_plan(model, board=board, runner=runner, options=options, deployment=deployment)
         out.result({"commands": lines})

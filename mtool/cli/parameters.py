@@ -209,6 +209,44 @@ Probe = Annotated[
         show_default=False,
     ),
 ]
+FlashCommand = Annotated[
+    str,
+    typer.Option(
+        "--flash-command",
+        metavar="COMMAND",
+        help="The command that flashes the board, in place of a flash tool: 'labtool write --to {port} {elf}'.",
+        show_default=False,
+    ),
+]
+PowerCommand = Annotated[
+    str,
+    typer.Option(
+        "--power",
+        metavar="COMMAND",
+        help="The command that cycles the board's power when nothing else brings it back: 'uhubctl -a cycle -p 2'.",
+        show_default=False,
+    ),
+]
+Scheduler = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Measure on the boards of a rack: those of the workers of this Dask scheduler, HOST:PORT (docs/farm.md).",
+        show_default=False,
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option("--tls-ca", metavar="FILE", help="The certificate of who signs those of a rack.", show_default=False),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option("--tls-cert", metavar="FILE", help="This computer's certificate, for a rack.", show_default=False),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of --tls-cert.", show_default=False)
+]
 SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that would be run, and run none.")]
 

@@ -53,6 +53,12 @@ def tune(
     options: parameters.TuningOptions,
     port: parameters.Port = "",
     probe: parameters.Probe = "",
+    flash_command: parameters.FlashCommand = "",
+    power: parameters.PowerCommand = "",
+    scheduler: parameters.Scheduler = "",
+    tls_ca: parameters.TlsCa = None,
+    tls_cert: parameters.TlsCertificate = None,
+    tls_key: parameters.TlsKey = None,
 ) -> None:
     """Measure schedules on a board and remember the fastest."""
     if show:
@@ -64,6 +70,7 @@ def tune(
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
     from mtool import workflow
     from mtool.tuning import tune as measure
+    from mtool.tuning.farm.security import RackAt, Tls
 
     with _Display(out).shown() as display:
         try:
@@ -76,8 +83,9 @@ def tune(
                 minutes=minutes,
                 repeats=repeat,
                 options=options,
-                deployment=workflow.Deployment(output_dir, port, probe),
+                deployment=workflow.Deployment(output_dir, port, probe, flash_command, power),
                 listener=display.update,
+                rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
             )
         except BaseException:
             if display.has_measured:

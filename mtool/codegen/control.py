@@ -5,13 +5,14 @@ function's arguments.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtool.codegen.addresses import address_of
-from mtool.codegen.arena import written
+from mtool.codegen.arena import IN_PLACE, written
 from mtool.codegen.call_loops import call_loops, moved
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.escaping import comment
@@ -95,8 +96,28 @@ class _Names:
         return [*found, *([Argument("scratch", "uint8_t", "scratch")] if "scratch" in self.used else [])]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pointer:
+    """A pointer into the scratch, `offset` bytes from its start; `over`: the one that is there already."""
+
+    name: str
+    c_type: str
+    offset: int
+    storage: int | None
+    over: str
+
+    def declaration(self, scratch: str, *, is_alone: bool) -> str:
+        """Return its C; `is_alone`: nothing else lies in the scratch, and it begins there."""
+        if self.over:
+            return f"{self.c_type} *const {self.name} = {self.over}; {IN_PLACE}"
+        place = scratch if is_alone else f"({scratch} + {self.name}_offset)"
+        if self.c_type == "uint8_t":
+            return f"{self.c_type} *const {self.name} = {place.strip('()')};"
+        return f"{self.c_type} *const {self.name} = ({self.c_type} *)(void *){place};"
+
+
 class _Pointers:
-    """The pointers to the values of a body; notes the declarations that those in its scratch need."""
+    """The pointers to the values of a body; notes the offsets and the declarations that those in its scratch need."""
 
     def __init__(
         self, body: Body, scratch: Callable[[], str], inputs: Sequence[Callable[[], str]],
@@ -110,7 +131,18 @@ class _Pointers:
             if root not in self.names:
                 taken = {*self.names.values()}
                 self.names[root] = next(name for n in range(len(taken) + 1) if (name := _nth(stem, n)) not in taken)
-        self.declarations: dict[str, str] = {}
+        self.storage = {root: number for number, (piece, _) in enumerate(body.plan.storages) for root in piece.values}
+        self.made: dict[str, _Pointer] = {}
+
+    def declared(self) -> list[str]:
+        """Return the C of the pointers, and of the offsets that they have in the scratch."""
+        own = sorted((one for one in self.made.values() if not one.over), key=lambda one: one.offset)
+        if len(own) > 1 or any(one.offset for one in own):
+            map_of_scratch = "/* What lies where in the scratch, in bytes from its start. */"
+            offsets = [map_of_scratch, "enum {", *(f"    {one.name}_offset = {one.offset}," for one in own), "};"]
+        else:
+            offsets = []
+        return [*offsets, *(one.declaration(self._scratch(), is_alone=not offsets) for one in self.made.values())]
 
     def value(self, value: str) -> str:
         """Return the pointer to a value."""
@@ -119,7 +151,7 @@ class _Pointers:
             base = self.outside[address.memory][address.index]()
             return further(base, address.offset, kind.dtype.size)
         root, inside = self.lies.get(value, (value, 0))
-        name = self._declared(self.names[root], kind.dtype.c, address.offset - inside)
+        name = self._declared(self.names[root], kind.dtype.c, address.offset - inside, self.storage.get(root))
         return further(name, inside, kind.dtype.size)
 
     def scratch(self, number: int, c_type: str) -> str:
@@ -129,12 +161,15 @@ class _Pointers:
             return "0"
         return self._declared(f"{self.plan.steps[number].node.title}_scratch", c_type, offset)
 
-    def _declared(self, name: str, c_type: str, offset: int) -> str:
-        place = f"{self._scratch()} + {offset}" if offset else self._scratch()
-        pointer = place if c_type == "uint8_t" else f"({c_type} *)(void *)({place})"
-        text = f"{c_type} *const {name} = {pointer};"
-        if self.declarations.setdefault(name, text) != text:
-            return self._declared(f"{name}_as_{c_type}", c_type, offset)
+    def _declared(self, name: str, c_type: str, offset: int, storage: int | None = None) -> str:
+        """Return the name of a pointer so many bytes into the scratch; `storage`: the one in which the value lies."""
+        there = self.made.get(name)
+        if there is not None and (there.c_type, there.offset) != (c_type, offset):
+            return self._declared(f"{name}_as_{c_type}", c_type, offset, storage)
+        if there is None:
+            own = (c_type, offset, storage)
+            same = [one for one in self.made.values() if (one.c_type, one.offset, one.storage) == own]
+            self.made[name] = _Pointer(name, *own, same[0].name if same and storage is not None else "")
         return name
 
 
@@ -167,7 +202,7 @@ def _branches(names: _Names, bodies: Sequence[Body]) -> list[str]:
         outputs = [_later(names.output, number) for number in range(len(names.outputs))]
         pointers = _Pointers(body, names.scratch, inputs, outputs, (), {})
         called = _calls(body, pointers)
-        lines += [head, *(f"    {line}" for line in (*pointers.declarations.values(), *called))]
+        lines += [head, *(f"    {line}" for line in (*pointers.declared(), *called))]
     return [*lines, "}"]
 
 
@@ -210,7 +245,7 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
     if not attrs.is_counted:
         for place in range(len(attrs.reversed)):
             kind = names.graph.types[names.node.outputs[wanted + place]]
-            begin.append(f"memset({names.output(wanted + place)}, 0, {kind.bytes});")
+            begin.append(f"memset({names.output(wanted + place)}, 0, {kind.c_bytes});")
     if attrs.has_condition:
         begin.append(f"uint8_t going = *{names.input(int(attrs.has_trips))};")
     elif attrs.goes_on:
@@ -226,8 +261,11 @@ def _rounds(names: _Names, body: Body, symbol: Symbol) -> list[str]:
     if attrs.counts:
         begin.append(f"{start};")
         end.insert(0, f"*{names.output(len(names.outputs) - 1)} = (int32_t)round;")
+    named = any(re.search(r"\bround\b", line) for line in (*called, *tests, *end))
     head = f"for ({'' if attrs.counts else start}; {' && '.join(tests)}; ++round) {{"
-    return [*pointers.declarations.values(), *begin, head, *(f"    {line}" for line in called), "}", *end]
+    if tests and not named:  # going on is all that is asked
+        head = f"while ({' && '.join(tests)}) {{"
+    return [*pointers.declared(), *begin, head, *(f"    {line}" for line in called), "}", *end]
 
 
 def _row(pointer: str, kind: TensorType, attrs: Rounds, *, backwards: bool) -> str:
@@ -251,15 +289,15 @@ def _first_values(
                 target = f"    memcpy({target}"
             else:
                 target = f"memcpy({target}"
-            lines.append(f"{target}, {source}, {kind.bytes});")
+            lines.append(f"{target}, {source}, {kind.c_bytes});")
             place += 1
             continue
         data = np.zeros(kind.shape, kind.dtype.numpy) if one.initial is None else one.initial
         found = {*np.ascontiguousarray(data).tobytes()}
         if len(found) == 1:
-            lines.append(f"memset({target}, {found.pop()}, {kind.bytes});")
+            lines.append(f"memset({target}, {found.pop()}, {kind.c_bytes});")
         else:
-            lines.append(f"MT_FLASH_COPY({target}, {symbol(f'initial{number}', data)}, {kind.bytes});")
+            lines.append(f"MT_FLASH_COPY({target}, {symbol(f'initial{number}', data)}, {kind.c_bytes});")
     return lines
 
 
@@ -268,7 +306,7 @@ def _last_values(names: _Names, attrs: Rounds, pointers: _Pointers, states: Sequ
     wanted = [value for one, value in zip(attrs.carried, states, strict=True) if one.is_output]
     types = pointers.plan.graph.types
     return [
-        f"memcpy({names.output(number)}, {pointers.value(value)}, {types[value].bytes});"
+        f"memcpy({names.output(number)}, {pointers.value(value)}, {types[value].c_bytes});"
         for number, value in enumerate(wanted)
         if value not in pointers.plan.in_states
     ]

@@ -90,21 +90,21 @@ def _in_steps(plan: Plan, calls: Calls, interface: Interface, arena: Arena) -> s
 
 
 def _copies_in(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
-    if plan.io != "arena":
-        return []
-    pointers = [f"inputs->{tensor.c_name}" for tensor in interface.inputs]
-    sizes = [bytes_in_c(plan, value, interface, "inputs") for value in plan.graph.caller_inputs]
-    copied = zip(pointers, sizes, arena.inputs, strict=True)
-    return [line for pointer, size, spot in copied for line in _copied(arena, pointer, size, spot, into_arena=True)]
+    found = []
+    copied = zip(plan.graph.caller_inputs, interface.inputs, arena.inputs, strict=True)
+    for value, tensor, spot in copied if plan.io == "arena" else ():
+        size = bytes_in_c(plan, value, tensor, interface, "inputs")
+        found += _copied(arena, f"inputs->{tensor.c_name}", size, spot, into_arena=True)
+    return found
 
 
 def _copies_out(plan: Plan, interface: Interface, arena: Arena, structure: str = "inputs") -> list[str]:
-    if plan.io != "arena":
-        return []
-    pointers = [f"outputs->{tensor.c_name}" for tensor in interface.outputs]
-    sizes = [bytes_in_c(plan, value, interface, structure) for value in plan.graph.caller_outputs]
-    copied = zip(pointers, sizes, arena.outputs, strict=True)
-    return [line for pointer, size, spot in copied for line in _copied(arena, pointer, size, spot, into_arena=False)]
+    found = []
+    copied = zip(plan.graph.caller_outputs, interface.outputs, arena.outputs, strict=True)
+    for value, tensor, spot in copied if plan.io == "arena" else ():
+        size = bytes_in_c(plan, value, tensor, interface, structure)
+        found += _copied(arena, f"outputs->{tensor.c_name}", size, spot, into_arena=False)
+    return found
 
 
 def _copied(arena: Arena, pointer: str, size: str, spot: Spot | None, *, into_arena: bool) -> list[str]:

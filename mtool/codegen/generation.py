@@ -19,13 +19,13 @@ from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
-from mtool.codegen.sized import dims_of
+from mtool.codegen.sized import dims_of, reshapes_of
 from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.ir import RunTimeSize
+from mtool.ir import Graph, RunTimeSize
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
@@ -75,7 +75,7 @@ class Emitted:
         arena = arena_of(plan, interface)
         calls = calls_of(plan, functions, interface, arena, chosen)
         files = {
-            f"{model}.h": header(plan, interface, chosen, banner),
+            f"{model}.h": header(plan, interface, arena, chosen, banner),
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
@@ -262,7 +262,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     graph = plan.graph
     found = []
     for value in values:
-        kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
+        kind, address = graph.types[value], address_of(plan, value)
         assert address.memory != "states", f"{value} lies outside of the arena"
         operand = Operand(
             value=value,
@@ -272,10 +272,18 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
             memory=address.memory,
             index=address.index,
             offset=address.offset,
-            source=Source(tensor=source.tensor, moves=source.moves) if source else None,
+            source=_source(graph, value),
+            dims=dims_of(graph, value),
         )
         found.append(operand)
     return tuple(found)
+
+
+def _source(graph: Graph, value: str) -> Source | None:
+    source = graph.sources.get(value)
+    if source is None:
+        return None
+    return Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
 
 
 def _parameters(plan: Plan) -> int:

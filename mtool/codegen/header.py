@@ -1,9 +1,10 @@
 """`<model>.h`: the interface of a model."""
 
 from mtool.codegen import linkage
-from mtool.codegen.arena import Interface
+from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.state_reset import declared
+from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
 from mtool.ir import DType
 from mtool.ir.scalar import literal
@@ -11,7 +12,7 @@ from mtool.manifest import Tensor
 from mtool.plan import Plan
 
 
-def header(plan: Plan, interface: Interface, conventions: Conventions, banner: str) -> str:
+def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventions, banner: str) -> str:
     """Return the header: sizes, shapes and scales as macros, the structs, the entry point."""
     model = plan.graph.name
     upper = model.upper()
@@ -42,9 +43,9 @@ def header(plan: Plan, interface: Interface, conventions: Conventions, banner: s
             "",
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
-    lines += declared(plan, interface)
+    lines += declared(plan, interface, arena)
     lines += [*linkage.END, "#endif", ""]
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> list[str]:

@@ -27,16 +27,47 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
     return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
 
 
-def bytes_in_c(plan: Plan, value: str, interface: Interface, structure: str) -> str:
-    """Return the bytes of an input or output as C; `structure` is the pointer to the inputs, which have the sizes."""
+def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the formulas of the shapes that a value's source is brought to; None: they are always the same."""
+    sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
+    columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
+    if not sources or all(column == columns[0] for column in columns):
+        return None
+    return tuple(
+        tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+        for shapes in zip(*columns, strict=True)
+    )
+
+
+def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
+    """Return the bytes of an input or output as C; "0": it has no elements.
+
+    Args:
+        plan: the model's.
+        value: the input or output.
+        tensor: the same in the interface.
+        interface: the model's inputs and outputs.
+        structure: the pointer to the inputs, which have the sizes.
+    """
     graph = plan.graph
     if dims_of(graph, value) is None:
-        return str(graph.types[value].bytes)
-    formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
-    text = formula.c("\0")
+        dtype, macro = graph.types[value].dtype, f"{graph.name}_{tensor.c_name}_COUNT".upper()
+        return "0" if not tensor.bytes else macro if dtype.size == 1 else f"{macro} * sizeof({dtype.c})"
+    text = _bytes(graph, value)
     for size in graph.sizes:
         text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
     return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
+
+
+def _bytes(graph: Graph, value: str) -> str:
+    """Return the bytes of a value as C, "\\0" before the names of sizes: a formula, or the product of several."""
+    kinds = [sample.types[value] for _, sample in graph.samples]
+    names, points = [size.symbol for size in graph.sizes], [point for point, _ in graph.samples]
+    formula = fitted(names, points, [kind.bytes for kind in kinds])
+    if formula is not None:
+        return formula.c("\0")
+    dims = [formula_of(graph, sizes).c("\0") for sizes in zip(*(kind.shape for kind in kinds), strict=True)]
+    return f"({' * '.join([*dims, str(kinds[0].dtype.size)])})"
 
 
 def field_of(plan: Plan, interface: Interface, value: str) -> str:

@@ -1,15 +1,18 @@
 """States in C: their description, their initial values, and `<model>_reset`, which restores these."""
 
 import base64
+import math
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.wrap import WIDTH
 from mtool.errors import UsageError
 from mtool.escaping import comment, short_name
-from mtool.ir import State
+from mtool.ir import DType, State
 from mtool.ir.types import Array
 from mtool.manifest import StateTensor
 from mtool.plan import Plan
@@ -101,9 +104,10 @@ def reset_function(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
             continue  # and there may be no arena
         place = arena.bytes_at(spot)
         if fill is None:
-            lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, {tensor.bytes});")
+            lines.append(f"    MT_FLASH_COPY({place}, {_symbol(plan, number)}, sizeof({_symbol(plan, number)}));")
         else:
-            lines.append(f"    memset({place}, {fill}, {tensor.bytes});")
+            count = DType.of(tensor.dtype).c_bytes(math.prod(tensor.shape)).removeprefix("1 * ")
+            lines.append(f"    memset({place}, {fill}, {count});")
     if starts_as_zeros(plan):
         return [*lines, "}", ""]
     start = [f"static void {model}_start(void)", "{", "    if (!is_started)", f"        {model}_reset();", "}", ""]
@@ -115,16 +119,17 @@ def start_call(plan: Plan) -> list[str]:
     return [] if starts_as_zeros(plan) else [f"{plan.graph.name}_start();"]
 
 
-def declared(plan: Plan, interface: Interface) -> list[str]:
+def declared(plan: Plan, interface: Interface, arena: Arena) -> list[str]:
     """Return the part of the header that tells of the states."""
     if not interface.states:
         return []
     model = plan.graph.name
-    rows = [
-        f"  {short_name(state.output)} -> {short_name(state.input)}: {state.dtype}[{','.join(map(str, state.shape))}],"
-        f" {state.bytes:,} bytes at {model}_arena + {state.arena_offset}"
-        for state in interface.states
-    ]
+    rows = []
+    for state, spot in zip(interface.states, arena.states, strict=True):
+        kind = f"{state.dtype}[{','.join(map(str, state.shape))}], {state.bytes:,} bytes"
+        place = f" at {arena.macro(spot)}" if spot else ""
+        row = f"{short_name(state.output)} -> {short_name(state.input)}: {kind}{place}"
+        rows += textwrap.wrap(row, WIDTH, initial_indent="  ", subsequent_indent="      ", break_long_words=False)
     return [
         comment(
             "States: what a run leaves in them is what the next one begins with.",

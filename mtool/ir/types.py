@@ -57,6 +57,10 @@ class DType(enum.Enum):
         """Bytes an element."""
         return self.numpy.itemsize
 
+    def c_bytes(self, count: int) -> str:
+        """Return the bytes of so many elements as C: 24 of int8, 6 * sizeof(float)."""
+        return str(count) if self.size == 1 else f"{count} * sizeof({self.c})"
+
     @property
     def is_float(self) -> bool:
         """Whether it is a floating-point type."""
@@ -133,6 +137,11 @@ class TensorType:
     def bytes(self) -> int:
         """Bytes of storage."""
         return self.count * self.dtype.size
+
+    @property
+    def c_bytes(self) -> str:
+        """The same as C."""
+        return self.dtype.c_bytes(self.count)
 
     def __str__(self) -> str:
         return f"{self.dtype.label}[{','.join(map(str, self.shape))}]"

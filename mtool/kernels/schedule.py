@@ -61,7 +61,11 @@ class Schedule(Protocol):
         ...
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """Return the numbers of the inputs whose storage the output may take."""
+        """Return the numbers of the inputs whose storage the first output may take."""
+        ...
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """Return the same for all outputs: pairs of an input and an output that may be written over it."""
         ...
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
@@ -109,6 +113,10 @@ class BaseSchedule:
     def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
         """As it is."""
         return self
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The first output over what `in_place` says."""
+        return tuple((place, 0) for place in self.in_place(node, graph))
 
     def knobs(self) -> Mapping[str, Knob]:
         """The declared knobs."""

@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    fixed_point,
     fourier,
     gemm,
     indexing,
@@ -21,6 +22,7 @@ from mtool.lowerings import (
     normalise,
     ordering,
     pooling,
+    pose_decoder,
     quantise,
     quantised_rows,
     recurrent,
@@ -48,8 +50,10 @@ OWN: dict[str, OwnOperator] = {
     **signal_features.OWN,
     **signal_transform.OWN,
     **detection_postprocess.OWN,
+    **pose_decoder.OWN,
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
+    **fixed_point.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

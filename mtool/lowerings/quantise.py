@@ -1,5 +1,6 @@
 """QuantizeLinear and DequantizeLinear (ai.onnx 10 to newest): per tensor, per axis and blocked."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ class Quantisation(Attributes):
 
 WHOLE_MOVES = {"Reshape", "Transpose", "DepthToSpace", "SpaceToDepth"}
 """Canonical operators whose output has all elements of their input and no others."""
+
+_CUTS = {"Slice", "Gather"}
+_MOVES = WHOLE_MOVES | _CUTS | {"Concat", "Tile", "Expand"}
+"""Those that move elements, and those of them that may leave some of their input out."""
 
 
 def _check_shapes(ctx: Lowering, node: Node) -> None:
@@ -81,25 +86,49 @@ def _note(ctx: Lowering, value: str, found: Dequantised) -> None:
 def note_moved(ctx: Lowering) -> None:
     """Let values have the quantisation of what they are moved from or to, an input of the model that of what is read.
 
-    Quantised models turn and reshape their inputs before they dequantise them.
+    Quantised models turn, reshape and cut their inputs before they dequantise them, and join what they have quantised.
     """
-    moves = [node for node in ctx.graph.nodes if node.op in WHOLE_MOVES]
+    readers = ctx.graph.consumers()
+    moves = [node for node in ctx.graph.nodes if node.op in _MOVES]
     for node in moves:
-        _note_as(ctx, node, node.inputs[0], node.outputs[0])
+        found = {_across(node, ctx.quant.get(value), backwards=False) for value in _moved(ctx, node)}
+        _note_only(ctx, node.outputs[0], found)
     for node in reversed(moves):
-        _note_as(ctx, node, node.outputs[0], node.inputs[0])
+        for value in _moved(ctx, node):
+            reading = readers[value]
+            found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in reading}
+            if value in ctx.graph.outputs or any(other.op not in _CUTS for other in reading):
+                # who reads all of it says what it is, whoever else reads it
+                whole = [other for other in reading if other.op in _MOVES - _CUTS]
+                found = {_across(other, ctx.quant.get(other.outputs[0]), backwards=True) for other in whole} - {None}
+            _note_only(ctx, value, found)
 
 
-def _note_as(ctx: Lowering, move: Node, known: str, other: str) -> None:
-    """Note the quantisation of the value on the other side of a move; one along an axis goes through no reshape."""
-    found = ctx.quant.get(known)
-    if found is None or other in ctx.quant or (found.axis is not None and move.op != "Transpose"):
-        return
-    dim = found.axis
-    if dim is not None:
-        perm = Permutation.of(move).perm
-        dim = perm[dim] if known == move.outputs[0] else perm.index(dim)
-    ctx.quant[other] = Quant(found.scale, found.zero_point, dim)
+def _moved(ctx: Lowering, move: Node) -> list[str]:
+    """Return the values whose elements a node moves, but for constants."""
+    values = move.inputs if move.op == "Concat" else move.inputs[:1]
+    return [value for value in dict.fromkeys(values) if value not in ctx.constants]
+
+
+def _across(move: Node, found: Quant | None, *, backwards: bool) -> Quant | None:
+    """Return the quantisation of the value on the other side of a move; of those along an axis only Transpose has one.
+
+    `backwards`: `found` is that of its output.
+    """
+    if move.op not in _MOVES or found is None or (found.axis is not None and move.op != "Transpose"):
+        return None
+    if found.axis is None:
+        return found
+    perm = Permutation.of(move).perm
+    return Quant(found.scale, found.zero_point, perm[found.axis] if backwards else perm.index(found.axis))
+
+
+def _note_only(ctx: Lowering, value: str, found: Collection[Quant | None]) -> None:
+    """Note the quantisation of a value on which all agree, unless it has one."""
+    if value not in ctx.quant and len(found) == 1:
+        (only,) = found
+        if only is not None:
+            ctx.quant[value] = only
 
 
 def _loaded(ctx: Lowering, node: Node, dtype: DType, operand: int) -> Expr:

@@ -3,7 +3,8 @@
 The tensors of a graph lie in the arena only while its node runs; two branches have the same bytes.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mtool import ops
@@ -33,17 +34,24 @@ class ControlSchedule(BaseSchedule):
         return max(plan.arena_bytes for plan in self.plans)
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """What the first output is in the first round, if nothing else of the node reads it."""
-        attrs = node.attrs
-        if not isinstance(attrs, Rounds):
-            return ()
-        first = next((number for number, one in enumerate(attrs.carried) if one.is_output), None)
-        if first is None or not attrs.carried[first].is_given:
-            return ()
-        place = attrs.first_carried + sum(one.is_given for one in attrs.carried[:first])
+        """What `overwrites` says of the first output."""
+        return tuple(place for place, output in self.overwrites(node, graph) if not output)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """A carried value's last over its first; an output of a branch over what both have read when they write it.
+
+        Nothing else of the node may read that input.
+        """
         lies = aliases(graph)
         roots = [lies.get(value, (value, 0))[0] for value in node.inputs]
-        return (place,) if roots.count(roots[place]) == 1 else ()
+        attrs = node.attrs
+        if isinstance(attrs, Rounds):
+            pairs = _last_over_first(attrs)
+        else:  # the first output, as inner operators write over inputs
+            pairs = [
+                (place, 0) for place in range(1, len(roots)) if all(_is_read_first(p, place - 1) for p in self.plans)
+            ]
+        return tuple((place, output) for place, output in pairs if roots.count(roots[place]) == 1)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """The dearest of its graphs, as often as it is computed."""
@@ -52,6 +60,32 @@ class ControlSchedule(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Never: the code generator writes it (mtool.codegen.control), which knows the functions in it."""
         raise NotImplementedError
+
+
+def _last_over_first(attrs: Rounds) -> list[tuple[int, int]]:
+    """Return the pairs of an input and an output that are the first and the last of a carried value."""
+    places, outputs = itertools.count(attrs.first_carried), itertools.count()
+    numbered = [(next(places) if one.is_given else -1, next(outputs) if one.is_output else -1) for one in attrs.carried]
+    return [pair for pair in numbered if min(pair) >= 0]
+
+
+def _is_read_first(plan: Plan, number: int) -> bool:
+    """Whether a branch reads an input for the last time before it writes its first output, or overwrites it then."""
+    graph, lies = plan.graph, aliases(plan.graph)
+    source = graph.inputs[number]
+    output = lies.get(graph.outputs[0], (graph.outputs[0], 0))[0]
+    written = [n for n, step in enumerate(plan.steps) if output in _roots(step.node.outputs, lies)]
+    read = [n for n, step in enumerate(plan.steps) if source in _roots(step.node.inputs, lies)]
+    if not written or not read or read[-1] < written[0]:
+        return bool(written) and output != source
+    step = plan.steps[written[0]]
+    places = {place for place, root in enumerate(_roots(step.node.inputs, lies)) if root == source}
+    allowed = {place for place, over in step.schedule.overwrites(step.node, graph) if step.node.outputs[over] == output}
+    return read[-1] == written[0] and places <= allowed
+
+
+def _roots(values: Sequence[str], lies: Mapping[str, tuple[str, int]]) -> list[str]:
+    return [lies.get(value, (value, 0))[0] for value in values]
 
 
 def plans_in(plan: Plan) -> Iterator[Plan]:

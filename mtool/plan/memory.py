@@ -146,10 +146,9 @@ class _Storages:
         root = self.root(output)
         if root in self.outside or root in self.owner:
             return
-        step = self.steps[number]
         heir = self.home.get(output)
-        if heir is None and output == step.node.outputs[0] and root == output:
-            heir = self.inherit(number)
+        if heir is None and root == output:
+            heir = self.inherit(number, output)
         if heir is None:
             self.add(root)
             return
@@ -175,14 +174,18 @@ class _Storages:
         self.accesses[self.owner[key]].append(_Access(number, 0, size, writes=True))
         return self.owner[key]
 
-    def inherit(self, number: int) -> str | None:
-        """Return the value whose storage the step's output takes: the largest that it may and that dies here."""
+    def inherit(self, number: int, output: str) -> str | None:
+        """Return the value whose storage a step's output takes: the largest that it may and that dies here."""
         step, types = self.steps[number], self.graph.types
-        out = types[step.node.outputs[0]]
+        out, taken = types[output], {self.owner.get(self.root(one)) for one in step.node.outputs}
         found = []
-        for place in step.schedule.in_place(step.node, self.graph):
+        for place, which in step.schedule.overwrites(step.node, self.graph):
+            if step.node.outputs[which] != output:
+                continue
             value, offset = self.lies.get(step.node.inputs[place], (step.node.inputs[place], 0))
             if value not in self.owner or self.last.get(value) != number or offset or value in self.line_buffer_bytes:
+                continue
+            if self.owner[value] in taken:  # by another output of the step
                 continue
             if self.grow or types[value].bytes >= out.bytes:
                 found.append(value)

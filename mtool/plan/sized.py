@@ -60,6 +60,11 @@ class SizedSchedule(BaseSchedule):
         """What the schedule overwrites at all sizes."""
         return self.places
 
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """The first output over these, the others as the schedule says."""
+        others = (pair for pair in self.inner.overwrites(self.plain, graph) if pair[1])
+        return (*((place, 0) for place in self.places), *others)
+
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """That at the largest sizes."""
         return self.inner.cost(self.plain, graph, target)
@@ -228,15 +233,17 @@ def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedT
 def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> JoinedText:
     """Return the body at any sizes that are not too small for it.
 
-    Sizes that are those of other dimensions too may have a simpler form, so they are left out if there are enough
-    others.
+    Sizes that are those of other dimensions too may have a simpler form, and so may the smallest, at which a formula
+    is 0: they are left out if there are enough others.
     """
     if not _cover(list(texts), len(names)):
         raise DifferError("the model takes too few sizes to tell how its C follows them")
     top, taken = graph.samples[0][0], graph.fixed_sizes
     others = [point for point in texts if point != top and not any(size in taken for size in point)]
+    least = [size.least for size in graph.sizes]
+    above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
     reasons = []
-    for points in (list(texts), *([others] if _cover(others, len(names)) else [])):
+    for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
         some = Joiner(names, tuple(points))
         for joining in (joined_text, joined_remainders):
             try:

@@ -19,7 +19,6 @@ from mtool.ir.expr import identity, load
 from mtool.ir.node import View
 from mtool.ops.concat.node import Concat
 from mtool.ops.loop.node import Loop
-from mtool.ops.template.node import TemplateKernel
 from mtool.plan.step import Step
 
 
@@ -106,12 +105,8 @@ def _may_overwrite(graph: Graph, steps: Sequence[Step], uses: _Uses, output: str
     node = steps[number].node
     read = [place for place, value in enumerate(node.inputs) if uses.root.get(value, value) == old]
     over = node.outputs.index(output)
-    attrs = node.attrs
-    pairs = attrs.overwrites if isinstance(attrs, TemplateKernel) else ()
-    allowed = {place for place, written in pairs if written == over}
-    if over == 0:
-        allowed |= {*steps[number].schedule.in_place(node, graph)}
-    return allowed >= {*read}
+    pairs = steps[number].schedule.overwrites(node, graph)
+    return {place for place, written in pairs if written == over} >= {*read}
 
 
 def _same_storage(storage: Mapping[str, str], first: str, step: Step) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import codegen, flash, session
+from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
 from mtool.session import Device
@@ -55,12 +55,20 @@ class Place:
             FitError: it does not fit the board.
             BuildError: the compiler is missing, or refuses a candidate.
         """
+        return self.built(self.written(trial))
+
+    def built(self, model: Model) -> Prepared:
+        """Build what `written` returned; it raises what `build` does."""
+        return build_model(model, self.folder)
+
+    def written(self, trial: Trial) -> Model:
+        """Return a trial as C."""
         said = [text for names in trial.tasks for text in (names.share.space.task.record.key, *_texts(names.share))]
         said_hash = hashlib.sha256("\n".join(said).encode()).hexdigest()
         options = dataclasses.replace(self.options, edits="force")
         weights = weights_of(self.board, options)
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
-        return build_model(Model(Path(NAME), self.board, options, files, manifest), self.folder)
+        return Model(Path(NAME), self.board, options, files, manifest)
 
     def open(self, prepared: Prepared) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it.
@@ -71,7 +79,7 @@ class Place:
         """
         if not self.is_attached:
             return session.open(prepared.folder)
-        runner = flash.choose(self.board, template=_template(prepared))
+        runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
         return flashing.open_flashed(prepared, runner, self.deployment)
 
 

@@ -11,7 +11,7 @@ from mtool.ir import TensorType
 from mtool.rpc import protocol
 from mtool.session import Device
 from mtool.tuned.record import Unit
-from mtool.tuning.trial import Names
+from mtool.tuning.operators import Operators
 
 _LEAST_LIMIT_S = 3.0
 _SLOWEST_HZ = 16e6
@@ -30,13 +30,13 @@ class Meter(Protocol):
     unit: Unit
     granularity: float
 
-    def begin(self, names: Names) -> None:
+    def begin(self, names: Operators) -> None:
         """Give a task its inputs and let the reference compute its output."""
 
     def time(self, operator: str, number: int) -> float:
         """Run an operator some times and return the time of all of them together."""
 
-    def differences(self, names: Names) -> int:
+    def differences(self, names: Operators) -> int:
         """Return how many elements the comparison has counted that differ from the reference's."""
 
     def restart(self) -> None:
@@ -67,7 +67,7 @@ class BoardMeter:
         }
         self._limit_s = _LEAST_LIMIT_S
 
-    def begin(self, names: Names) -> None:
+    def begin(self, names: Operators) -> None:
         """Write random inputs and run the reference, whose own time says how long a candidate may take."""
         client = self._device.client
         for index, data in zip(names.inputs, inputs(names, self._seed), strict=True):
@@ -82,7 +82,7 @@ class BoardMeter:
         limit_s = self._limit_s * max(1, number / 10)
         return float(self._device.client.time(number, work_s=limit_s, operator=self._numbers[operator]))
 
-    def differences(self, names: Names) -> int:
+    def differences(self, names: Operators) -> int:
         """Read the counts from the arena."""
         client = self._device.client
         found = (client.read_at(protocol.ARENA, 0, self._counts[value], 4) for value in names.differences)
@@ -107,7 +107,7 @@ class BoardMeter:
             return
 
 
-def inputs(names: Names, seed: int) -> list[bytes]:
+def inputs(names: Operators, seed: int) -> list[bytes]:
     """Return random inputs of a task: integers over their whole range, floats from the standard normal distribution."""
     random = np.random.default_rng(seed)
     return [_drawn(kind, random) for kind in names.input_types]

@@ -21,6 +21,7 @@ from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, n
 from mtool.tuned.tasks import tasks_of
 from mtool.tuning.bench import BoardBench
 from mtool.tuning.candidates import space_of
+from mtool.tuning.farm.security import RackAt
 from mtool.tuning.firmware import Place, Room
 from mtool.tuning.measuring import REPEATS
 from mtool.tuning.progress import Progress
@@ -100,6 +101,7 @@ def tune(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,
+    rack: RackAt | None = None,
 ) -> Tuned:
     """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
 
@@ -116,12 +118,17 @@ def tune(
         options: how to compile and which template to use.
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
+        rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
 
     Raises:
         UsageError: the objective is not one of the board, or the log can't be written or is no log.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     source, chosen = Path(path), options or Options()
+    if rack is not None and isinstance(board, str):
+        from mtool.tuning.farm import rack_tuning
+
+        board = rack_tuning.board_of(board, rack)
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
@@ -143,12 +150,17 @@ def tune(
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
     place = Place(target_board, _of_project(chosen), folder, deployment)
-    with _held(place):
-        bench = BoardBench(place, unit, repeats)
-        most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
-        room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
-        Search(progress, bench, room, target, setup, output, known, Goal(trials, minutes * 60)).run()
-        whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
+    most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
+    room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
+    given = (room, target, setup, output, known, Goal(trials, minutes * 60))
+    if rack is not None:
+        from mtool.tuning.farm import rack_tuning
+
+        whole = rack_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given)
+    else:
+        with _held(place):
+            Search(progress, BoardBench(place, unit, repeats), *given).run()
+            whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
     if whole is not None:
         tuning_log.append(output, _record(source.name, whole, target, setup))
     progress.says("")

@@ -12,16 +12,14 @@ from mtool.errors import MtoolError
 from mtool.plan import Choice
 from mtool.tuned.choosing import parse
 from mtool.tuned.record import Unit
-from mtool.tuning.bench import whole_cycles
 from mtool.tuning.firmware import Place
 from mtool.tuning.progress import Progress, Row
-from mtool.workflow import samples as sampling
+from mtool.tuning.whole_run import Runs, run_on
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model, weights_of
 
 log = logging.getLogger(__name__)
 
-_REPEATS = 9  # readings of a plan, in turns with the default
 _TOLERANCE = 1e-3  # of the largest magnitude, by which a float output may differ from the default's
 _MOST_PLANS = 6  # that are tried in place of one that is no faster
 
@@ -54,17 +52,20 @@ class Whole:
         return 1 - self.best.median / self.default.median if self.default.median else 0.0
 
 
-def best_whole(model: Path, options: Options, place: Place, progress: Progress, unit: Unit) -> Whole:
+def best_whole(
+    model: Path, options: Options, place: Place, progress: Progress, unit: Unit, run: Runs | None = None
+) -> Whole:
     """Return the fastest plan of those that the search suggests, measured in the whole model.
 
-    It is never slower than the default, gives the same outputs, and its arena fits the board.
+    It is never slower than the default, gives the same outputs, and its arena fits the board. `run` is what runs it;
+    None: the board of the place.
 
     Raises:
         MtoolError: the default can't be built or measured.
     """
     rows = [row for row in progress.rows.values() if row.best is not None]
     default = _Plan({row.space.task.record.key: row.space.default.text for row in rows})
-    trier = _Trier(model, options, place, rows, unit)
+    trier = _Trier(model, options, place, rows, unit, run or run_on(place.open))
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
     best = first
@@ -123,11 +124,11 @@ def _best(row: Row) -> str:
 class _Trier:
     """Builds a model with a plan and measures it."""
 
-    def __init__(self, model: Path, options: Options, place: Place, rows: Sequence[Row], unit: Unit) -> None:
-        self.model, self.place, self.rows, self.unit = model, place, rows, unit
+    def __init__(self, model: Path, options: Options, place: Place, rows: Sequence[Row], unit: Unit, run: Runs) -> None:
+        self.model, self.place, self.rows, self.unit, self.run = model, place, rows, unit, run
         self.options = replace(options, edits="force", tuned=())
         self.model_hash = ""
-        self._expected: list[Sample] | None = None
+        self._expected: Sequence[Sample] | None = None
 
     def try_(self, plan: _Plan, default: Measured) -> Measured | None:
         """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
@@ -149,17 +150,12 @@ class _Trier:
         if default is not None and is_short(self.place.board, described.arena_bytes):
             raise MtoolError(f"its arena of {described.arena_bytes:,} B is larger than the board's memory for it")
         prepared = build_model(compiled, self.place.folder.with_name(f"{self.place.folder.name}-whole"))
-        sample = sampling.seeded(described.inputs, count=1, seed=0)
-        with self.place.open(prepared) as device:
-            outputs = [device.run(one) for one in sample]
-            if self._expected is None:
-                self._expected = outputs
-            elif not _agree(self._expected, outputs):
-                raise MtoolError("its outputs are not those of the default plan")
-            count = 1 if device.unit == "instructions" else _REPEATS
-            timing = device.time(1, count, min_repeat_ms=0 if count == 1 else 5, inputs=sample[0])
-        times = (whole_cycles(prepared),) if self.unit == "cycles" else timing.runs
-        return Measured(plan.choices, times, described.arena_bytes)
+        run = self.run(prepared, self.unit)
+        if self._expected is None:
+            self._expected = run.outputs
+        elif not _agree(self._expected, run.outputs):
+            raise MtoolError("its outputs are not those of the default plan")
+        return Measured(plan.choices, run.times, described.arena_bytes)
 
     def _compiled(self, plan: _Plan) -> Model:
         schedules: dict[str, Choice] = {

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, flash, locks, session
+from mtool import boards, configuration, flash, locks, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.errors import MtoolError
 from mtool.flash import Job, Runner, halted, ports
+from mtool.flash.by_command import ByCommand
 from mtool.flash.ports import Attached
 from mtool.manifest import Manifest
 from mtool.project import template
@@ -90,7 +91,7 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
     device = None if emulated else _find(target, deployment)
     if not emulated:
@@ -105,6 +106,19 @@ def flash_model(
         with opened:
             smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+
+
+def runner_of(board: Board, name: str = "", *, template: str, deployment: Deployment) -> Runner:
+    """Return what flashes a board: the runner that is named, else a command if one is given, else the board's runner.
+
+    Raises:
+        UsageError: there is no such runner, it does not work with the board, or mtool.toml is malformed.
+        FlashError: the board has none.
+    """
+    text = deployment.flash or configuration.load().flash
+    if text and name in ("", ByCommand.name):
+        return ByCommand(text)
+    return flash.choose(board, name, template=template)
 
 
 def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
@@ -133,7 +147,7 @@ def flash_plan(
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options)
     tree, described = model.render_project()

@@ -105,6 +105,18 @@ def test_what_is_wrong_in_mtool_toml_is_told(
     assert "is unknown or no text" in capsys.readouterr().err
 
 
+def test_an_mtool_toml_that_another_user_may_have_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    path = tmp_path / "mtool.toml"
+    path.write_text("power = 'anything'")
+    path.chmod(0o666)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert app.invoke(["compile", DIGITS]) == 2
+    assert "could be another user's" in capsys.readouterr().err
+
+
 def test_a_run_that_is_stopped_says_where_its_measurements_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

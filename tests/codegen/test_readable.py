@@ -2,6 +2,7 @@
 
 import re
 
+import control_flow
 import networks
 import numpy as np
 import pytest
@@ -31,6 +32,31 @@ def test_no_place_in_the_arena_is_a_bare_number(chosen: codegen.Conventions) -> 
     files = generated(chosen=chosen)
     for name in (name for name in files if name.endswith(".c")):
         assert not re.search(r"_arena \+ \d", files.text(name)), name
+
+
+def control_flow_c(case: str) -> str:
+    """Return the functions of a model with control flow."""
+    plan = compiled(control_flow.CASES[case].proto, HOST, "net")
+    return codegen.generate(plan, "net.onnx", "0" * 64)[0].text("net.c").partition("MT_ALONE")[2]
+
+
+@pytest.mark.parametrize("case", ["an lstm in a loop", "an if in a loop in an if", "loops four deep", "swapped"])
+def test_the_scratch_of_control_flow_has_a_map_too(case: str) -> None:
+    text = control_flow_c(case)
+    assert not re.search(r"scratch \+ \d|\(scratch\)|, \d{2,}\);", text)
+    named = re.findall(r"^ +(\w+)_offset = \d+,$", text, re.M)
+    assert sorted(named) == sorted(re.findall(r"\*const (\w+) = .*scratch \+ \1_offset\)?;", text))
+
+
+def test_rounds_that_nothing_counts_are_a_while() -> None:
+    assert "    while (going) {" in control_flow_c("while")
+    assert "for (int32_t round = 0; round < 10000; ++round) {" in control_flow_c("ten thousand rounds, with rows")
+
+
+def test_a_branch_writes_over_what_it_has_read() -> None:
+    assert "keep" not in control_flow_c("an if in a loop in an if")
+    assert "branch_0_2" not in (text := control_flow_c("outputs that are a capture, a constant, another output"))
+    assert "float *const out_a = in_x; /* in place */" not in text  # one of its outputs is the input as it was
 
 
 def test_the_offsets_are_those_of_the_plan() -> None:

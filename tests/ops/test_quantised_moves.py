@@ -68,14 +68,49 @@ def test_a_grid_along_an_axis_is_turned_with_it() -> None:
     assert given.axis == 2 and given.scale is not None and np.allclose(given.scale, [0.1, 0.2, 0.4])
 
 
-def test_a_grid_of_a_part_is_not_that_of_the_whole() -> None:
+def _parts(scales: tuple[float, float]) -> Any:
+    """Return what is described of a model that dequantises two parts of its input, and quantises two of its output."""
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b"], axis=1),
+        helper.make_node("Gather", ["a", "order"], ["a2"], axis=1),
+        helper.make_node("DequantizeLinear", ["a2", "s0", "z"], ["fa"]),
+        helper.make_node("DequantizeLinear", ["b", "s1", "z"], ["fb"]),
+        helper.make_node("Add", ["fa", "fb"], ["sum"]),
+        helper.make_node("Mul", ["fa", "fb"], ["product"]),
+        helper.make_node("QuantizeLinear", ["sum", "s0", "z"], ["qa"]),
+        helper.make_node("QuantizeLinear", ["product", "s1", "z"], ["qb"]),
+        helper.make_node("Concat", ["qa", "qb"], ["c"], axis=1),
+        helper.make_node("Slice", ["c", "one", "five", "axis"], ["y"]),
+    ]
+    constants = {
+        "s0": F(scales[0]), "s1": F(scales[1]), "z": np.int8(-5), "order": np.array([2, 0, 1]),
+        "one": np.array([1]), "five": np.array([5]), "axis": np.array([1]),
+    }  # fmt: skip
+    return described(model(nodes, {"x": (np.int8, (4, 6))}, ["y"], constants))
+
+
+def test_a_grid_survives_cuts_and_joins() -> None:
+    header, manifest = _parts((0.25, 0.25))
+    for tensor in (*manifest.inputs, *manifest.outputs):
+        assert (tensor.scale, tensor.zero_point) == ((0.25,), (-5,))
+    assert "#define TEST_X_SCALE 0.25f\n" in header and "#define TEST_Y_ZERO_POINT -5\n" in header
+
+
+def test_parts_of_different_grids_have_none_together() -> None:
+    _, manifest = _parts((0.25, 0.5))
+    assert all(tensor.scale is None for tensor in (*manifest.inputs, *manifest.outputs))
+
+
+@pytest.mark.parametrize("is_read_too", [False, True])
+def test_a_grid_of_a_part_is_that_of_the_whole_if_nothing_else_is_read(is_read_too: bool) -> None:
     nodes = [
         helper.make_node("Slice", ["x", "one", "two"], ["part"]),
         helper.make_node("DequantizeLinear", ["part", "s", "z"], ["y"]),
+        *([helper.make_node("Cast", ["x"], ["v"], to=1)] * is_read_too),
     ]
     constants = {"s": F(0.1), "z": np.int8(0), "one": np.array([0]), "two": np.array([2])}
-    _, manifest = described(model(nodes, {"x": (np.int8, (4, 3))}, ["y"], constants))
-    assert manifest.inputs[0].scale is None
+    _, manifest = described(model(nodes, {"x": (np.int8, (4, 3))}, ["y", "v"][: 1 + is_read_too], constants))
+    assert manifest.inputs[0].scale == (None if is_read_too else (float(F(0.1)),))
 
 
 @models.needed

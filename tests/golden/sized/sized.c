@@ -151,15 +151,17 @@ int32_t sized_run(const struct sized_inputs *inputs, const struct sized_outputs 
     if ((const void *)inputs->x != (const void *)(sized_arena + SIZED_IN_X_OFFSET))
         memcpy(sized_arena + SIZED_IN_X_OFFSET, inputs->x, (size_t)(6 * *inputs->n));
     if ((const void *)inputs->n != (const void *)(sized_arena + SIZED_IN_N_OFFSET))
-        memcpy(sized_arena + SIZED_IN_N_OFFSET, inputs->n, 4);
+        memcpy(sized_arena + SIZED_IN_N_OFFSET, inputs->n, SIZED_N_COUNT * sizeof(int32_t));
     sized_calls(NULL);
     if ((const void *)outputs->rows != (const void *)(sized_arena + SIZED_OUT_ROWS_OFFSET))
         memcpy(outputs->rows, sized_arena + SIZED_OUT_ROWS_OFFSET, (size_t)(4 * *inputs->n));
     if ((const void *)outputs->share != (const void *)(sized_arena + SIZED_OUT_SHARE_OFFSET))
         memcpy(outputs->share, sized_arena + SIZED_OUT_SHARE_OFFSET, (size_t)(4 * *inputs->n * *inputs->n));
     if ((const void *)outputs->rows_count != (const void *)(sized_arena + SIZED_OUT_ROWS_COUNT_OFFSET))
-        memcpy(outputs->rows_count, sized_arena + SIZED_OUT_ROWS_COUNT_OFFSET, 4);
+        memcpy(outputs->rows_count, sized_arena + SIZED_OUT_ROWS_COUNT_OFFSET,
+                SIZED_ROWS_COUNT_COUNT * sizeof(int32_t));
     if ((const void *)outputs->share_count != (const void *)(sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET))
-        memcpy(outputs->share_count, sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET, 4);
+        memcpy(outputs->share_count, sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET,
+                SIZED_SHARE_COUNT_COUNT * sizeof(int32_t));
     return 0;
 }

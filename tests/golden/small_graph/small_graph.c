@@ -87,13 +87,13 @@ int32_t small_graph_step(uint16_t number)
 int32_t small_run(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
     if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
-        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
+        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, SMALL_X_COUNT);
     int32_t status = small_graph_begin(inputs, outputs);
     if (status == MT_OK)
         status = mt_graph_run(&graph);
     if (status != MT_OK)
         return status;
     if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
-        memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
+        memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, SMALL_Y_COUNT);
     return 0;
 }

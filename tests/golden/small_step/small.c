@@ -256,7 +256,7 @@ static struct {
 int32_t small_begin(const struct small_inputs *inputs, const struct small_outputs *outputs)
 {
     if ((const void *)inputs->x != (const void *)(small_arena + SMALL_IN_X_OFFSET))
-        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, 72);
+        memcpy(small_arena + SMALL_IN_X_OFFSET, inputs->x, SMALL_X_COUNT);
     inference.inputs = inputs;
     inference.outputs = outputs;
     inference.left = SMALL_STEPS;
@@ -272,7 +272,7 @@ int32_t small_step(void)
     if (inference.left == 0) {
         const struct small_outputs *const outputs = inference.outputs;
         if ((const void *)outputs->y != (const void *)(small_arena + SMALL_OUT_Y_OFFSET))
-            memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, 3);
+            memcpy(outputs->y, small_arena + SMALL_OUT_Y_OFFSET, SMALL_Y_COUNT);
     }
     return 0;
 }

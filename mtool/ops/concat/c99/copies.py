@@ -46,7 +46,7 @@ class Copies(BaseSchedule):
             to = " + ".join(["output", *([f"i * {total}"] if outer > 1 else []), *([str(start)] if start else [])])
             source = f"{name} + i * {count}" if outer > 1 else name
             copy = "MT_FLASH_COPY" if constant else "memcpy"
-            lines.append(f"{indent}{copy}({to}, {source}, {count * out.dtype.size});")
+            lines.append(f"{indent}{copy}({to}, {source}, {out.dtype.c_bytes(count)});")
             start += count
         if outer > 1:
             lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]

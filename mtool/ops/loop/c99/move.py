@@ -30,7 +30,7 @@ class Move(BaseSchedule):
         """Write the call."""
         out, start = graph.types[node.outputs[0]], copied_range(node, graph)
         arguments = (Argument("input", out.dtype.c, ("input", 0)), Argument("output", out.dtype.c, "output"))
-        return Kernel(arguments, f"    memmove(output, input{f' + {start}' if start else ''}, {out.bytes});")
+        return Kernel(arguments, f"    memmove(output, input{f' + {start}' if start else ''}, {out.c_bytes});")
 
 
 def copied_range(node: Node, graph: Graph) -> int | None:

@@ -24,8 +24,12 @@ class Template(BaseSchedule):
         return TemplateKernel.of(node).scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
-        """None."""
-        return ()
+        """What the lowering allows."""
+        return tuple(place for place, output in self.overwrites(node, graph) if not output)
+
+    def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
+        """What the lowering allows."""
+        return TemplateKernel.of(node).overwrites
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """There is no other."""
