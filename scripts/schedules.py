@@ -24,8 +24,8 @@ Written from the schedules themselves (`make schedules`); don't edit it.
 
 A schedule is one way to compute an operator. Of those that support a node on the board's core, the one with the
 smallest estimated cost is taken; then its knobs are set as the core is fastest, where instructions say otherwise:
-`tile=2x2` of SIMD32 on a Cortex-M7. All of them give the same integers, and floats within their tolerance: that, and every
-setting of every knob, is tested against portable C.
+`tile=2x2` of SIMD32 on a Cortex-M7. All of them give the same integers, and floats within their tolerance: that, and
+every setting of every knob, is tested against portable C.
 
 A knob is a parameter of a schedule that may be turned for a node. Its default stands first; `auto` leaves the choice to
 the schedule's own estimate. Another schedule, or a setting, is asked for by the node's name, which stands in the
