@@ -135,7 +135,7 @@ def _plan_for(graph: Graph, board: Board, request: Request, model_hash: str) -> 
     """Return the plan for a board; where its memory is too small for the arena, "auto" takes what is smallest."""
     target = target_of(board)
     schedules = _schedules(graph, target, request, model_hash)
-    partial: Partial = "never" if graph.sizes else request.allowed_partial()
+    partial: Partial = "never" if graph.sizes else _partial(request, model_hash)
     plan = make_plan(graph, target, request.io, partial, schedules)
     if partial != "auto" or not is_short(board, plan.arena_bytes):
         return plan
@@ -149,6 +149,12 @@ def _schedules(graph: Graph, target: Target, request: Request, model_hash: str) 
     from mtool.tuned.choosing import choices
 
     return {**choices(request.known, graph, target, model_hash), **request.schedules}
+
+
+def _partial(request: Request, model_hash: str) -> Partial:
+    """Return how operators are computed in parts: as is asked for, else as tuning has found it best for the model."""
+    asked = request.allowed_partial()
+    return request.known.partial.get(model_hash, asked) if asked == "auto" else asked
 
 
 def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[Plan, frozenset[str]]:
@@ -177,7 +183,7 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
     open_sizes = frontend.run_time_sizes(path, request)
     graph = None if open_sizes or request.backends else frontend.load(path, request)
     model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
-    asked: Partial = "never" if open_sizes else request.allowed_partial()
+    asked: Partial = "never" if open_sizes else _partial(request, model_hash)
     made: dict[tuple[Target, Partial, str], Emitted] = {}
 
     def emitted(board: Board, partial: Partial) -> Emitted:

@@ -32,6 +32,7 @@ def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | N
         schedule = chosen(choice, op, node, graph, target)
     else:
         fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
-        schedule = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+        cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
+        schedule = cheapest.for_core(node, graph, target)
     alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4
     return Step(node, op, schedule, schedule.scratch_bytes(node, graph), alignment)
