@@ -37,8 +37,8 @@ def test_the_folders_of_operators_and_of_the_kernel_library_have_the_same_names(
 def test_no_file_of_a_schedule_is_overlooked() -> None:
     """A class with a name of a schedule is found by discovery, whatever file it lies in."""
     found = {type(schedule) for _, schedule in SCHEDULES}
-    for path in (ROOT / "mtool" / "ops").rglob("*.py"):
+    for path in (ROOT / "mtool" / "ops").rglob("[!_]*.py"):
         module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         for one in vars(module).values():
             if isinstance(one, type) and one.__module__ == module.__name__ and isinstance(vars(one).get("name"), str):
-                assert one in found or not hasattr(one, "emit"), (path, one)
+                assert not hasattr(one, "emit") or any(issubclass(each, one) for each in found), (path, one)
