@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mtool.codegen.arena import Interface
+from mtool.codegen.tensor_types import tensor_bytes
 from mtool.formulas import Formula, fitted
 from mtool.ir import Graph
 from mtool.manifest import Tensor
@@ -39,8 +40,7 @@ def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, str
     """
     graph = plan.graph
     if dims_of(graph, value) is None:
-        dtype, macro = graph.types[value].dtype, f"{graph.name}_{tensor.c_name}_COUNT".upper()
-        return "0" if not tensor.bytes else macro if dtype.size == 1 else f"{macro} * sizeof({dtype.c})"
+        return tensor_bytes(graph.name, tensor)
     formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
     text = formula.c("\0")
     for size in graph.sizes:
