@@ -3,12 +3,14 @@
 import functools
 import itertools
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
-from mtool import resources, spelling
+from mtool import configuration, resources, spelling
 from mtool.errors import BoardError, UsageError
 from mtool.option_values import FLASH_RUNNERS
 
@@ -115,7 +117,8 @@ class Board(Record):
     where an operating system places things; `placed` says of a template that puts a role into another memory than
     `holds` does, which; `takes` says of one that takes more of the board than is usual, how much. `port` is for the
     template alone. `flash` maps the flash runners that
-    work with the board to their settings (mtool/flash has a file for each); the first is the default.
+    work with the board to their settings (mtool/flash has a file for each); the first is the default. `power` is the
+    command that cycles the board's power (mtool/flash/power.py).
     """
 
     name: str
@@ -131,6 +134,7 @@ class Board(Record):
     status: dict[str, Literal["run", "built", "generated"]] = {}
     usb: Usb | None = None
     flash: Annotated[dict[str, Settings], BeforeValidator(_settings)] = {}
+    power: str = ""
     toolchain: str = ""
     cflags: tuple[str, ...] = ()
     emulator: Emulator | None = None
@@ -180,30 +184,40 @@ class Board(Record):
         return None if name is None else self.memories[name]
 
 
-@functools.cache
 def load_all() -> dict[str, Board]:
-    """Read boards.yaml; the boards by name, in the file's order.
+    """Read boards.yaml, and the files of boards that mtool.toml names; the boards by name, in the files' order.
+
+    An entry of mtool.toml's files takes the place of one of the same name.
 
     Raises:
-        UsageError: it can't be read or is not YAML; or an entry breaks the schema: the message names the board and the
-            key.
+        UsageError: a file can't be read or is not YAML; or an entry breaks the schema: the message names the board and
+            the key.
     """
-    path = resources.path("boards.yaml")
+    return _read((resources.path("boards.yaml"), *configuration.load().boards))
+
+
+@functools.cache
+def _read(paths: tuple[Path, ...]) -> dict[str, Board]:
+    return {name: board for path in paths for name, board in _boards(path)}
+
+
+def _boards(path: Path) -> Iterator[tuple[str, Board]]:
     try:
         entries = yaml.load(path.read_bytes(), Loader=_LOADER)
     except (OSError, yaml.YAMLError, RecursionError) as wrong:
         raise UsageError(f"{path} can't be read", details=str(wrong).splitlines()[:_LINES]) from None
     if not isinstance(entries, dict):
         raise UsageError(f"{path} holds no boards", details=["expected  a mapping: each board's name, and its entry"])
-    return {name: _board(name, entry) for name, entry in entries.items()}
+    for name, entry in entries.items():
+        yield name, _board(path, name, entry)
 
 
-def _board(name: str, entry: object) -> Board:
+def _board(path: Path, name: str, entry: object) -> Board:
     try:
         return Board.model_validate({**entry, "name": name} if isinstance(entry, dict) else entry)
     except ValidationError as invalid:
         details = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in invalid.errors()]
-        raise UsageError(f"boards.yaml: the entry of {name} breaks the schema", details=details) from None
+        raise UsageError(f"{path.name}: the entry of {name} breaks the schema", details=details) from None
 
 
 def get(name: str) -> Board:

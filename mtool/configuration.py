@@ -1,22 +1,39 @@
-"""`mtool.toml`: what holds for a folder and those below it, unless a command or the environment says otherwise."""
+"""`mtool.toml`: what holds for a folder and those below it, unless a command or the environment says otherwise.
 
+It may name programs that mtool runs, as a Makefile does. So one that another user could have put into a folder above
+the working folder (/tmp/mtool.toml) is refused.
+"""
+
+import os
+import stat
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
-_EXPECTED = ('port = ".."', 'probe = ".."', 'tuned = ["..", ".."]')
+_PATHS = ("boards", "tuned")  # a path, or a list of them
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a file says: the serial port and the probe of the board, and the tuning logs to take schedules from."""
+    """What a file says.
+
+    Attributes:
+        port, probe: the board's serial port, and the serial number of it or its probe.
+        flash: the command that flashes the board, in place of a runner.
+        power: the command that cycles the board's power.
+        boards: files of further boards, as boards.yaml has them.
+        tuned: tuning logs to take schedules from.
+    """
 
     port: str = ""
     probe: str = ""
+    flash: str = ""
+    power: str = ""
+    boards: tuple[Path, ...] = ()
     tuned: tuple[Path, ...] = ()
 
 
@@ -26,27 +43,45 @@ def load(folder: Path | None = None) -> Configuration:
     Paths in it are relative to its own folder.
 
     Raises:
-        UsageError: it can't be read, is not TOML, or has an unknown key or a value of another type.
+        UsageError: it can't be read, is not TOML, belongs to another user, or has an unknown key or a value of another
+            type.
     """
     here = folder or Path.cwd()
     path = next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
     if path is None:
         return Configuration()
     try:
-        read = tomllib.loads(path.read_text("utf-8-sig"))  # an editor may put a mark first
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            text = file.read().decode("utf-8-sig")  # an editor may put a mark first
+        read = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as invalid:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+        raise UsageError(
+            f"{path} could be another user's, and may name programs to run",
+            details=["expected  a file of yours or of root's, that not everybody may write"],
+            hint="remove it, or make it yours: chown, chmod o-w",
+        )
     wrong = [key for key, value in read.items() if not _is_right(key, value)]
     if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_EXPECTED)}"])
-    logs = read.get("tuned", [])
-    tuned = tuple(path.parent / log for log in ([logs] if isinstance(logs, str) else logs))
-    return Configuration(read.get("port", ""), read.get("probe", ""), tuned)
+        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
+    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
+    return Configuration(**found)
 
 
 def _is_right(key: str, value: Any) -> bool:
-    if key == "tuned" and isinstance(value, list):
+    if key in _PATHS and isinstance(value, list):
         return all(isinstance(one, str) for one in value)
-    return key in ("port", "probe", "tuned") and isinstance(value, str)
+    return key in {field.name for field in fields(Configuration)} and isinstance(value, str)
+
+
+def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
+    return tuple(file.parent / one for one in ([value] if isinstance(value, str) else value))
+
+
+def _expected() -> list[str]:
+    names = (field.name for field in fields(Configuration))
+    return [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in names]

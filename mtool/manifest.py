@@ -130,11 +130,13 @@ class Source(Strict):
     "transpose" has the permutation of the dimensions, "reshape" the new shape, "take" the channels of the last
     dimension that are left, "signed" what is taken off to make it signed, "rows" the first of the second
     dimension that is left and the one after the last, "quantised" the bits of the float32 that is the scale, the zero
-    point, the least and the largest integer, of a float that stands on that grid.
+    point, the least and the largest integer, of a float that stands on that grid. Where new shapes follow run-time
+    sizes, `reshapes` has the formulas of each "reshape", in order.
     """
 
     tensor: OfModel
     moves: tuple[tuple[Literal["transpose", "reshape", "take", "signed", "rows", "quantised"], tuple[int, ...]], ...]
+    reshapes: tuple[tuple[FormulaText, ...], ...] | None = None
 
 
 class Operand(Strict):
@@ -142,7 +144,8 @@ class Operand(Strict):
 
     `memory` says where it lies: "arena" (`offset` bytes from its start), or the `index`-th of the "inputs" or
     "outputs". `shape` is in elements, in the layout that the operator uses (NHWC), without the channels that
-    were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor.
+    were found dead. `source` is the model's tensor that it holds; None: the model has no such tensor. Where the shape
+    follows run-time sizes, `shape` is the largest, and `dims` has the formulas, as a Tensor's.
     """
 
     value: OfModel
@@ -153,6 +156,7 @@ class Operand(Strict):
     index: int
     offset: int
     source: Source | None = None
+    dims: tuple[FormulaText, ...] | None = None
 
     @property
     def stored(self) -> str:
@@ -186,6 +190,26 @@ class Operator(Strict):
     constant_bytes: int = 0
     scratch_offset: int = 0
     scratch_bytes: int = 0
+
+
+class Refusal(Strict):
+    """Why a backend that was asked does not compute an operator."""
+
+    backend: str
+    reason: OfModel
+
+
+class Claim(Strict):
+    """An operator of the model, as backends see it, and who computes it.
+
+    `operator` is its name, `kind` what ONNX calls it; `backend` and `region` are empty if it is compiled to C.
+    """
+
+    operator: OfModel
+    kind: str
+    backend: str = ""
+    region: str = ""
+    refusals: tuple[Refusal, ...] = ()
 
 
 class GrownConstant(Strict):
@@ -227,7 +251,8 @@ class Manifest(Strict):
     takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
     "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
-    point. `graph` is the file with the graph's JSON, empty if there is none.
+    point. `claims` says who computes which operator, if backends were asked for. `graph` is the file with the
+    graph's JSON, empty if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -246,6 +271,7 @@ class Manifest(Strict):
     constant_bytes: int
     constants: tuple[str, ...]
     grown: tuple[GrownConstant, ...] = ()
+    claims: tuple[Claim, ...] = ()
     symbols: dict[str, str]
     operators: tuple[Operator, ...]
     interface_api: InterfaceApi = "c"

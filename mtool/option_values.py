@@ -56,5 +56,6 @@ FLASH_RUNNERS: Mapping[str, str] = {
     "esptool": "esptool.Esptool",
     "arduino-cli": "arduino_cli.ArduinoCli",
     "gdb": "gdb.Gdb",
+    "command": "by_command.ByCommand",
 }
 """The flash runners by name, each with its module in mtool.flash and its class."""

@@ -7,7 +7,7 @@ import warnings
 
 from mtool.cli.ending import INTERRUPTED
 
-_ALLOCATIONS = 100_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
+_ALLOCATIONS = 150_000  # between two looks for cycles: modules and graphs are many objects, of which few are garbage
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import functools
 import importlib
 import inspect
 import io
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
     "tune": "Measure schedules on a board and remember the fastest.",
+    "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
     "fits.",
     "calibrate": "Measure a board's timer against this computer's clock.",
@@ -52,6 +54,7 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C.
 """
 
+_VERSION = "--version"
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
@@ -103,6 +106,15 @@ class _Commands(TyperGroup):
         for name, summary in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command; --version is not one of a command."""
+        options = list(itertools.takewhile(lambda text: text.startswith("-"), args))
+        if _VERSION in options and len(options) < len(args):
+            follows = args[len(options)]
+            raise UsageError(f"{_VERSION} stands alone, and {follows!r} follows", hint="leave one of them out")
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the command that the arguments name, loaded, and the arguments that are left."""
         name, named, rest = super().resolve_command(ctx, args)
@@ -118,7 +130,8 @@ def _application() -> Callable[..., Any]:
 def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
-    app.command()(_with_output(load(name)))
+    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", None)
+    app.command(cls=command_class)(_with_output(load(name)))
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)
     return command
@@ -151,7 +164,7 @@ def _print_version(wanted: bool) -> None:
 def _global_options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option(_VERSION, callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     as_json: AsJson = False,
     verbose: Verbose = 0,
@@ -185,20 +198,20 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
         @locks.keep_locks()
         def act() -> None:
-            for name, names in asked.items():
-                from mtool.cli.reading import options
+            for name, one in asked.items():
+                from mtool.cli import reading
 
-                values[name] = options(**{each: values.pop(each) for each in names})
+                values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
             command(output, **values)
 
         raise typer.Exit(_end(output, act))
 
-    asked: dict[str, Mapping[str, tuple[Any, Any]]] = {}
+    asked: dict[str, Asked] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
         if found:
-            asked[parameter.name] = found[0].parameters
+            asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-_PROGRESS = "mtool.workflow"
+_PROGRESS = ("mtool.workflow", "mtool.tuning.farm.worker")
 _WIDEST_CELL = 160  # characters
 
 

@@ -10,6 +10,7 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.external import external_files
 from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -19,15 +20,15 @@ from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
-from mtool.codegen.sized import dims_of
+from mtool.codegen.sized import dims_of, reshapes_of
 from mtool.codegen.source import source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.ir import RunTimeSize
+from mtool.ir import Graph, RunTimeSize
 from mtool.kernels.schedule import schedule_text
-from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.manifest import Claim, Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
@@ -48,6 +49,7 @@ class Emitted:
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         read: the model's constants as they were read.
+        claims: who computes which operator, if backends were asked for.
     """
 
     plan: Plan
@@ -57,6 +59,7 @@ class Emitted:
     model_file: str
     model_hash: str
     read: ModelConstants
+    claims: tuple[Claim, ...] = ()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
@@ -64,7 +67,8 @@ class Emitted:
         manifest = _manifest(
             self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash, self.read
         )
-        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.read.operators)})
+        grown = grown_constants(self.plan, self.functions, self.read.operators)
+        return manifest.model_copy(update={"grown": grown, "claims": self.claims})
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -104,7 +108,7 @@ class Emitted:
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
         tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
         large = {binary.name: binary.data} if binary.offsets else {}
-        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
+        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
 
     @property
     def _banner(self) -> str:
@@ -259,7 +263,7 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
     graph = plan.graph
     found = []
     for value in values:
-        kind, address, source = graph.types[value], address_of(plan, value), graph.sources.get(value)
+        kind, address = graph.types[value], address_of(plan, value)
         assert address.memory != "states", f"{value} lies outside of the arena"
         operand = Operand(
             value=value,
@@ -269,10 +273,18 @@ def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:
             memory=address.memory,
             index=address.index,
             offset=address.offset,
-            source=Source(tensor=source.tensor, moves=source.moves) if source else None,
+            source=_source(graph, value),
+            dims=dims_of(graph, value),
         )
         found.append(operand)
     return tuple(found)
+
+
+def _source(graph: Graph, value: str) -> Source | None:
+    source = graph.sources.get(value)
+    if source is None:
+        return None
+    return Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
 
 
 def _called(step: Step, functions: Functions) -> dict[str, str]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from mtool.codegen.arena import Interface
 from mtool.codegen.tensor_types import tensor_bytes
+from mtool.errors import ModelError
+from mtool.escaping import argument
 from mtool.formulas import Formula, fitted
 from mtool.ir import Graph
 from mtool.manifest import Tensor
@@ -11,10 +13,19 @@ from mtool.plan import Plan
 
 
 def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
-    """Return the formula of what is `values` at the graph's samples; the importer has seen that there is one."""
+    """Return the formula of what is `values` at the graph's samples.
+
+    Raises:
+        ModelError: they follow none, or several.
+    """
     points = [point for point, _ in graph.samples]
     found = fitted([size.symbol for size in graph.sizes], points, values)
-    assert found is not None, f"{values} at {points} follow no formula"
+    if found is None:
+        raise ModelError(
+            "a shape does not follow the sizes known at run time by a formula",
+            details=[f"{list(point)}: {value}" for point, value in zip(points[:5], values, strict=False)],
+            hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+        )
     return found
 
 
@@ -26,6 +37,18 @@ def dims_of(graph: Graph, value: str) -> tuple[str, ...] | None:
     if len(set(shapes)) == 1:
         return None
     return tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+
+
+def reshapes_of(graph: Graph, value: str) -> tuple[tuple[str, ...], ...] | None:
+    """Return the formulas of the shapes that a value's source is brought to; None: they are always the same."""
+    sources = [sample.sources[value] for _, sample in graph.samples if value in sample.sources]
+    columns = [[numbers for what, numbers in source.moves if what == "reshape"] for source in sources]
+    if not sources or all(column == columns[0] for column in columns):
+        return None
+    return tuple(
+        tuple(str(formula_of(graph, sizes)) for sizes in zip(*shapes, strict=True))
+        for shapes in zip(*columns, strict=True)
+    )
 
 
 def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, structure: str) -> str:
@@ -41,11 +64,21 @@ def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, str
     graph = plan.graph
     if dims_of(graph, value) is None:
         return tensor_bytes(graph.name, tensor)
-    formula = formula_of(graph, [sample.types[value].bytes for _, sample in graph.samples])
-    text = formula.c("\0")
+    text = _bytes(graph, value)
     for size in graph.sizes:
         text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")
     return f"(size_t){text}" if text.startswith("(") else f"(size_t)({text})"
+
+
+def _bytes(graph: Graph, value: str) -> str:
+    """Return the bytes of a value as C, "\\0" before the names of sizes: a formula, or the product of several."""
+    kinds = [sample.types[value] for _, sample in graph.samples]
+    names, points = [size.symbol for size in graph.sizes], [point for point, _ in graph.samples]
+    formula = fitted(names, points, [kind.bytes for kind in kinds])
+    if formula is not None:
+        return formula.c("\0")
+    dims = [formula_of(graph, sizes).c("\0") for sizes in zip(*(kind.shape for kind in kinds), strict=True)]
+    return f"({' * '.join([*dims, str(kinds[0].dtype.size)])})"
 
 
 def field_of(plan: Plan, interface: Interface, value: str) -> str:

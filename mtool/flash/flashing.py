@@ -82,8 +82,13 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
             hint=f"name one there (flash: [openocd]), or run it without: mtool run --board {board.name}",
         )
     # A build with west needs west anyway.
-    installed = [name for name in known if _BUILDS.get(name) == template or shutil.which(RUNNERS[name].program())]
+    installed = [name for name in known if _BUILDS.get(name) == template or _is_installed(RUNNERS[name])]
     return RUNNERS[(installed or known)[0]]
+
+
+def _is_installed(runner: Runner) -> bool:
+    program = runner.program()
+    return not program or shutil.which(program) is not None
 
 
 def job_of(folder: Path, project: Project, runner: Runner, *, kind: str, port: str = "", probe: str = "") -> Job:

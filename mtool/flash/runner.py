@@ -132,11 +132,14 @@ class Runner(ABC):
 
     @classmethod
     def program(cls) -> str:
-        """Return the program: the first on PATH, the first beside this Python's interpreter, or else the first."""
+        """Return the program: the first on PATH, the first beside this Python's interpreter, or else the first.
+
+        It is "" where the runner has none of its own.
+        """
         beside = Path(sys.executable).parent
         found = [name for name in cls.programs if shutil.which(name)]
         found += [str(beside / name) for name in cls.programs if shutil.which(name, path=str(beside))]
-        return (*found, cls.programs[0])[0]
+        return (*found, *cls.programs, "")[0]
 
     def probe_version(self) -> Version:
         """Return the version of the tool that is installed; () if it does not tell.
@@ -183,8 +186,13 @@ class Runner(ABC):
         return job.port
 
     def _conversion(self, job: Job) -> list[Command]:
+        command = self._converted(job, self.takes)
+        return [command] if command else []
+
+    def _converted(self, job: Job, suffix: str) -> Command | None:
+        """Return what makes the file of that suffix; None, if the build does, or if it is none that is converted."""
         formats = {".hex": "ihex", ".bin": "binary"}
-        if self.takes not in formats or self.takes in job.made:
-            return []
+        if suffix not in formats or suffix in job.made:
+            return None
         objcopy = job.board.toolchain.removesuffix("gcc").removesuffix("cc") + "objcopy"
-        return [Command((objcopy, "-O", formats[self.takes], str(job.firmware), str(self.image(job))))]
+        return Command((objcopy, "-O", formats[suffix], str(job.firmware), str(job.firmware.with_suffix(suffix))))

@@ -7,17 +7,20 @@ from typing import Any
 import jinja2
 
 from mtool.errors import ModelError
+from mtool.kernels.template_cache import PycacheBytecode
 
+_SYNTAX: dict[str, Any] = {
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+    "keep_trailing_newline": False,
+    "autoescape": False,
+}
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
     undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=False,
-    autoescape=False,
+    bytecode_cache=PycacheBytecode(repr(_SYNTAX)),
+    **_SYNTAX,
 )
-
-
 _ENVIRONMENT.filters["product"] = math.prod
 
 

@@ -14,6 +14,8 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    external,
+    fixed_point,
     fourier,
     gemm,
     indexing,
@@ -21,6 +23,7 @@ from mtool.lowerings import (
     normalise,
     ordering,
     pooling,
+    pose_decoder,
     quantise,
     quantised_rows,
     recurrent,
@@ -39,8 +42,8 @@ from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_of_kind
 
 _MODULES = (
-    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
-    movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
+    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, external, fourier, gemm,
+    indexing, movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
     sliding_window, softmax, standardise,
 )  # fmt: skip
 
@@ -48,8 +51,10 @@ OWN: dict[str, OwnOperator] = {
     **signal_features.OWN,
     **signal_transform.OWN,
     **detection_postprocess.OWN,
+    **pose_decoder.OWN,
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
+    **fixed_point.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

@@ -62,7 +62,7 @@ def epilogue_of(
     folded = np.clip(folded, least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
     real = call("cast", acc(total), dtype=DType.FLOAT32)
-    if np.unique(scale).size == 1:
+    if _is_uniform(scale):
         factor = const(scale[0].item(), DType.FLOAT32)
     else:
         inputs.append(ctx.constant(f"{node.name}/scale", scale))
@@ -81,7 +81,7 @@ def _of_floats_and_integers(
     inputs = [weights, ctx.constant(f"{node.name}/bias", np.zeros(w_scale.size, np.float32))]
 
     def each(data: Array, name: str) -> Expr:
-        if np.unique(data).size == 1:
+        if _is_uniform(data):
             return const(data[0].item(), DType.FLOAT32)
         inputs.append(ctx.constant(f"{node.name}/{name}", data.astype(np.float32)))
         return load(len(inputs), DType.FLOAT32, (axis(axis_number),))
@@ -90,6 +90,10 @@ def _of_floats_and_integers(
     if bias is not None and bias.any():
         made = call("add", made, each(bias.astype(np.float32), "float_bias"))
     return WeightedSum(expr=made), inputs
+
+
+def _is_uniform(data: Array) -> bool:
+    return bool(data.size and (data == data[0]).all())
 
 
 def _reach(sums: RowSums, low: int, high: int) -> Array:

@@ -109,7 +109,8 @@ def _inside(node: Node, graph: Graph) -> tuple[Array, Array]:
         taps = np.arange(conv.kernel[axis]) * conv.dilation[axis]
         first = np.arange(conv.out_size[axis]) * conv.stride[axis] - conv.pad[axis]
         positions = first[:, None] + taps
-        sides.append(np.unique((positions >= 0) & (positions < conv.size[axis]), axis=0))
+        inside = (positions >= 0) & (positions < conv.size[axis])
+        sides.append(np.array(sorted({tuple(row) for row in inside.tolist()})))
     return sides[0], sides[1]
 
 

@@ -158,8 +158,8 @@ class _Work:
         table = _tabulate(part, {atom: 0}, [values], (256,))
         if part.dtype == atom.dtype and np.array_equal(table, values):
             return atom
-        steps = np.unique(table.astype(np.int32) - values)
-        if steps.size == 1:
+        steps = table.astype(np.int32) - values
+        if (steps == steps[0]).all():
             shift = const(int(steps[0]), DType.INT32)
             moved = call("add", call("cast", atom, dtype=DType.INT32), shift, value="index")
             shifted = call("cast", moved, dtype=part.dtype)

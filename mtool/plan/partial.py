@@ -137,7 +137,7 @@ def _smallest(plan: Plan, most: float, chooser: _Chooser) -> Plan | None:
     found: list[_Made] = []
     least = plan.arena_bytes
     for trial in sorted(_trials(plan), key=lambda trial: trial.least):  # the rest is not built if one is found
-        if trial.least >= plan.arena_bytes or trial.least > least * (1 + CLOSE):
+        if trial.least > least * (1 + CLOSE):
             break
         graph = with_line_buffers(plan.graph, trial.region, trial.chunks, trial.memory.rows)
         if graph is None:
@@ -182,11 +182,15 @@ class _Made:
 
 
 def _trials(plan: Plan) -> Iterator[_Trial]:
-    """Yield what may be tried, the most promising regions first."""
+    """Yield what may make the arena smaller, the most promising regions first."""
     numbers = itertools.count()
     for outer, region in _regions(plan):
+        if outer >= plan.arena_bytes:
+            continue
         for chunks in _chunkings(plan.graph, region):
-            yield _Trial(region, outer, chunks, region_memory(plan.graph, region, chunks, plan.io), next(numbers))
+            memory = region_memory(plan.graph, region, chunks, plan.io, plan.arena_bytes)
+            if memory is not None:
+                yield _Trial(region, outer, chunks, memory, next(numbers))
 
 
 def _promising(found: Iterable[_Made]) -> list[_Made]:

@@ -1,5 +1,6 @@
 """A part of a graph that is computed a few rows at a time, and how many rows of each value that takes at once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -73,19 +74,24 @@ class RegionMemory:
     live_bytes: int
 
 
-def region_memory(graph: Graph, region: Region, chunk: Mapping[str, int], io: Io) -> RegionMemory:
-    """Return the memory that a region needs, without making it.
+def region_memory(
+    graph: Graph, region: Region, chunk: Mapping[str, int], io: Io, limit: float = math.inf
+) -> RegionMemory | None:
+    """Return the memory that a region needs, without making it; None: `limit` bytes or more are live.
 
     Args:
         graph: the region's.
         region: the nodes.
         chunk: how many rows of each node's result are made at a time, by the node's name.
         io: whether the model's inputs and outputs lie in the arena.
+        limit: where that many bytes are live, the rest need not be known.
     """
     measure = _Measure(graph, region, chunk, io)
     last = region.nodes[-1]
     while measure.progress.done[last.name] < measure.progress.height[region.result]:
         measure.make(last)
+        if measure.live_bytes >= limit:
+            return None
     return RegionMemory(measure.rows, measure.live_bytes)
 
 
@@ -107,6 +113,8 @@ class _Measure:
         self.row_bytes = {value: graph.types[value].bytes // graph.types[value].shape[1] for value in self.top}
         if io == "external":  # where the result may lie too, as what comes from outside the region
             self.row_bytes[region.result] = 0
+        self.live = dict.fromkeys(self.top, 0)  # bytes of each value, as of when `outdated` was last empty
+        self.outdated = {*self.top}
 
     def make(self, node: Node) -> None:
         """Count the next rows of a node, and what has to be made before."""
@@ -117,6 +125,7 @@ class _Measure:
                 self.ensure(node.inputs[one.input], one.rows(first, count)[1])
         self.append(value, count)
         self.progress.done[node.name] = first + count
+        self.outdated.update(value for value in node.inputs if value in self.top)
 
     def ensure(self, value: str, end: int) -> None:
         above, below, _ = self.padding[value]
@@ -134,8 +143,10 @@ class _Measure:
         keep = min(max(self.progress.wanted(value, top), -self.padding[value][0]), top)
         self.rows[value] = max(self.rows[value], top - keep + count)
         self.top[value] = top + count
-        live = sum(self.live_rows(each, top) * self.row_bytes[each] for each, top in self.top.items())
-        self.live_bytes = max(self.live_bytes, live)
+        for each in (*self.outdated, value):
+            self.live[each] = self.live_rows(each, self.top[each]) * self.row_bytes[each]
+        self.outdated.clear()
+        self.live_bytes = max(self.live_bytes, sum(self.live.values()))
 
     def live_rows(self, value: str, top: int) -> int:
         """Return how many rows of a value, of those before `top`, some reader has yet to read; at least so many."""

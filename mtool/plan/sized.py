@@ -91,7 +91,8 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         schedules: Sequence[Schedule] = [chosen(choice, op, plain, graph, target)]
     else:
         fitting = [schedule for schedule in op.schedules if schedule.supports(plain, graph, target)]
-        schedules = sorted(fitting, key=lambda schedule: schedule.cost(plain, graph, target))
+        fitting.sort(key=lambda schedule: schedule.cost(plain, graph, target))
+        schedules = [schedule.for_core(plain, graph, target) for schedule in fitting]
     reasons = []
     for schedule in schedules:
         for one in (schedule, *_turned(schedule, plain, graph, target)):
@@ -232,15 +233,17 @@ def _joined_body(joiner: Joiner, bodies: Sequence[str], graph: Graph) -> JoinedT
 def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) -> JoinedText:
     """Return the body at any sizes that are not too small for it.
 
-    Sizes that are those of other dimensions too may have a simpler form, so they are left out if there are enough
-    others.
+    Sizes that are those of other dimensions too may have a simpler form, and so may the smallest, at which a formula
+    is 0: they are left out if there are enough others.
     """
     if not _cover(list(texts), len(names)):
         raise DifferError("the model takes too few sizes to tell how its C follows them")
     top, taken = graph.samples[0][0], graph.fixed_sizes
     others = [point for point in texts if point != top and not any(size in taken for size in point)]
+    least = [size.least for size in graph.sizes]
+    above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
     reasons = []
-    for points in (list(texts), *([others] if _cover(others, len(names)) else [])):
+    for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
         some = Joiner(names, tuple(points))
         for joining in (joined_text, joined_remainders):
             try:

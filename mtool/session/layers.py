@@ -13,7 +13,8 @@ from mtool.errors import UsageError
 from mtool.manifest import Operand, Operator
 from mtool.rpc import protocol
 from mtool.session.device import Device
-from mtool.session.tensors import Array, to_bytes
+from mtool.session.run_time_sizes import operand_at
+from mtool.session.tensors import Array, sizes_in, to_bytes
 
 Correct = Callable[[Operator, Operand, Array], Array | None]
 
@@ -32,7 +33,7 @@ def intermediates(
             operator is judged by what it does itself.
 
     Yields:
-        The operator, what it wrote, and its array in the operand's own shape and layout.
+        The operator, what it wrote, as it is at the inputs' run-time sizes, and its array in that shape and layout.
 
     Raises:
         UsageError: an input is wrong, or the firmware was built by an mtool whose mtool.json does not know places.
@@ -42,10 +43,12 @@ def intermediates(
     operators = device.manifest.operators
     if any(not operator.writes for operator in operators):
         raise UsageError("mtool.json does not say where the operators write", hint="build the project again")
-    client.write(to_bytes(device.manifest.inputs, inputs))
+    given = to_bytes(device.manifest.inputs, inputs)
+    sizes = sizes_in(device.manifest.inputs, given)
+    client.write(given)
     for operator in operators:
         client.time(1, work_s=device.work_s, operator=operator.index)
-        for operand in operator.writes:
+        for operand in (operand_at(operand, sizes) for operand in operator.writes):
             place = (_KINDS[operand.memory], operand.index, operand.offset)
             wire = np.dtype(operand.dtype).newbyteorder("<")
             array = np.frombuffer(client.read_at(*place, operand.bytes), wire).astype(operand.dtype)

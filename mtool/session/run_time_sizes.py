@@ -1,13 +1,15 @@
 """Run-time sizes of an inference: read from the shapes of its inputs, and the shapes that follow from them."""
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mtool.errors import UsageError
 from mtool.formulas import parsed
-from mtool.manifest import Tensor
+from mtool.manifest import Operand, Tensor
 
 Sizes = Mapping[str, int]
 """Run-time sizes by the symbols that formulas have for them."""
@@ -65,6 +67,20 @@ def bytes_at(tensor: Tensor, sizes: Sizes) -> int:
     if tensor.dims is None:
         return tensor.bytes
     return int(np.prod(shape_at(tensor, sizes), dtype=np.int64)) * np.dtype(tensor.stored).itemsize
+
+
+def operand_at(operand: Operand, sizes: Sizes) -> Operand:
+    """Return an operator's tensor as it is at run-time sizes."""
+    own: dict[str, Any] = {}
+    if operand.dims is not None:
+        shape = tuple(parsed(text).at(sizes) for text in operand.dims)
+        own = {"shape": shape, "bytes": math.prod(shape) * np.dtype(operand.stored).itemsize, "dims": None}
+    source = operand.source
+    if source is not None and source.reshapes is not None:
+        shapes = iter([tuple(parsed(text).at(sizes) for text in each) for each in source.reshapes])
+        moves = tuple((what, next(shapes) if what == "reshape" else numbers) for what, numbers in source.moves)
+        own["source"] = source.model_copy(update={"moves": moves, "reshapes": None})
+    return operand.model_copy(update=own) if own else operand
 
 
 def largest(tensors: Sequence[Tensor]) -> dict[str, int]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from mtool.tuned.record import Measurement
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.measuring import Measuring, Outcome, spread
-from mtool.tuning.trial import Names
+from mtool.tuning.operators import Operators
 
 _MOST = 8  # finalists of a task
 _TURNS = (5, 9, 15)  # of each round, after which half of them leave
+ROUNDS = len(_TURNS)
 _NEAR = 0.02  # of the best: at least so near candidates are told apart
 _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 
@@ -35,17 +36,17 @@ def finalists(space: Space, measured: Mapping[str, Measurement]) -> list[Candida
 
 
 def take_turns(
-    measuring: Measuring, names: Names, texts: Collection[str], is_late: Callable[[], bool]
+    measuring: Measuring, names: Operators, places: Collection[int], is_late: Callable[[], bool]
 ) -> Iterator[tuple[int, Outcome]]:
     """Let the candidates of these texts take turns, and yield after each round how each has done, by its number.
 
     Args:
         measuring: times them.
         names: the operators of their task.
-        texts: the finalists.
+        places: the numbers of the finalists.
         is_late: whether to stop.
     """
-    left = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
+    left = sorted(places)
     times: dict[int, list[float]] = {place: [] for place in left}
     number, strikes = dict.fromkeys(left, 1), dict.fromkeys(left, 0)
     for turns in _TURNS:

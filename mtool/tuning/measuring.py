@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mtool.errors import CommunicationError, DeviceError, NoAnswerError
 from mtool.tuned.record import Status, reason_of
 from mtool.tuning.meter import Meter
-from mtool.tuning.trial import IDLE, Names
+from mtool.tuning.operators import IDLE, Operators
 
 REPEATS = 3
 _LEAST_NS = 2e6  # that a reading takes, where the timer counts time
@@ -53,10 +53,10 @@ class Measuring:
     def __init__(self, meter: Meter, repeats: int = REPEATS) -> None:
         self.meter = meter
         self.repeats = 1 if meter.unit == "instructions" else repeats
-        self._begun: Names | None = None
+        self._begun: Operators | None = None
         self._idle: float | None = None
 
-    def measure(self, names: Names, place: int, repeats: int | None = None) -> Outcome:
+    def measure(self, names: Operators, place: int, repeats: int | None = None) -> Outcome:
         """Return how the candidate of a task ends whose number is `place`; the board is restarted after a failure.
 
         A failure counts if it happens again: of a board that was disturbed once, no candidate is the cause.
@@ -72,7 +72,7 @@ class Measuring:
             if outcome.status == "ok" or tries >= _TRIES[outcome.status]:
                 return outcome
 
-    def _tried(self, names: Names, operator: str, repeats: int) -> Outcome:
+    def _tried(self, names: Operators, operator: str, repeats: int) -> Outcome:
         """Return how one try ends; after a failure the task begins anew, on a board that was restarted if need be."""
         try:
             outcome = self._measured(names, operator, repeats)
@@ -86,7 +86,7 @@ class Measuring:
         self._restart()
         return outcome
 
-    def _begin(self, names: Names) -> None:
+    def _begin(self, names: Operators) -> None:
         for tries in itertools.count(1):
             try:
                 if self._idle is None:
@@ -104,7 +104,7 @@ class Measuring:
         self._begun = None
         self.meter.restart()
 
-    def _measured(self, names: Names, operator: str, repeats: int) -> Outcome:
+    def _measured(self, names: Operators, operator: str, repeats: int) -> Outcome:
         meter = self.meter
         for one in names.spoil:
             meter.time(one, 1)
@@ -113,9 +113,7 @@ class Measuring:
             meter.time(one, 1)
         wrong = meter.differences(names)
         if wrong:
-            node, graph = names.share.space.task.step.node, names.share.space.task.graph
-            count = sum(graph.types[value].count for value in node.outputs if value)
-            return Outcome("wrong", reason=f"{wrong} of {count} elements differ from the reference's")
+            return Outcome("wrong", reason=f"{wrong} of {names.elements} elements differ from the reference's")
         number = self._number(first)
         idle = self._idle or 0.0
         readings = (meter.time(operator, number) / number - idle for _ in range(repeats))

@@ -117,6 +117,13 @@ class Search:
         Raises:
             MtoolError: nothing can be built, or the board does not come back.
         """
+        while batch := self._next_batch():
+            self._batch(batch)
+        if self.setup.unit == "ns":
+            self._finals()
+
+    def _next_batch(self) -> list[Wanted]:
+        """Take the next candidates that fit one firmware from what is left; none, if the search is over."""
         while self._left and not self._is_over():
             self._left = self._without_misfits(self._left)
             room = self.room
@@ -125,9 +132,8 @@ class Search:
             _, count = shares_of(self._left, room)
             batch, self._left = self._left[:count], self._left[count:]
             if batch:
-                self._batch(batch)
-        if self.setup.unit == "ns":
-            self._finals()
+                return batch
+        return []
 
     def _trials_left(self) -> int:
         return max(self.goal.trials - self.progress.measured, 0)
@@ -268,22 +274,27 @@ class Search:
                 self.progress.says("finals")
                 for names in session.names:
                     texts = {one.text for space, one in part if space is names.share.space}
-                    for place, outcome in take_turns(session.measuring, names, texts, self._is_late):
+                    places = [place for place, one in enumerate(names.share.candidates) if one.text in texts]
+                    for place, outcome in take_turns(session.measuring, names, places, self._is_late):
                         self._record(names.share.space, names.share.candidates[place], outcome, counts=False)
             wanted = wanted[count:]
 
     def _key(self, space: Space, candidate: Candidate) -> str:
         return measurement_key(self.target, self.setup, space.task.record.key, candidate.text)
 
-    def _record(self, space: Space, candidate: Candidate, outcome: Outcome, *, counts: bool = True) -> None:
-        """Write a measurement to the log; then it is part of the progress."""
-        record = self._append(space, candidate, outcome)
+    def _record(
+        self, space: Space, candidate: Candidate, outcome: Outcome, *, counts: bool = True, ident: str = ""
+    ) -> None:
+        """Write a measurement to the log, by a new id if it has none yet; then it is part of the progress."""
+        record = self._append(space, candidate, outcome, ident=ident)
         self.progress.measured += counts
         self.progress.take(record)
 
-    def _append(self, space: Space, candidate: Candidate, outcome: Outcome, *, baseline: bool = False) -> Measurement:
+    def _append(
+        self, space: Space, candidate: Candidate, outcome: Outcome, *, baseline: bool = False, ident: str = ""
+    ) -> Measurement:
         record = Measurement(
-            id=new_id(),
+            id=ident or new_id(),
             key=self._key(space, candidate),
             when=now(),
             mtool=__version__,

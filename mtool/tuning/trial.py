@@ -16,10 +16,10 @@ from mtool.plan import Plan, Step
 from mtool.plan.memory import Storage, aligned
 from mtool.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.in_model import InModel
+from mtool.tuning.operators import IDLE, Operators
 
 NAME = "trial"
-IDLE = "idle"
-"""The operator that does nothing: its time is what calling an operator takes."""
 
 _ALIGNMENT = 16  # the arena's
 _FLOAT_TOLERANCE = 1e-4  # of the largest magnitude in the reference's output
@@ -35,18 +35,10 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """The operators of one task in a trial, and its inputs by their numbers in the model."""
+class Names(Operators):
+    """The operators of one task in a trial, and which candidates they are."""
 
     share: Share
-    inputs: tuple[int, ...]
-    input_types: tuple[TensorType, ...]
-    reference: str
-    candidates: tuple[str, ...]
-    spoil: tuple[str, ...]
-    compare: tuple[str, ...]
-    differences: tuple[str, ...]
-    """The values that count the elements that differ, one for each output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +124,8 @@ class _Builder:
                 parts=1,
                 origins=(),
             )
-            scratch = candidate.schedule.scratch_bytes(node, graph)
-            self._add(Step(moved, share.space.task.step.op, candidate.schedule, scratch))
+            schedule = InModel(candidate.schedule, node, graph)
+            self._add(Step(moved, share.space.task.step.op, schedule, schedule.scratch_bytes(node, graph)))
             return name
 
         reference = add(f"t{number}_ref", share.space.reference, right)
@@ -154,8 +146,9 @@ class _Builder:
             compare += added
             differences.append(count)
         return Names(
-            share, tuple(range(first, len(self.inputs))), tuple(graph.types[value] for value in reads), reference,
-            tuple(candidates), tuple(spoil), tuple(compare), tuple(differences),
+            tuple(range(first, len(self.inputs))), tuple(graph.types[value] for value in reads), reference,
+            tuple(candidates), tuple(spoil), tuple(compare), tuple(differences), sum(kind.count for kind in kinds),
+            share,
         )  # fmt: skip
 
     def plan(self) -> Plan:

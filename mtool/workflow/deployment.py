@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import session
+from mtool import boards, session
+from mtool.boards import Board
 from mtool.session import Device
+from mtool.workflow.stages import Model, Options, compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +16,29 @@ class Deployment:
     folder: the project folder; None: build/<model>-<board> below the working folder.
     port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
+    flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
+    power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
     """
 
     folder: Path | None = None
     port: str = ""
     probe: str = ""
+    flash: str = ""
+    power: str = ""
+
+    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+        """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
+
+        Raises:
+            BoardError: there is no such board, or the device that is asked for is not attached.
+            MtoolError: as `compile`.
+        """
+        target = boards.get(board) if isinstance(board, str) else board
+        if self.port or self.probe:
+            from mtool.flash import ports
+
+            ports.require(target, ports.wanted(self.port, self.probe))
+        return compile(path, board=target, options=options, folder=self.folder)
 
     def open(self, folder: Path) -> Device:
         """Open a session with the device, which runs the firmware of the project that was built in `folder`."""

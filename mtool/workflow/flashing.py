@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, flash, locks, session
+from mtool import boards, configuration, flash, locks, session
 from mtool import build as building
 from mtool.boards import Board
 from mtool.errors import MtoolError
 from mtool.flash import Job, Runner, halted, ports
+from mtool.flash.by_command import ByCommand
 from mtool.flash.ports import Attached
 from mtool.manifest import Manifest
 from mtool.project import template
@@ -90,12 +91,12 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
     device = None if emulated else _find(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
-    model = compile(path, board=target, options=options)
+    model = compile(path, board=target, options=options, folder=deployment.folder)
     prepared = build_model(model, deployment.folder, kinds=(KIND,))
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
@@ -105,6 +106,19 @@ def flash_model(
         with opened:
             smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+
+
+def runner_of(board: Board, name: str = "", *, template: str, deployment: Deployment) -> Runner:
+    """Return what flashes a board: the runner that is named, else a command if one is given, else the board's runner.
+
+    Raises:
+        UsageError: there is no such runner, it does not work with the board, or mtool.toml is malformed.
+        FlashError: the board has none.
+    """
+    text = deployment.flash or configuration.load().flash
+    if text and name in ("", ByCommand.name):
+        return ByCommand(text)
+    return flash.choose(board, name, template=template)
 
 
 def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
@@ -133,9 +147,9 @@ def flash_plan(
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = flash.choose(target, runner, template=_template_of(target, options))
+    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
-    model = compile(path, board=target, options=options)
+    model = compile(path, board=target, options=options, folder=deployment.folder)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
     job = _job(folder, described, chosen, device)

@@ -18,7 +18,7 @@ from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
-from mtool.workflow import reference
+from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
@@ -26,7 +26,7 @@ from mtool.workflow.formatting import samples as samples_of
 from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance
 from mtool.workflow.translation import Mistranslation, checked
 
@@ -93,13 +93,18 @@ class Layers:
 
     def summary(self) -> str:
         """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
-        compared = [layer for layer in self.layers if layer.difference]
-        equal = sum(1 for layer in compared if layer.difference and layer.difference.differing == 0)
+        each: dict[int, list[Difference | None]] = {}  # the results of an operator
+        for layer in self.layers:
+            each.setdefault(layer.operator.index, []).append(layer.difference)
+        compared = [[one for one in results if one is not None] for results in each.values()]
+        equal = sum(1 for results in compared if results and not any(one.differing for one in results))
+        within = sum(1 for results in compared if any(one.differing for one in results))
+        lacking = sum(1 for results in each.values() if None in results)
         parts = [f"{count(equal, 'operator')} equal, bit for bit"]
-        if len(compared) > equal:
-            parts.append(f"{len(compared) - equal} within what is allowed")
-        if len(self.layers) > len(compared):
-            parts.append(f"{len(self.layers) - len(compared)} with a result that the model does not have")
+        if within:
+            parts.append(f"{within} within what is allowed")
+        if lacking:
+            parts.append(f"{lacking} with a result that the model does not have")
         if self.ties:
             parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
         return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
@@ -193,7 +198,9 @@ def verify_layers(
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
     tensors = model.manifest
     inputs: Sequence[Sample]
     if golden is not None:
@@ -209,21 +216,65 @@ def compare_layers(
 ) -> Layers:
     """Run a model operator by operator on a device that is open, as `verify_layers` tells.
 
-    Of a model with run-time sizes the operators are compared at the largest.
+    Of a model with run-time sizes each sample is compared at its own.
 
     Raises:
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     tensors = model.manifest
-    inputs = sampling.at_largest(tensors.inputs, inputs)
-    network = reference.network(model.path, model.options)
-    allowed = tolerance or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
-    ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
-    wanted = [operand.source.tensor for op in tensors.operators for operand in op.writes if operand.source]
-    expected = reference.intermediates(model.path, network, inputs, [*wanted, *ties.tensors], options=model.options)
+    has_rounding, mistranslated = False, dict[Mistranslation, None]()
+    allowed: Tolerance | None = tolerance
+    network: reference.Network | None = None
     found: dict[str, _Found] = {}
-    seen: set[Operand] = set()
+    seen: set[str] = set()
+    for number, (at_sizes, samples) in enumerate(_sequences(model, inputs)):
+        if number:
+            device.reset_state()
+        network = reference.network(model.path, at_sizes.options)
+        allowed = allowed or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
+        ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
+        has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
+        _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
+        if is_tflite(model.path):
+            mistranslated |= dict.fromkeys(checked(at_sizes, network, samples))
+    assert allowed is not None, "there is no sample"
+    against = ort.NAME if network else reference.name_of(model.path)
+    layers = tuple(_layer(row, allowed, against) for row in found.values())
+    if network and not is_tflite(model.path):
+        rows = zip(found.values(), layers, strict=True)
+        layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
+    has_rounding = has_rounding or any(layer.inside for layer in layers)
+    counts = {output.count for output in tensors.outputs}  # which nothing but equality is enough for
+    own = [index for index, output in enumerate(tensors.outputs) if output.name not in counts]
+    last = [_last_write(tensors, index) for index in own]
+    compared = all(operand is not None and operand.value in seen for operand in last)
+    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, tuple(mistranslated))
+
+
+def _sequences(model: Model, inputs: Sequence[Sample]) -> list[tuple[Model, Sequence[Sample]]]:
+    """Return sequences of samples, each from the states' beginning on, and the model to compare it with.
+
+    A TFLite model is translated to a network of fixed sizes: it is another one for other run-time sizes.
+    """
+    if not is_tflite(model.path):
+        return [(model, inputs)]
+    found: list[tuple[Model, Sequence[Sample]]] = []
+    for sizes, samples in sampling.by_size(model.manifest.inputs, inputs):
+        maxima = {name: most for name, most in model.options.maxima.items() if name not in sizes}
+        options = replace(model.options, dims={**model.options.dims, **sizes}, maxima=maxima)
+        found.append((replace(model, options=options), samples))
+    return found
+
+
+def _compare_sequence(
+    device: Device, model: Model, network: reference.Network | None, ties: RoundingTies, inputs: Sequence[Sample],
+    found: dict[str, "_Found"], seen: set[str],
+) -> None:  # fmt: skip
+    """Run samples operator by operator, and add each result to `found`; `seen` are the values that are compared."""
+    operators = model.manifest.operators
+    wanted = [operand.source.tensor for op in operators for operand in op.writes if operand.source]
+    expected = reference.intermediates(model.path, network, inputs, [*wanted, *ties.tensors], options=model.options)
     held = {*wanted} if network and network.in_parts else set()
     for sample, known in zip(inputs, expected, strict=True):
         tied_here = ties.of_sample(sample, known)
@@ -242,22 +293,14 @@ def compare_layers(
                 continue  # padding that is written between rows
             row = found.setdefault(operator.whole or operand.value, _Found(operator, operand))
             if wished is not None:
-                seen.add(operand)
+                seen.add(operand.value)
                 accepted, tied = tied_here.accept(operand, wished, array)
+                row.operand = operand
                 row.expected.append(wished)
                 row.actual.append(accepted)
                 row.ties += tied
         for row in found.values():
             row.end_sample()
-    against = ort.NAME if network else reference.name_of(model.path)
-    layers = tuple(_layer(row, allowed, against) for row in found.values())
-    if network and not is_tflite(model.path):
-        rows = zip(found.values(), layers, strict=True)
-        layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
-    has_rounding = ties.has_rounding or is_tflite(model.path) or any(layer.inside for layer in layers)
-    compared = all(_last_write(tensors, index) in seen for index in range(len(tensors.outputs)))
-    mistranslated = checked(model, network, inputs) if is_tflite(model.path) else ()
-    return Layers(len(inputs), against, layers, bool(tensors.states), has_rounding, compared, mistranslated)
 
 
 def _explained(
@@ -266,8 +309,8 @@ def _explained(
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer
-    pairs = zip(inputs, row.samples, strict=True)
-    seen = [Seen(sample, row.operand, mine) for sample, (known, mine) in pairs if not np.array_equal(known, mine)]
+    results = zip(inputs, row.operands, row.samples, strict=True)
+    seen = [Seen(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
     inside = tuple(look_inside(model, network, layer.operator, seen, compare_layers, allowed))
     if not inside or not all(one.explain for one in inside):
         return replace(layer, inside=inside)
@@ -302,19 +345,24 @@ def _last_write(described: Manifest, index: int) -> Operand | None:
 
 @dataclass(slots=True)
 class _Found:
-    """An operator's results: those of the present sample, which may be several parts, and a row for each before."""
+    """An operator's results: those of the present sample, which may be several parts, and a row for each before.
+
+    `operand` is as it is at the present sample's run-time sizes, `operands` are those of the rows.
+    """
 
     operator: Operator
     operand: Operand
     expected: list[Array] = field(default_factory=list)
     actual: list[Array] = field(default_factory=list)
     samples: list[tuple[Array, Array]] = field(default_factory=list)
+    operands: list[Operand] = field(default_factory=list)
     ties: int = 0
 
     def end_sample(self) -> None:
         """Join the parts, which are rows."""
         if self.expected:
             several = len(self.expected) > 1
+            self.operands.append(self.operand)
             self.samples.append(
                 (np.concatenate(self.expected, axis=1), np.concatenate(self.actual, axis=1))
                 if several
@@ -331,6 +379,18 @@ def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     described = Tensor(
         name=tensor, c_name="", dtype=operand.dtype, shape=operand.shape, bytes=operand.bytes, arena_offset=None
     )
-    expected, actual = ([{tensor: array} for array in arrays] for arrays in zip(*found.samples, strict=True))
+    expected, actual = (
+        [{tensor: array} for array in _of_one_shape(arrays)] for arrays in zip(*found.samples, strict=True)
+    )
     report = compare([described], expected, actual, tolerance=allowed, reference=against)
     return Layer(found.operator, tensor, report.outputs[0], found.ties)
+
+
+def _of_one_shape(arrays: Sequence[Array]) -> list[Array]:
+    """Return arrays of several run-time sizes, padded with zeros to the largest."""
+    if len({array.shape for array in arrays}) == 1:
+        return list(arrays)
+    largest = tuple(map(max, zip(*(array.shape for array in arrays), strict=True)))
+    return [
+        np.pad(array, [(0, most - size) for most, size in zip(largest, array.shape, strict=True)]) for array in arrays
+    ]

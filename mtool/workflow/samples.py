@@ -14,7 +14,7 @@ import numpy as np
 from mtool.errors import UsageError
 from mtool.manifest import Tensor
 from mtool.oracles import Array, Sample
-from mtool.session.run_time_sizes import given_inputs, largest, shape_at, smallest
+from mtool.session.run_time_sizes import given_inputs, largest, shape_at, sizes_of, smallest
 from mtool.workflow import formatting
 from mtool.workflow.arrays import StoredArray, read, stored
 
@@ -74,11 +74,14 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
     return [{tensor.name: _draw(_at(tensor, given), random) for tensor in drawn} for given in sizes]
 
 
-def at_largest(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Return the samples that have the largest run-time sizes; if there is none, one that is drawn."""
-    given = given_inputs(tensors)
-    found = [sample for sample in samples if all(sample[tensor.name].shape == tensor.shape for tensor in given)]
-    return found or seeded(tensors, count=1, seed=0)
+def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:
+    """Return the samples of each choice of run-time sizes, with the sizes by their dimensions' names in the model."""
+    dimensions = {tensor.range.symbol: tensor.range.dimension for tensor in tensors if tensor.range is not None}
+    found: dict[tuple[tuple[str, int], ...], list[Sample]] = {}
+    for sample in samples:
+        sizes = sizes_of(tensors, sample)
+        found.setdefault(tuple((name, sizes[symbol]) for symbol, name in dimensions.items()), []).append(sample)
+    return [(dict(sizes), some) for sizes, some in found.items()]
 
 
 def _sizes(tensors: Sequence[Tensor], seed: int) -> Iterator[dict[str, int]]:

@@ -88,15 +88,23 @@ def test_part_of_a_name_or_in_capitals_comes_near(asked: str, near: str) -> None
         (None, "can't be read"),
     ],
 )
-def test_a_broken_list_of_boards_is_told(
-    text: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_list_of_boards_is_told(text: str | None, says: str, tmp_path: Path) -> None:
     path = tmp_path / "boards.yaml"
     if text is not None:
         path.write_bytes(text.encode(errors="surrogatepass"))
-    monkeypatch.setattr("mtool.resources.path", lambda name: tmp_path / name)
     with pytest.raises(UsageError, match=says):
-        boards.load_all.__wrapped__()
+        boards._read.__wrapped__((path,))
+
+
+def test_a_folder_may_have_boards_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = "{description: ours, source: s, cpu: cortex-m4, toolchain: cc, templates: {host: native}}"
+    (tmp_path / "ours.yaml").write_text(f"our_board: {entry}\nhost: {entry}\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "mtool.toml").write_text('boards = ["ours.yaml"]')
+    before = boards.load_all()
+    monkeypatch.chdir(tmp_path / "below")
+    assert boards.get("our_board").cpu == "cortex-m4" and boards.get("host").description == "ours"
+    assert [*boards.load_all()] == [*before, "our_board"]
 
 
 @pytest.mark.parametrize("board", boards.load_all().values(), ids=lambda board: board.name)

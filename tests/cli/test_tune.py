@@ -55,7 +55,8 @@ def test_what_is_known_is_json_for_programs(log: Path, capsys: Captured) -> None
         (["tune"], "the model's path is missing"),
         (["tune", DIGITS, "--show", "x.jsonl"], "--show measures nothing"),
         (["tune", "--show", "missing.jsonl"], "there is no tuning log missing.jsonl"),
-        (["tune", DIGITS, "-o", "."], ". is a folder"),
+        (["tune", DIGITS, "-o", "/dev/full"], "/dev/full is no plain file"),
+        (["tune", DIGITS, "-o", "."], ". is no plain file"),
         (["tune", DIGITS, "-o", "nowhere/t.jsonl"], "nowhere/t.jsonl can't be written"),
         (["tune", DIGITS, "-o", DIGITS], "would be overwritten, and is read"),
         (["tune", DIGITS, "--trials", "-1"], "'--trials': expected at least 0"),
@@ -103,6 +104,18 @@ def test_what_is_wrong_in_mtool_toml_is_told(
     monkeypatch.chdir(tmp_path)
     assert app.invoke(["compile", DIGITS]) == 2
     assert "is unknown or no text" in capsys.readouterr().err
+
+
+def test_an_mtool_toml_that_another_user_may_have_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    path = tmp_path / "mtool.toml"
+    path.write_text("power = 'anything'")
+    path.chmod(0o666)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert app.invoke(["compile", DIGITS]) == 2
+    assert "could be another user's" in capsys.readouterr().err
 
 
 def test_a_run_that_is_stopped_says_where_its_measurements_are(

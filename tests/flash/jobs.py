@@ -27,6 +27,7 @@ SETTINGS: dict[str, dict[str, str | int]] = {
     "esptool": {"chip": "esp32s3", "address": 0x10000},
     "arduino-cli": {},
     "gdb": {},
+    "command": {"run": "'lab tool' write --to={port} {elf} '{folder}/a b' {other} $HOME;reboot"},
 }
 BOARD = Board.model_validate(
     {
@@ -37,7 +38,7 @@ BOARD = Board.model_validate(
         "toolchain": "arm-none-eabi-gcc",
         "templates": {"zephyr": "some_board/soc", "arduino": "vendor:arch:board"},
         "memories": MEMORIES,
-        "flash": SETTINGS,
+        "flash": {name: given for name, given in SETTINGS.items() if name != "command"},
         "usb": {"ids": ["0483:374b"]},
     }
 )

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from mtool import boards, flash
-from mtool.errors import FlashError, UsageError
-from mtool.flash import RUNNERS, uf2
+from mtool.errors import BoardError, FlashError, UsageError
+from mtool.flash import RUNNERS, power, uf2
+from mtool.flash.by_command import ByCommand
+from mtool.flash.power import Power
 from tests.flash.jobs import BOARD, SETTINGS, fake, job
 
 ELF, HEX, BIN = "/p/build/zephyr/zephyr.elf", "/p/build/zephyr/zephyr.hex", "/p/build/zephyr/zephyr.bin"
@@ -66,6 +68,7 @@ LINES = {
         " -ex 'target extended-remote /dev/ttyACM7' -ex load -ex compare-sections -ex 'monitor system_reset'"
         f" -ex detach {ELF}"
     ],
+    "command": [f"'lab tool' write --to=/dev/ttyACM7 {ELF} '/p/a b' '{{other}}' '$HOME;reboot'"],
 }
 
 
@@ -94,12 +97,51 @@ def test_without_a_probe_none_is_named(runner: str, no_tools: Path) -> None:
     assert ("PORT" in text) == (RUNNERS[runner].selects == "port")
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", [name for name in RUNNERS if name != "command"])
 def test_a_runner_tells_how_it_is_installed(runner: str, no_tools: Path) -> None:
     with pytest.raises(FlashError, match=r"is not installed") as caught:
         RUNNERS[runner].probe_version()
     assert caught.value.exit_code == 7
     assert caught.value.hint == RUNNERS[runner].install != ""
+
+
+def test_a_flash_command_gets_the_format_that_it_names() -> None:
+    runner = ByCommand("lab/tool {hex} {bin} {probe}")
+    program = Path.cwd() / "lab" / "tool"
+    assert flash.plan(runner, job("command", probe="06 71")) == [TO_HEX, TO_BIN, f"{program} {HEX} {BIN} '06 71'"]
+    with pytest.raises(BoardError, match="needs the board's probe"):
+        runner.commands(job("command"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("a 'b", "can't be read"), (" ", "names no program"), ("'' a", "no program")]
+)
+def test_a_command_line_that_is_none_is_told(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Power(text).argv()
+
+
+def test_the_power_command_is_the_options_then_the_folders_then_the_boards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = BOARD.model_copy(update={"power": "uhubctl -l 1-1 -a cycle -p 2"})
+    monkeypatch.chdir(tmp_path)
+    assert power.of(BOARD, "") is None
+    assert power.of(board, "") == Power("uhubctl -l 1-1 -a cycle -p 2")
+    (tmp_path / "mtool.toml").write_text("power = 'relay \"a b\" {probe}'")
+    found = power.of(board, "", probe="{port}", port="P")
+    assert found is not None and found.argv() == ["relay", "a b", "{port}"]  # a value is no place for another
+    given = power.of(board, "x")
+    assert given is not None and given.argv() == ["x"]
+
+
+def test_a_power_command_that_fails_is_told_with_what_it_said() -> None:
+    Power("true").cycle()
+    with pytest.raises(BoardError, match="the power cycle failed with exit code 3") as failed:
+        Power("sh -c 'echo no hub; exit 3'").cycle()
+    assert "no hub" in str(failed.value)
+    with pytest.raises(BoardError, match="no-such-program is not installed"):
+        Power("no-such-program").cycle()
 
 
 @pytest.mark.parametrize("name", [name for name, runner in RUNNERS.items() if runner.least_version])

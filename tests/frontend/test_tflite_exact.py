@@ -530,3 +530,52 @@ def test_softmax_without_options(rounding: Any, tmp_path: Path) -> None:
     feeds = {"x": np.arange(-60, 60, 10, dtype=np.int8).reshape(3, 4)}
     (found,) = compute(data, feeds, tmp_path, rounding, Target("host", frozenset()))
     assert (found == -64).all()
+
+
+def quotient_cases(dtype: Any) -> list[Case]:
+    """Quotients, norms, logarithms and products, which LiteRT computes in fixed point of 31 bits."""
+    bounds = np.iinfo(dtype)
+    zero = {np.int8: -4, np.uint8: 120, np.int16: 0}[dtype]
+
+    def t(name: str, shape: list[int], scale: float, point: int = zero, data: Any = None) -> T:
+        return T(name, shape, dtype, scale, point, data=data)
+
+    def case(tag: str, kind: str, options: str, *tensors: T, inputs: str = "x", **values: Any) -> Case:
+        return Case(tag, Op(kind, list(inputs), ["y"], options, values), tensors)
+
+    divisors = R.integers(bounds.min // 2, bounds.max // 2, [3, 1, 40])
+    divisors[divisors == zero] += 1
+    scale = 0.05 / (0.031 * (20000 if dtype is np.int16 else 150))
+    quotient = t("a", [60, 40], 0.05), t("b", [3, 1, 40], 0.031, data=divisors), t("y", [3, 60, 40], scale, zero)
+    found = [case("quotients", "DIV", "DivOptions", *quotient, inputs="ab", FusedActivationFunction=3)]
+    if dtype is not np.uint8:
+        for tag, axes, shape in (("rows", [2], [90, 4]), ("columns", [0, 2], [4])):
+            places = T("w", [len(axes)], np.int32, data=np.asarray(axes))
+            count = 3 if tag == "rows" else 270
+            unit = {np.int8: 0.011, np.int16: 5e-5}[dtype]
+            out = float((unit * 0.4 * bounds.max) ** count) if tag == "rows" else 1.0
+            tensors = t("x", [90, 4, 3], unit), places, t("y", shape, out / bounds.max)
+            found.append(case(tag, "REDUCE_PROD", "ReducerOptions", *tensors, inputs="xw"))
+    if dtype is not np.int16:
+        low = int(bounds.min)
+        rows = t("x", [300, 24], 0.021)
+        found.append(case("norms", "L2_NORMALIZATION", "L2NormOptions", rows, t("y", [300, 24], 1 / 128, low + 128)))
+        for tag, fine in (("logs", 0.021), ("coarse logs", 0.3)):
+            tensors = t("x", [300, 24], fine), t("y", [300, 24], 1 / 16, low + 255)
+            found.append(case(tag, "LOG_SOFTMAX", "", *tensors))
+    return found
+
+
+@pytest.mark.parametrize("features", [FEATURES[0], FEATURES[1]], ids=["fpu", "none"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_quotients_norms_and_logarithms(dtype: Any, features: frozenset[str], tmp_path: Path) -> None:
+    data, inputs, outputs = one_model(quotient_cases(dtype))
+    feeds = {tensor.name: drawn(tensor) for tensor in inputs}
+    for name in ("norms.x", "logs.x"):
+        if name in feeds:
+            feeds[name][:100] //= 16  # small norms, and logarithms of many alike
+            feeds[name][-1] = -4 if dtype is np.int8 else 120  # a norm of 0
+    expected = litert(data, feeds, reference=True)
+    found = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", features))
+    differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
+    assert differing == dict.fromkeys(outputs, 0)

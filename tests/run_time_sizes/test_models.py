@@ -189,6 +189,51 @@ def test_movements_along_and_across_the_size(tmp_path: Path) -> None:
     check(moved(), {"n": 8}, tmp_path)
 
 
+@pytest.mark.parametrize("most", [16, 17, 18])
+def test_remainders_that_few_sizes_leave(most: int, tmp_path: Path) -> None:
+    """A window of 3 rows in steps of 3, the last of which may be cut: each remainder of the size counts."""
+    nodes = [node("AveragePool", "x", "y", kernel_shape=[2, 3], strides=[1, 3], ceil_mode=1)]
+    check(build(nodes, {"x": (1, 3, "n", "n")}, {"y": (1, 3, "a", "b")}, {}), {"n": most}, tmp_path)
+
+
+def ends() -> onnx.ModelProto:
+    """Rows from the end of the open dimension, and padding behind it."""
+    nodes = [
+        node("Gather", "x last", "row", axis=1), node("Gather", "x several", "rows", axis=1),
+        node("Gather", "row several", "fixed", axis=1), node("Pad", "x ends", "zeros"),
+        node("Pad", "x ends", "mirrored", mode="reflect"), node("Pad", "x ends", "repeated", mode="edge"),
+        node("Pad", "x ends nine", "nines"), *quantised("x", "g"), node("Pad", "g ends", "h"), *quantised("h", "steps"),
+    ]  # fmt: skip
+    constants = {
+        "last": np.array(-1), "several": np.array([[-2], [0], [-1]]), "ends": np.array([0, 1, 2, 0, 2, 1]),
+        "nine": np.float32(9), "x_s": np.float32(0.0397), "x_z": np.int8(3),
+    }  # fmt: skip
+    outputs: dict[str, Shape] = {"row": (1, 4), "rows": (1, 3, 1, 4), "fixed": (1, 3, 1)}
+    outputs |= dict.fromkeys(("zeros", "mirrored", "repeated", "nines", "steps"), (1, "m", 7))
+    return build(nodes, {"x": (1, "n", 4)}, outputs, constants)
+
+
+def test_rows_from_the_end_and_padding_behind_it(tmp_path: Path) -> None:
+    library = check(ends(), {"n": 8}, tmp_path)
+    assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [3]
+
+
+def test_padding_of_two_open_dimensions(tmp_path: Path) -> None:
+    """A row of zeros is a constant of as many as the other size is."""
+    proto = build(
+        [node("Pad", "x ends", "y")], {"x": ("n", "m", 5)}, {"y": ("a", "m", 5)}, {"ends": np.array([0, 0, 0, 1, 0, 0])}
+    )
+    check(proto, {"n": 5, "m": 4}, tmp_path)
+
+
+def test_bytes_that_are_a_product_of_several_formulas(tmp_path: Path) -> None:
+    """An output of n * n * n elements."""
+    nodes = [node("Unsqueeze", "x a12", "a"), node("Unsqueeze", "x a01", "b"), node("Add", "a b", "ab"),
+             node("Unsqueeze", "x a02", "c"), node("Mul", "ab c", "y")]  # fmt: skip
+    axes = {f"a{i}{j}": np.array([i, j]) for i, j in ((0, 1), (0, 2), (1, 2))}
+    check(build(nodes, {"x": ("n",)}, {"y": ("n", "n", "n")}, axes), {"n": 7}, tmp_path)
+
+
 @pytest.mark.parametrize("io", ["arena", "external"])
 @pytest.mark.parametrize(
     "chosen", [codegen.conventions("c"), codegen.conventions("step"), codegen.conventions("c", "values")]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from sized import Library, build, floats, mlp, node, planned
+from sized import Library, build, check, floats, mlp, node, planned
 
 from mtool import codegen
 from mtool.boards import get
@@ -39,13 +39,35 @@ def test_the_smallest_size_is_that_which_the_model_takes(tmp_path: Path) -> None
     assert [(size.least, size.most) for size in plan.graph.sizes] == [(4, 12)]
 
 
-def test_a_slice_that_is_cut_short_at_small_sizes_follows_no_formula(tmp_path: Path) -> None:
-    """It has 5 rows, or as many as there are."""
-    constants = {"first": np.array([0]), "last": np.array([5])}
+@pytest.mark.parametrize(("first", "last", "least"), [(0, 5, 5), (0, 21, 21), (-4, 2**40, 4), (2, -3, 6)])
+def test_sizes_begin_where_a_slice_is_not_cut_short(first: int, last: int, least: int, tmp_path: Path) -> None:
+    constants = {"first": np.array([first]), "last": np.array([last])}
     proto = build([node("Slice", "x first last", "y")], {"x": ("n", 2)}, {"y": ("m", 2)}, constants)
-    with pytest.raises(ModelError, match="does not follow its sizes by a formula") as found:
-        planned(written(proto, tmp_path), {"n": 12})
-    assert "n = 12" in str(found.value) and "--dim n=N" in str(found.value)
+    library = check(proto, {"n": 24}, tmp_path)
+    assert [(tensor.range.least, tensor.range.most) for tensor in library.manifest.sizes if tensor.range] == [
+        (least, 24)
+    ]
+
+
+def test_both_sizes_begin_where_slices_are_not_cut_short(tmp_path: Path) -> None:
+    nodes = [node("Slice", "x f l a", "y"), node("Slice", "x g m b", "z")]
+    constants = {name: np.array([value]) for name, value in zip("flagmb", (0, 4, 0, -3, 99, 1), strict=True)}
+    proto = build(nodes, {"x": ("n", "k")}, {"y": ("o", "k"), "z": ("n", "p")}, constants)
+    library = check(proto, {"n": 7, "k": 5}, tmp_path)
+    assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [4, 3]
+
+
+def test_a_shape_that_follows_no_formula(tmp_path: Path) -> None:
+    """There are as many rows as the square root of the size."""
+    nodes = [
+        node("Shape", "x", "shape"), node("Cast", "shape", "real", to=onnx.TensorProto.FLOAT),
+        node("Sqrt", "real", "r"), node("Cast", "r", "rows", to=onnx.TensorProto.INT64),
+        node("Slice", "x zero rows zero", "y"),
+    ]  # fmt: skip
+    proto = build(nodes, {"x": ("n",)}, {"y": ("m",)}, {"zero": np.array([0])})
+    with pytest.raises(ModelError, match="known at run time") as found:
+        planned(written(proto, tmp_path), {"n": 40})
+    assert "--dim n=N" in str(found.value)
 
 
 def test_a_constant_that_is_another_at_small_sizes(tmp_path: Path) -> None:
@@ -55,8 +77,8 @@ def test_a_constant_that_is_another_at_small_sizes(tmp_path: Path) -> None:
         node("Cast", "least", "factor", to=onnx.TensorProto.FLOAT), node("Mul", "x factor", "y"),
     ]  # fmt: skip
     proto = build(nodes, {"x": ("n", 2)}, {"y": ("n", 2)}, {"zero": np.array(0), "five": np.array(5)})
-    with pytest.raises(ModelError, match="known at run time"):
-        planned(written(proto, tmp_path), {"n": 12})
+    library = check(proto, {"n": 12}, tmp_path)
+    assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [5]
 
 
 def test_a_factor_that_is_the_size_is_computed(tmp_path: Path) -> None:
@@ -98,7 +120,10 @@ def test_a_state_can_not_follow_a_size(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"maxima": {"m": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
-        ({"maxima": {"batch": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
+        (
+            {"maxima": {"batch": 3}, "dims": {"batch": 2}},
+            "batch of test has a size by --dim and a largest",
+        ),
         ({"maxima": {"batch": 3}, "conventions": codegen.conventions(executor="graph")}, "graph-host"),
     ],
 )
@@ -106,6 +131,12 @@ def test_options_that_do_not_go_together(options: dict[str, Any], message: str, 
     with pytest.raises(UsageError) as found:
         compile_model(written(mlp(), tmp_path), get("host"), Request(**options))
     assert message in str(found.value)
+
+
+def test_a_largest_size_of_what_no_input_has(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="without a value") as found:
+        compile_model(written(mlp(), tmp_path), get("host"), Request(maxima={"bacth": 3}))
+    assert "--max bacth: no input has a dimension bacth" in str(found.value)
 
 
 def test_a_dimension_with_a_size_is_no_run_time_size(tmp_path: Path) -> None:

@@ -52,3 +52,6 @@ def test_a_batch_that_is_left_open(quantised: bool, rounding: Any, tmp_path: Pat
     report = mtool.verify(path, board="host", samples=6, options=options, deployment=deployment)
     report.check()
     assert not quantised or all(output.differing == 0 for output in report.outputs)
+    layers = mtool.verify_layers(path, board="host", samples=3, options=options, deployment=deployment)
+    layers.check()
+    assert not quantised or any(layer.difference and layer.difference.elements == 3 * 6 * 5 for layer in layers.layers)

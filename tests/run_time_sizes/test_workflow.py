@@ -113,10 +113,30 @@ def test_verify_draws_several_sizes(board: str, tmp_path: Path) -> None:
     assert {output.name for output in report.outputs} == {"y", "y_count"}
 
 
-def test_operators_are_compared_at_the_largest_size(folder: Path) -> None:
+def test_operators_are_compared_at_each_size(folder: Path) -> None:
     options = Options(maxima={"batch": 7})
     layers = mtool.verify_layers(
         folder / "mlp.onnx", board="host", options=options, deployment=mtool.Deployment(folder / "project")
     )
     layers.check()
-    assert any(layer.difference for layer in layers.layers)
+    assert layers.samples == 4 and any(layer.difference for layer in layers.layers)
+
+
+def test_ties_explain_what_differs_at_any_size(tmp_path: Path) -> None:
+    """Each 64th of the sums lies in the middle between two steps."""
+    random = np.random.default_rng(1)
+    constants = {
+        "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
+        "y_s": np.float32(0.0397 * 0.00931 * 64), "w": random.integers(-127, 128, (32, 256)).astype(np.int8),
+    }  # fmt: skip
+    nodes = [
+        node("QuantizeLinear", "x x_s x_z", "q"), node("DequantizeLinear", "q x_s x_z", "f"),
+        node("DequantizeLinear", "w w_s z", "wf"), node("MatMul", "f wf", "a"), node("QuantizeLinear", "a y_s z", "y"),
+    ]  # fmt: skip
+    onnx.save(
+        build(nodes, {"x": ("n", 32)}, {"y": ("n", 256)}, constants, y=onnx.TensorProto.INT8), tmp_path / "t.onnx"
+    )
+    options, deployment = Options(maxima={"n": 5}), mtool.Deployment(tmp_path / "project")
+    report = mtool.verify(tmp_path / "t.onnx", board="host", samples=8, options=options, deployment=deployment)
+    report.check()
+    assert report.ties

@@ -14,7 +14,8 @@ from mtool.compiler import target_of
 from mtool.errors import BuildError, DeviceError, FitError, NoAnswerError
 from mtool.tuned.record import Unit
 from mtool.tuning.measuring import Measuring, Outcome
-from mtool.tuning.trial import IDLE, Names, Share, trial_of
+from mtool.tuning.operators import IDLE
+from mtool.tuning.trial import Names, Share, trial_of
 
 BOARD = boards.get("mps2_an386")
 FLASH_S = 4.0

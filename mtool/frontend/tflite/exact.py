@@ -6,7 +6,15 @@ import numpy as np
 from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
-from mtool.frontend.tflite import exact_elements, exact_pools, exact_products, exact_sums, exact_tables, exact_wide
+from mtool.frontend.tflite import (
+    exact_elements,
+    exact_pools,
+    exact_products,
+    exact_quotients,
+    exact_sums,
+    exact_tables,
+    exact_wide,
+)
 from mtool.frontend.tflite.elementwise import beta_of
 from mtool.frontend.tflite.fixed_point import exponentials
 from mtool.frontend.tflite.rescaling import EIGHT_BITS
@@ -33,6 +41,7 @@ TRANSLATIONS: dict[str, Translate] = {
     **exact_products.TRANSLATIONS,
     **exact_sums.TRANSLATIONS,
     **exact_pools.TRANSLATIONS,
+    **exact_quotients.TRANSLATIONS,
     **exact_tables.TRANSLATIONS,
     "SOFTMAX": exact_tables.narrow_or(exact_wide.softmax, _softmax),
     "QUANTIZE": exact_elements.quantize,

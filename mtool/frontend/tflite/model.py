@@ -27,6 +27,7 @@ from mtool.frontend.tflite import (
     lstm,
     mediapipe,
     movement,
+    pose,
     resources,
     signal,
     spectrum,
@@ -53,6 +54,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **svdf.TRANSLATIONS,
     **signal.TRANSLATIONS,
     **detection.TRANSLATIONS,
+    **pose.TRANSLATIONS,
     **mediapipe.TRANSLATIONS,
     **spectrum.TRANSLATIONS,
 }

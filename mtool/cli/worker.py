@@ -1,0 +1,123 @@
+"""`mtool worker`: boards of this computer, for who tunes on another."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from mtool.cli import completion, parameters
+from mtool.cli.output import Output
+from mtool.errors import UsageError
+
+_OWN = {"--port": "--port", "-p": "--port", "--probe": "--probe"}
+
+
+class InOrder(TyperCommand):
+    """Reads --port and --probe as those of the --board before them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give each board one port and one probe, empty where none is said, so that they are told apart by place."""
+        return super().parse_args(ctx, aligned(args))
+
+
+COMMAND_CLASS = InOrder
+
+
+def aligned(args: Sequence[str]) -> list[str]:
+    """Return arguments in which each --board is followed by one --port and one --probe.
+
+    Raises:
+        UsageError: one of these stands before any board, or twice behind the same.
+    """
+    found: list[str] = []
+    own: dict[str, str] | None = None
+    left = list(args)
+
+    def ended() -> None:
+        for name, value in (own or {}).items():
+            found.extend([name, value])
+
+    while left:
+        one = left.pop(0)
+        name, equals, value = one.partition("=")
+        if name in ("--board", "-b", *_OWN) and not equals and left:
+            value = left.pop(0)
+        if name in ("--board", "-b"):
+            ended()
+            own = {"--port": "", "--probe": ""}
+            found += ["--board", value]
+        elif name in _OWN:
+            if own is None or own[_OWN[name]]:
+                raise UsageError(
+                    f"{name} {value} belongs to no board",
+                    hint="give it behind its board: --board B --port P --board B2 --probe S",
+                )
+            own[_OWN[name]] = value
+        else:
+            found.append(one)
+    ended()
+    return found
+
+
+def worker(
+    out: Output,
+    scheduler: Annotated[str, typer.Argument(metavar="SCHEDULER", help="The Dask scheduler, HOST:PORT.")],
+    board: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--board",
+            "-b",
+            metavar="BOARD",
+            help="A board that this computer has; may be repeated, each with its --port or --probe behind it.",
+            autocompletion=completion.boards,
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--port", "-p", metavar="DEVICE", help="The serial port of the board before it.", show_default=False
+        ),
+    ] = None,
+    probe: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--probe",
+            metavar="SERIAL",
+            help="The USB serial number of the board before it, or of its probe.",
+            show_default=False,
+        ),
+    ] = None,
+    builds: Annotated[
+        int | None,
+        typer.Option(
+            "--builds",
+            min=0,
+            metavar="N",
+            help="How many firmwares to compile at a time; default: 1 without boards, 0 with some.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="The worker's name; default: the computer's and the process's number.")
+    ] = "",
+    hang: Annotated[
+        float, typer.Option("--hang", min=1, metavar="SECONDS", help="A board that says nothing for so long hangs.")
+    ] = 600.0,
+    flash_command: parameters.FlashCommand = "",
+    power: parameters.PowerCommand = "",
+    tls_ca: parameters.TlsCa = None,
+    tls_cert: parameters.TlsCertificate = None,
+    tls_key: parameters.TlsKey = None,
+) -> None:
+    """Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS."""
+    from mtool.tuning.farm.security import Tls
+    from mtool.tuning.farm.worker import work
+    from mtool.workflow import Deployment
+
+    places = zip(board or [], port or [], probe or [], strict=True)
+    held = [(name_, Deployment(None, port_, probe_, flash_command, power)) for name_, port_, probe_ in places]
+    count = int(not held) if builds is None else builds
+    work(scheduler, held, builds=count, tls=Tls(tls_ca, tls_cert, tls_key), name=name, hang_s=hang)
+    out.note("the worker has ended")

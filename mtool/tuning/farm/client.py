@@ -1,0 +1,418 @@
+"""The side of a rack that asks: a connection to the scheduler, over which firmware and slices go out and answers come.
+
+What is asked survives a scheduler that is started again: the connection is made anew, and what was under way is told
+as lost, for who asked to ask again. It is decided here which worker does what, so that what was lost on one goes to
+another.
+"""
+
+import contextlib
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mtool.errors import CommunicationError, MtoolError
+from mtool.tuned.record import Unit, new_id
+from mtool.tuning.farm import security
+from mtool.tuning.farm.asks import ANY, BUILD, Answer, Slice, SliceEnd, board_of, resource
+from mtool.tuning.farm.bundle import Bundle
+from mtool.tuning.farm.security import DASKS, Tls
+from mtool.tuning.whole_run import WholeRun
+from mtool.workflow.stages import Model
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 300.0
+"""How long to wait for a scheduler, or for a worker with the board, before giving up."""
+
+SILENT_S = 900.0
+"""After so long without a word from a slice that has begun, its worker is taken for lost."""
+
+_CONNECT_S = 5.0
+_REFRESH_S = 1.0
+_RESULT_S = 60.0
+_LOST = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A firmware is built, by a compiler."""
+
+    firmware: str
+    toolchain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A firmware can't be built; or the task has failed in another way."""
+
+    firmware: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A slice has ended; without an end it was lost, for a reason: its worker, or the scheduler, is gone."""
+
+    ident: str
+    end: SliceEnd | None
+    reason: str = ""
+    run: WholeRun | None = None
+
+
+Event = Built | Refused | Ended | Answer
+
+
+@dataclass(slots=True)
+class _Firmware:
+    payload: Bundle | Model
+    future: Any = None
+    epoch: int = 0
+    is_built: bool = False
+
+
+@dataclass(slots=True)
+class _Asked:
+    future: Any
+    worker: str
+    heard: float | None = None  # when it was last heard of, from its begin on
+
+
+@dataclass(slots=True)
+class _Worker:
+    boards: int
+    busy: int = 0
+
+
+class Farm:
+    """A connection to a rack, used by one thread.
+
+    Args:
+        address: the scheduler's.
+        board: the name of the boards that are asked.
+        tls: certificates.
+        patience_s: how long to wait for a scheduler.
+        silent_s: how long a slice may say nothing.
+    """
+
+    def __init__(
+        self, address: str, board: str, tls: Tls = DASKS, patience_s: float = PATIENCE_S, silent_s: float = SILENT_S
+    ) -> None:
+        security.require()
+        self.address, self.board = security.address_of(address, tls), board
+        self.patience_s, self.silent_s = patience_s, silent_s
+        self.topic = f"mtool-{new_id()}"
+        self.builders = 0
+        self.offered: Counter[str] = Counter()
+        self._security = security.security_of(tls)
+        self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._client: Any = None
+        self._epoch = 0
+        self._refreshed = 0.0
+        self._firmwares: dict[str, _Firmware] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._workers: dict[str, _Worker] = {}
+        self._numbers = itertools.count()
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        self._connect(_CONNECT_S)
+
+    def __enter__(self) -> "Farm":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all that was asked; what boards are measuring, they stop."""
+        self._epoch += 1
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=_CONNECT_S)
+
+    @property
+    def boards(self) -> int:
+        """How many boards there are to ask, busy or not."""
+        return sum(worker.boards for worker in self._workers.values())
+
+    @property
+    def free(self) -> int:
+        """How many of them nothing was asked of here."""
+        return sum(max(0, worker.boards - worker.busy) for worker in self._workers.values())
+
+    def post(self, event: object) -> None:
+        """Put an event of one's own among those that `wait` returns; may be called by another thread."""
+        self._events.put((-1, event))
+
+    def add(self, ident: str, payload: Bundle | Model) -> None:
+        """Send a firmware, or a project for a worker to build; `Built` or `Refused` follows."""
+        self._firmwares[ident] = _Firmware(payload)
+        self._send(ident)
+
+    def release(self, ident: str) -> None:
+        """Forget a firmware."""
+        self._firmwares.pop(ident, None)
+
+    def submit(self, asked: Slice, firmware: str, avoid: frozenset[str] = frozenset()) -> str:
+        """Ask a worker for a slice, one that is not to be avoided if there is another; return which.
+
+        `free` has to be more than 0.
+        """
+        from mtool.tuning.farm import tasks
+
+        free = [(name, one) for name, one in self._workers.items() if one.boards > one.busy]
+        address, _ = min(free, key=lambda each: (each[0] in avoid, each[1].busy / each[1].boards))
+        self._ask(asked.ident, address, tasks.measure, self._future(firmware), asked)
+        return address
+
+    def run(self, bundle: Bundle, unit: Unit, where: tuple[str, str]) -> tuple[Ended, str]:
+        """Run a whole model on a board, and return how that ended and on which worker.
+
+        Args:
+            bundle: its firmware.
+            unit: of its times.
+            where: the worker and the board's label; both empty: any.
+        """
+        from mtool.tuning.farm import tasks
+
+        self._refresh()
+        address, label = where
+        if not address:
+            able = [name for name, one in self._workers.items() if one.boards]
+            if not able:
+                return Ended("", None, f"no {self.board} is there"), ""
+            address = min(able, key=lambda name: self._workers[name].busy)
+        elif address not in self._workers:
+            return Ended("", None, f"{label} is gone"), address
+        ident, firmware = new_id(), new_id()
+        self._firmwares[firmware] = _Firmware(bundle, is_built=True)
+        self._ask(ident, address, tasks.run, self._future(firmware), self.board, label, unit)
+        try:
+            while True:
+                for event in self.wait(_REFRESH_S):
+                    if isinstance(event, Refused):
+                        raise event.error
+                    if isinstance(event, Ended) and event.ident == ident:
+                        return event, address
+        finally:
+            self.release(firmware)
+
+    def wait(self, timeout_s: float) -> list[Any]:
+        """Return what has happened; wait for something, at most so long.
+
+        Raises:
+            CommunicationError: the scheduler is gone, and does not come back.
+        """
+        found: list[Any] = []
+        with contextlib.suppress(queue.Empty):
+            taken = self._events.get(timeout=timeout_s)
+            while True:
+                found += self._read(*taken)
+                taken = self._events.get_nowait()
+        if self._client.status != "running":
+            return found + self._reconnect()
+        if time.monotonic() - self._refreshed > _REFRESH_S:
+            found += self._refresh()
+        return found
+
+    def _read(self, epoch: int, event: Any) -> list[Any]:
+        if epoch < 0:
+            return [event]
+        if epoch != self._epoch:
+            return []
+        if isinstance(event, Answer):
+            return [event]
+        kind, ident, detail = event
+        if kind == "begun":
+            if ident in self._asked:
+                self._asked[ident].heard = time.monotonic()
+            return []
+        if kind == "built":
+            return self._read_build(ident, detail)
+        return self._read_end(ident, detail)
+
+    def _read_build(self, ident: str, future: Any) -> list[Any]:
+        firmware = self._firmwares.get(ident)
+        if firmware is None or firmware.is_built:
+            return []
+        if future.status == "finished":
+            toolchain = _result(future)
+            if toolchain is _LOST:
+                return self._reconnect()
+            firmware.is_built = True
+            return [Built(ident, toolchain)]
+        if future.status == "error":
+            error = future.exception(timeout=_RESULT_S)
+            if isinstance(error, MtoolError):
+                return [Refused(ident, error)]
+            if not _is_of_the_cluster(error):
+                return [Refused(ident, error)]
+            self._send(ident)
+            return []
+        return self._reconnect()
+
+    def _read_end(self, ident: str, future: Any) -> list[Any]:
+        asked = self._asked.get(ident)
+        if asked is None or asked.future is not future:
+            return []
+        if future.status == "finished":
+            result = _result(future)
+            if result is _LOST:
+                return self._reconnect()
+            self._forget(ident)
+            run, end = result if isinstance(result, tuple) else (None, result)
+            return [Ended(ident, end, run=run)]
+        if future.status == "error":
+            error = future.exception(timeout=_RESULT_S)
+            self._forget(ident)
+            if _is_of_the_cluster(error):
+                return [Ended(ident, None, f"{type(error).__name__}: {error}")]
+            return [Refused("", error)]
+        return self._reconnect()
+
+    def _ask(self, ident: str, address: str, function: Callable[..., Any], *arguments: Any) -> None:
+        future = self._client.submit(
+            function,
+            *arguments,
+            key=f"mtool-{function.__name__}-{ident}-{self._epoch}",
+            workers=[address],
+            resources={resource(self.board): 1},
+            pure=False,
+        )
+        self._asked[ident] = _Asked(future, address)
+        self._workers[address].busy += 1
+        self._tell_when_done("ended", ident, future)
+
+    def _forget(self, ident: str) -> None:
+        asked = self._asked.pop(ident, None)
+        if asked is not None and asked.worker in self._workers:
+            self._workers[asked.worker].busy -= 1
+
+    def _send(self, ident: str) -> None:
+        from mtool.tuning.farm import tasks
+
+        firmware = self._firmwares[ident]
+        firmware.future = None
+        about = self._client.submit(
+            tasks.compiler_of,
+            self._future(ident),
+            key=f"mtool-compiler-{ident}-{next(self._numbers)}",
+            resources={ANY: 1},
+        )
+        self._tell_when_done("built", ident, about)
+
+    def _future(self, ident: str) -> Any:
+        """Return the future of a firmware, which is sent again over a connection that was made anew."""
+        from mtool.tuning.farm import tasks
+
+        firmware = self._firmwares[ident]
+        if firmware.future is None or firmware.epoch != self._epoch:
+            is_built = isinstance(firmware.payload, Bundle)
+            firmware.future = self._client.submit(
+                tasks.hold if is_built else tasks.build,
+                firmware.payload,
+                key=f"mtool-firmware-{ident}-{next(self._numbers)}",
+                resources={ANY if is_built else BUILD: 1},
+            )
+            firmware.epoch = self._epoch
+        return firmware.future
+
+    def _tell_when_done(self, kind: str, ident: str, future: Any) -> None:
+        epoch = self._epoch
+        future.add_done_callback(lambda done: self._events.put((epoch, (kind, ident, done))))
+
+    def _connect(self, patience_s: float) -> None:
+        from distributed import Client
+
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self._client = Client(
+                    self.address, security=self._security, timeout=_CONNECT_S, set_as_default=False, name="mtool"
+                )
+                break
+            except (OSError, TimeoutError, ValueError, RuntimeError) as failed:
+                if time.monotonic() >= deadline:
+                    raise security.refused(failed, self.address) from None
+                time.sleep(0.5)
+        epoch = self._epoch
+        self._client.subscribe_topic(self.topic, lambda event: self._events.put((epoch, _message(event))))
+        self._refresh()
+
+    def _reconnect(self) -> list[Any]:
+        """Make the connection anew, and tell all slices as lost; firmware that was being built is built again."""
+        log.warning("the scheduler at %s is gone; waiting for it", self.address)
+        old, self._epoch = self._client, self._epoch + 1
+        threading.Thread(target=_closed, args=(old,), daemon=True).start()
+        self._connect(self.patience_s)
+        lost = [Ended(ident, None, "the scheduler was started again") for ident in self._asked]
+        self._asked.clear()
+        for worker in self._workers.values():
+            worker.busy = 0
+        for ident, firmware in self._firmwares.items():
+            if not firmware.is_built:
+                self._send(ident)
+        return lost
+
+    def _refresh(self) -> list[Any]:
+        """Look which workers there are; a slice whose worker is gone, or has said nothing for long, is lost."""
+        try:
+            workers = self._client.scheduler_info()["workers"]
+        except (OSError, TimeoutError, RuntimeError, CommunicationError):
+            return []  # the client's status will tell
+        self._refreshed = now = time.monotonic()
+        declared = {address: known["resources"] for address, known in workers.items()}
+        self.offered = Counter()
+        for offers in declared.values():
+            self.offered.update({board: int(count) for name, count in offers.items() if (board := board_of(name))})
+        self.builders = sum(int(offers.get(BUILD, 0)) for offers in declared.values())
+        counts = {address: int(offers.get(resource(self.board), 0)) for address, offers in declared.items()}
+        busy = Counter(asked.worker for asked in self._asked.values())
+        self._workers = {address: _Worker(count, busy[address]) for address, count in counts.items()}
+        lost = []
+        for ident, asked in [*self._asked.items()]:
+            if asked.worker not in counts:
+                lost.append(Ended(ident, None, f"the worker {asked.worker} is gone"))
+            elif asked.heard is not None and now - asked.heard > self.silent_s:
+                lost.append(Ended(ident, None, f"the worker {asked.worker} has said nothing for {self.silent_s:.0f} s"))
+        for one in lost:
+            asked = self._asked[one.ident]
+            self._forget(one.ident)
+            asked.future.cancel()
+        return lost
+
+    def heard(self, ident: str) -> None:
+        """Note that a slice has said something."""
+        if ident in self._asked:
+            self._asked[ident].heard = time.monotonic()
+
+
+def _message(event: tuple[float, Any]) -> Any:
+    _, message = event
+    return ("begun", message, None) if isinstance(message, str) else Answer.of_message(message)
+
+
+def _result(future: Any) -> Any:
+    """Return the result of a task that is done; `_LOST` where its worker or the scheduler has just gone with it."""
+    from distributed.client import FutureCancelledError
+
+    try:
+        return future.result(timeout=_RESULT_S)
+    except (OSError, TimeoutError, FutureCancelledError, RuntimeError):
+        return _LOST
+
+
+def _closed(client: Any) -> None:
+    with contextlib.suppress(Exception):
+        client.close(timeout=1)
+
+
+def _is_of_the_cluster(error: BaseException) -> bool:
+    """Return whether a task has failed because a worker or a connection has, not by what it does itself."""
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+
+    return isinstance(error, KilledWorker | FutureCancelledError | OSError) and not isinstance(error, MtoolError)

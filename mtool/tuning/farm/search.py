@@ -1,0 +1,427 @@
+"""The search on a rack: several firmwares are in flight, each is cut into slices, and a slice goes to one board.
+
+Each measurement has its id when it is asked for. It is written to the log as soon as it is told, once, however often it
+is told; what a lost slice has not told yet is asked of another board.
+"""
+
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mtool.errors import BoardError, BuildError, FitError
+from mtool.tuned.record import new_id
+from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.farm.asks import Answer, Ask, Mode, Slice, round_ident
+from mtool.tuning.farm.bundle import Bundle, pack
+from mtool.tuning.farm.client import Built, Ended, Farm, Refused
+from mtool.tuning.finals import ROUNDS, finalists
+from mtool.tuning.firmware import Place, made, shares_of
+from mtool.tuning.measuring import Outcome
+from mtool.tuning.operators import Operators
+from mtool.tuning.search import Search, Wanted
+from mtool.tuning.trial import Names, Share
+from mtool.workflow.stages import Model
+
+log = logging.getLogger(__name__)
+
+_LEAST = 8  # candidates that a board is flashed for, where there are so many
+_MOST = 48  # of one slice: what is lost with a board at most, and asked again
+_BASELINE_READINGS = 3  # of the baseline, at the beginning of each slice
+_TRIES = 8  # of a slice, on different boards where there are
+_SUSPECT = 2  # boards that did not come back from the same candidate: then it is the cause
+_DIFFERENT = 0.01  # a board of another speed, from which on it is told
+_POLL_S = 1.0
+_EMPTY_S = 20.0  # without a single board left, after some were quarantined
+
+
+class Maker(Protocol):
+    """Makes firmware, or what a worker makes it of; or in a test stands for that."""
+
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
+        """Return the operators of a trial, and its firmware, or what a worker builds that of.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMaker:
+    """Makes the firmware of trials for a board."""
+
+    place: Place
+
+    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
+        """Return the operators of a trial, and its firmware, or what a worker builds that of.
+
+        Raises:
+            FitError: it does not fit.
+            BuildError: the compiler refuses it.
+        """
+        trial = made(self.place, shares)
+        model = self.place.written(trial)
+        return trial.tasks, pack(self.place.built(model)) if build else model
+
+
+@dataclass(slots=True)
+class _Firmware:
+    """A firmware: what it was made for, and how many slices of it are not done."""
+
+    ident: str
+    batch: Sequence[Wanted]
+    mode: Mode
+    names: tuple[Names, ...] = ()
+    open_slices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A slice to be asked: the candidates by task and place with their ids, and on how many boards it was tried."""
+
+    firmware: _Firmware
+    asks: tuple[Ask, ...]
+    tries: int = 0
+    avoid: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A measurement that was asked for and not told yet."""
+
+    space: Space
+    candidate: Candidate
+    kind: str  # "candidate", "baseline" or "final"
+    part: str  # the slice
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    part: _Part
+    asked: Slice
+    worker: str
+
+
+@dataclass(slots=True)
+class _State:
+    """What is under way."""
+
+    making: dict[str, _Firmware] = field(default_factory=dict)
+    waiting: deque[_Part] = field(default_factory=deque)
+    running: dict[str, _Running] = field(default_factory=dict)
+    open: dict[str, _Open] = field(default_factory=dict)
+    again: deque[Sequence[Wanted]] = field(default_factory=deque)  # halves of what could not be built
+    suspects: dict[str, set[str]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
+
+
+class RackSearch(Search):
+    """A search over the candidates of a model's tasks on the boards of a rack.
+
+    Args:
+        farm: the connection to the rack.
+        maker: makes the firmware.
+        repeats: readings of each candidate.
+        given: what `Search` takes.
+    """
+
+    def __init__(self, farm: Farm, maker: Maker, repeats: int, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.farm, self.maker, self.repeats = farm, maker, repeats
+        self.quarantined: dict[str, str] = {}
+        self._state = _State()
+        self._speeds: dict[str, list[float]] = {}
+        self._empty_since: float | None = None
+
+    def run(self) -> None:
+        """Measure what is left, until the goal is reached.
+
+        Raises:
+            MtoolError: nothing can be built, no board is left, or the scheduler does not come back.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="mtool-build") as makers:
+            try:
+                self._drive(makers, self._next_batch, "once")
+                if self.setup.unit == "ns":
+                    batches = self._final_batches()
+                    self._drive(makers, lambda: next(batches, []), "turns")
+            finally:
+                makers.shutdown(wait=True, cancel_futures=True)
+
+    def _trials_left(self) -> int:
+        on_the_way = sum(one.kind == "candidate" for one in self._state.open.values())
+        on_the_way += sum(len(firmware.batch) for firmware in self._state.making.values())
+        on_the_way += sum(len(batch) for batch in self._state.again)
+        return max(super()._trials_left() - on_the_way, 0)
+
+    def _final_batches(self) -> Iterator[list[Wanted]]:
+        wanted = [(row.space, one) for row in self.progress.rows.values() for one in finalists(row.space, row.measured)]
+        while wanted:
+            _, count = shares_of(wanted, self.room)
+            yield wanted[:count]
+            wanted = wanted[count:]
+
+    def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+        """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
+        self._state = state = _State()
+        while not self._is_late():
+            self._fill(makers, source, mode)
+            if not (state.making or state.waiting or state.running or state.again):
+                return
+            self._check_boards()
+            self.progress.says(f"{mode_text(mode)} {self.farm.boards} boards")
+            for event in self.farm.wait(_POLL_S):
+                self._take(event)
+
+    def _fill(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
+        """Ask for as many slices as there are free boards, and make firmware for those that come next."""
+        state, farm = self._state, self.farm
+        while state.waiting and farm.free > 0:
+            self._submit(state.waiting.popleft())
+        while len(state.waiting) < max(farm.boards, 1) and len(state.making) < max(farm.builders, 1):
+            batch = state.again.popleft() if state.again else source()
+            if not batch:
+                return
+            firmware = _Firmware(new_id(), batch, mode)
+            state.making[firmware.ident] = firmware
+            makers.submit(self._make, firmware)
+
+    def _make(self, firmware: _Firmware) -> None:
+        """Make a firmware, in a thread of its own."""
+        try:
+            shares, _ = shares_of(firmware.batch, self.room)
+            if len(firmware.batch) > 1 and firmware.mode == "once":
+                shares = self._with_baseline(shares)
+            firmware.names, payload = self.maker.make(shares, build=not self.farm.builders)
+            self.farm.post((firmware, payload))
+        except BaseException as failed:
+            self.farm.post(Refused(firmware.ident, failed))
+
+    def _take(self, event: Any) -> None:
+        match event:
+            case Answer():
+                if event.ident in self._state.open:
+                    self.farm.heard(self._state.open[event.ident].part)
+                self._answer(event)
+            case Ended():
+                self._ended(event)
+            case Built():
+                self._built(event)
+            case Refused():
+                self._not_built(event)
+            case (_Firmware() as firmware, payload):
+                self.farm.add(firmware.ident, payload)
+
+    def _built(self, event: Built) -> None:
+        firmware = self._state.making.pop(event.firmware)
+        if event.toolchain and event.toolchain != self.target.compiler:
+            raise BuildError(
+                f"a worker compiles with {event.toolchain}, this computer with {self.target.compiler}",
+                hint="times of two compilers can't be compared: install the same one, or let this computer compile",
+            )
+        self.progress.firmwares += 1
+        parts = [*self._parts(firmware)]
+        firmware.open_slices = len(parts)
+        self._state.waiting += parts
+        if not parts:
+            self.farm.release(firmware.ident)
+
+    def _not_built(self, event: Refused) -> None:
+        """Make two firmwares of the halves of one that can't be built; a candidate alone is recorded so."""
+        if not isinstance(event.error, FitError | BuildError):
+            raise event.error
+        batch = self._state.making.pop(event.firmware).batch
+        self.farm.release(event.firmware)
+        half = len(batch) // 2
+        if half:
+            self._state.again += [batch[:half], batch[half:]]
+        else:
+            self._refused(*batch[0], event.error)
+
+    def _parts(self, firmware: _Firmware) -> Iterator[_Part]:
+        """Cut a firmware into slices: as many as there are boards, but not too small ones."""
+        wanted = {(space.task.record.key, one.text) for space, one in firmware.batch}
+        asks = [
+            [
+                Ask(new_id(), task, place)
+                for place, one in enumerate(names.share.candidates)
+                if (names.share.space.task.record.key, one.text) in wanted
+            ]
+            for task, names in enumerate(firmware.names)
+        ]
+        if firmware.mode == "turns":  # those of a task have to be on one board
+            cut = [each for each in asks if each]
+        else:
+            everything = [ask for each in asks for ask in each]
+            size = min(max(-(-len(everything) // max(self.farm.boards, 1)), _LEAST), _MOST)
+            cut = [everything[at : at + size] for at in range(0, len(everything), size)]
+        for each in cut:
+            self._open(firmware, each, "")
+            yield _Part(firmware, tuple(each))
+
+    def _open(self, firmware: _Firmware, asks: Sequence[Ask], part: str) -> None:
+        """Note what is asked for; in turns there is an answer in each round."""
+        kind = "candidate" if firmware.mode == "once" else "final"
+        for ask in asks:
+            share = firmware.names[ask.task].share
+            for number in range(ROUNDS if kind == "final" else 1):
+                opened = _Open(share.space, share.candidates[ask.place], kind, part)
+                self._state.open[round_ident(ask.ident, number)] = opened
+
+    def _submit(self, part: _Part) -> None:
+        firmware, ident = part.firmware, new_id()
+        asks = part.asks
+        if firmware.mode == "once":
+            self._open(firmware, asks, ident)
+            baseline = self._baseline_ask(firmware, ident)
+            asks = (*baseline, *asks)
+        asked = Slice(
+            ident, self.farm.topic, self.farm.board, tuple(_without_share(names) for names in firmware.names), asks,
+            self.setup.unit, self.repeats, firmware.mode,
+        )  # fmt: skip
+        worker = self.farm.submit(asked, firmware.ident, part.avoid)
+        self._state.running[ident] = _Running(part, asked, worker)
+
+    def _baseline_ask(self, firmware: _Firmware, ident: str) -> tuple[Ask, ...]:
+        """Return what is asked of each board first, to see how fast it is; nothing, where instructions are counted."""
+        if self.setup.unit != "ns":
+            return ()
+        for task, names in enumerate(firmware.names):
+            space = names.share.space
+            if space is self._heaviest and space.default in names.share.candidates:
+                ask = Ask(new_id(), task, names.share.candidates.index(space.default), _BASELINE_READINGS)
+                self._state.open[ask.ident] = _Open(space, space.default, "baseline", ident)
+                return (ask,)
+        return ()
+
+    def _answer(self, answer: Answer) -> None:
+        """Write an answer to the log, unless it was there before."""
+        one = self._state.open.pop(answer.ident, None)
+        if one is None:
+            return
+        if one.kind == "baseline":
+            self._append(one.space, one.candidate, answer.outcome, baseline=True, ident=answer.ident)
+            self._compare_speed(answer)
+        else:
+            counts = one.kind == "candidate"
+            self._record(one.space, one.candidate, answer.outcome, counts=counts, ident=answer.ident)
+
+    def _ended(self, event: Ended) -> None:
+        running = self._state.running.pop(event.ident, None)
+        if running is None:
+            return
+        part, end = running.part, event.end
+        is_whole = end is not None and not end.failed and not end.is_stopped
+        for answer in end.answers if end is not None else ():
+            self._answer(answer)
+        if end is not None and end.failed:
+            self._board_failed(end.board or running.worker, end.failed, end.is_quarantined)
+            self._suspect(end.asked, end.board, end.failed)
+        elif not is_whole:
+            log.info("a slice is asked again: %s", event.reason or "its worker ends")
+        rest = self._rest(part, running.asked, is_whole=is_whole)
+        if not rest:
+            part.firmware.open_slices -= 1
+            if not part.firmware.open_slices:
+                self.farm.release(part.firmware.ident)
+            return
+        if part.tries + 1 >= _TRIES:
+            raise BoardError(
+                f"no board of the rack has measured {len(rest)} candidates",
+                details=[f"{_TRIES} were asked", f"the last: {end.failed if end and end.failed else event.reason}"],
+                hint="what was measured is in the log: look at the workers, and give the same command again",
+            )
+        self._state.waiting.appendleft(
+            _Part(part.firmware, rest, part.tries + 1, part.avoid | ({running.worker} if end and end.failed else set()))
+        )
+
+    def _rest(self, part: _Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
+        """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
+        opened = self._state.open
+        for ask in asked.asks:
+            if ask.ident in opened and opened[ask.ident].kind == "baseline":
+                del opened[ask.ident]
+        if part.firmware.mode == "once":
+            return tuple(ask for ask in part.asks if ask.ident in opened)
+        for ask in part.asks:
+            for number in range(ROUNDS):
+                opened.pop(round_ident(ask.ident, number), None)
+        if is_whole:
+            return ()
+        again = tuple(Ask(new_id(), ask.task, ask.place) for ask in part.asks)
+        self._open(part.firmware, again, "")
+        return again
+
+    def _suspect(self, ident: str, board: str, reason: str) -> None:
+        """Record a candidate as a fault from which boards did not come back: the next one would not either."""
+        if self._state.open.get(ident) is None:
+            return
+        boards = self._state.suspects.setdefault(ident, set())
+        boards.add(board)
+        if len(boards) >= min(_SUSPECT, max(self.farm.boards, 1)):
+            told = f"{' and '.join(sorted(boards))} did not come back from it: {reason}"
+            self._answer(Answer(ident, Outcome("fault", reason=told[:400]), board))
+
+    def _board_failed(self, board: str, reason: str, is_quarantined: bool) -> None:
+        log.warning("%s has failed, its candidates go to another board: %s", board, reason)
+        if is_quarantined and board not in self.quarantined:
+            self.quarantined[board] = reason
+            log.warning("%s is quarantined: it has failed three times in a row", board)
+
+    def _check_boards(self) -> None:
+        """Wait for boards, where there are none, but not for ever.
+
+        Raises:
+            BoardError: there are none.
+        """
+        if self.farm.boards:
+            self._empty_since = None
+            return
+        now = time.monotonic()
+        if self._empty_since is None:
+            self._empty_since = now
+            log.warning("no worker has a %s: waiting for one", self.farm.board)
+        if now - self._empty_since > (_EMPTY_S if self.quarantined else self.farm.patience_s):
+            others = ", ".join(sorted(name for name, count in self.farm.offered.items() if count))
+            raise BoardError(
+                f"no {self.farm.board} is left in the rack",
+                details=[
+                    *(f"quarantined: {board}: {reason}" for board, reason in self.quarantined.items()),
+                    f"the workers have: {others or 'no boards'}",
+                ],
+                hint=f"start one: mtool worker {self.farm.address} --board {self.farm.board}",
+            )
+
+    def _compare_speed(self, answer: Answer) -> None:
+        """Tell, once, of a board that is faster or slower than the others."""
+        if answer.outcome.status != "ok":
+            return
+        self._speeds.setdefault(answer.board, []).append(answer.outcome.median)
+        others = [time_ for board, times in self._speeds.items() if board != answer.board for time_ in times]
+        own = self._speeds[answer.board]
+        if len(others) < 3 or len(own) < 3 or answer.board in self._state.told:
+            return
+        change = statistics.median(own) / statistics.median(others) - 1
+        if abs(change) > _DIFFERENT:
+            self._state.told.add(answer.board)
+            log.warning(
+                "%s is %.1f%% %s than the others", answer.board, abs(change) * 100, "slower" if change > 0 else "faster"
+            )
+
+
+def mode_text(mode: Mode) -> str:
+    """Return what is shown while candidates are measured in a mode."""
+    return "measuring on" if mode == "once" else "finals on"
+
+
+def _without_share(names: Names) -> Operators:
+    """Return the operators of a task without its candidates and weights."""
+    return Operators(
+        names.inputs, names.input_types, names.reference, names.candidates, names.spoil, names.compare,
+        names.differences, names.elements,
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Certificates for the connections of a rack, as Dask takes them, and an address that is written as it takes it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mtool.errors import MtoolError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The certificate of who may take part, one's own, and its key; all empty: what Dask's configuration says."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+DASKS = Tls()
+"""Dask's own configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RackAt:
+    """Where the rack is: the address of its scheduler, and certificates."""
+
+    scheduler: str
+    tls: Tls = DASKS
+
+
+def require() -> None:
+    """Look whether dask.distributed is installed.
+
+    Raises:
+        UsageError: it is not.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        raise UsageError("a rack needs dask.distributed", hint='install it: pip install "mtool[farm]"') from None
+
+
+def security_of(tls: Tls) -> Any:
+    """Return Dask's `Security`: of the certificates that are given, else of Dask's own configuration.
+
+    Raises:
+        UsageError: a file is not there, or one of the three is missing.
+    """
+    from distributed import Security
+
+    given = (tls.ca, tls.certificate, tls.key)
+    if not any(given):
+        return Security()
+    if not all(given):
+        raise UsageError("--tls-ca, --tls-cert and --tls-key are given together or not at all")
+    for path in given:
+        if path is None or not path.is_file():
+            raise UsageError(f"there is no certificate or key {path}")
+    certificate, key = str(tls.certificate), str(tls.key)
+    return Security(
+        tls_ca_file=str(tls.ca), require_encryption=True,
+        tls_client_cert=certificate, tls_client_key=key, tls_worker_cert=certificate, tls_worker_key=key,
+        tls_scheduler_cert=certificate, tls_scheduler_key=key,
+    )  # fmt: skip
+
+
+def address_of(text: str, tls: Tls) -> str:
+    """Return a scheduler's address with its protocol: "rack:8786" is tls://rack:8786 with certificates, else tcp://.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    if not text or any(character.isspace() for character in text):
+        raise UsageError(f"{text!r} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
+    address = text if "://" in text else f"{'tls' if tls.ca else 'tcp'}://{text}"
+    protocol, _, rest = address.partition("://")
+    if protocol not in ("tcp", "tls") or not rest.rpartition(":")[2].isdigit():
+        raise UsageError(f"{text} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
+    return address
+
+
+def refused(error: Exception, address: str) -> MtoolError:
+    """Return why no connection to a scheduler can be had, for people."""
+    from mtool.errors import CommunicationError
+
+    said = str(error).strip() or type(error).__name__
+    return CommunicationError(
+        f"the scheduler at {address} can't be reached",
+        details=[said],
+        hint="is it running (dask scheduler)? with certificates on one side alone there is no connection either",
+    )

@@ -1,0 +1,101 @@
+"""The functions that run on workers, by Dask."""
+
+import contextvars
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from distributed import Worker, WorkerPlugin, get_worker
+
+from mtool.tuned.record import Unit
+from mtool.tuning.farm.asks import Answer, Slice, SliceEnd
+from mtool.tuning.farm.bundle import Bundle, pack
+from mtool.tuning.farm.rack import Rack
+from mtool.tuning.whole_run import WholeRun
+from mtool.workflow.stages import Model, build_model
+
+PLUGIN = "mtool-rack"
+
+
+class RackPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Holds the rack of a worker where its tasks find it, and the folders in which it compiles."""
+
+    name = PLUGIN
+
+    def __init__(self, rack: Rack, resources: Callable[[], dict[str, float]]) -> None:
+        self.rack, self.resources = rack, resources
+        self.folder = tempfile.TemporaryDirectory(prefix="mtool-build-")
+
+    def setup(self, worker: Worker) -> None:
+        """Let the scheduler know when a board gets no more work."""
+
+        def declare() -> None:
+            worker.loop.add_callback(lambda: worker.set_resources(**self.resources()))
+
+        self.rack.on_quarantine = declare
+
+    def build_folder(self) -> Path:
+        """Return the folder in which this thread compiles: what its last build made is used again."""
+        return Path(self.folder.name) / f"{threading.get_native_id()}"
+
+    def teardown(self, worker: Worker) -> None:
+        """Remove the folders."""
+        self.folder.cleanup()
+
+
+def hold(bundle: Bundle) -> Bundle:
+    """Return what was given: it lies on the worker then, for other workers to fetch."""
+    return bundle
+
+
+def build(model: Model) -> Bundle:
+    """Build a project.
+
+    Raises:
+        FitError: it does not fit the board.
+        BuildError: the compiler is missing, or refuses it.
+    """
+    # Not in the context of who has started the worker, whose locks end with the worker.
+    return contextvars.Context().run(lambda folder: pack(build_model(model, folder)), _plugin().build_folder())
+
+
+def compiler_of(bundle: Bundle) -> str:
+    """Return what has built a bundle."""
+    return bundle.toolchain
+
+
+def measure(bundle: Bundle, asked: Slice) -> SliceEnd:
+    """Measure a slice on a board of this worker, and publish each answer as it comes."""
+    worker = get_worker()
+    is_stopped = _watch()
+
+    def report(answer: Answer) -> None:
+        if not is_stopped():
+            worker.log_event(asked.topic, answer.as_message())
+
+    worker.log_event(asked.topic, asked.ident)  # it has begun
+    return _plugin().rack.measure(bundle, asked, report, is_stopped)
+
+
+def run(bundle: Bundle, board: str, label: str, unit: Unit) -> tuple[WholeRun | None, SliceEnd]:
+    """Run a whole model on a board of this worker."""
+    return _plugin().rack.run(bundle, board, label, unit, _watch())
+
+
+def _plugin() -> RackPlugin:
+    found = get_worker().plugins[PLUGIN]
+    assert isinstance(found, RackPlugin)
+    return found
+
+
+def _watch() -> Callable[[], bool]:
+    """Return what tells whether nobody waits for this task any more: it was released, or the worker ends."""
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def is_stopped() -> bool:
+        state = worker.state.tasks.get(key)
+        return worker.status.name != "running" or state is None or state.state == "cancelled"
+
+    return is_stopped

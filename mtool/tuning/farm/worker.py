@@ -1,0 +1,156 @@
+"""A worker: declares the boards that it holds to a Dask scheduler, and begins again when that has ended."""
+
+import asyncio
+import logging
+import os
+import platform
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mtool import boards, locks
+from mtool.errors import UsageError
+from mtool.tuning.farm import opening, security
+from mtool.tuning.farm.asks import ANY, BUILD, PLENTY, resource
+from mtool.tuning.farm.rack import HANG_S, Rack
+from mtool.tuning.farm.security import DASKS, Tls
+from mtool.workflow.deployment import Deployment
+
+log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_S = 10.0
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a worker offers, and to whom.
+
+    Attributes:
+        address: the scheduler's.
+        rack: its boards.
+        builds: how many firmwares it compiles at once.
+        tls: its certificates.
+        name: of the worker in the cluster; "": the computer's, and the number of this process.
+    """
+
+    address: str
+    rack: Rack
+    builds: int = 0
+    tls: Tls = DASKS
+    name: str = ""
+
+
+def work(
+    scheduler: str,
+    held: Sequence[tuple[str, Deployment]] = (),
+    *,
+    builds: int = 0,
+    tls: Tls = DASKS,
+    name: str = "",
+    hang_s: float = HANG_S,
+) -> None:
+    """Let others tune on this computer's boards, until SIGTERM or Ctrl-C. A worker runs what its scheduler sends.
+
+    Args:
+        scheduler: the Dask scheduler's address, HOST:PORT.
+        held: the boards, each with how it is found, flashed, and its power cycled.
+        builds: how many firmwares to compile at a time.
+        tls: certificates; default: what Dask's configuration says.
+        name: of the worker; default: the computer's, and the number of this process.
+        hang_s: a board that says nothing for so long hangs.
+
+    Raises:
+        UsageError: dask.distributed is missing, the address or a certificate is wrong, or a board is named twice.
+        BoardError: a board is unknown, or in use, or was not named and is not the only one.
+    """
+    security.require()
+    found = [opening.held(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
+    devices = [device for _, own in found for device in own]
+    twice = [device for device, count in Counter(devices).items() if count > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is the device of two boards")
+    with locks.locked(*devices):
+        serve(Service(scheduler, Rack([one for one, _ in found], hang_s), builds, tls, name))
+
+
+def serve(service: Service) -> None:
+    """Work for a scheduler until SIGTERM or Ctrl-C; while it is away, wait for it.
+
+    Raises:
+        UsageError: dask.distributed is missing, or the address or a certificate is wrong.
+    """
+    security.require()
+    # All that a worker keeps is firmware: Dask is not to pause it because something else has filled the memory.
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    asyncio.run(_serve(service))
+
+
+def resources(service: Service) -> dict[str, float]:
+    """Return what a worker declares to the scheduler."""
+    found: dict[str, float] = {ANY: PLENTY, **({BUILD: service.builds} if service.builds else {})}
+    return found | {resource(board): count for board, count in service.rack.counts().items()}
+
+
+async def _serve(service: Service) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    address = security.address_of(service.address, service.tls)
+    certificates = security.security_of(service.tls)
+    pause_s, is_told = 0.2, False
+    with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
+        while not ended.is_set():
+            worker = _worker(service, address, certificates, folder)
+            try:
+                await asyncio.wait_for(worker, _CONNECT_S)
+            except (OSError, ValueError, RuntimeError) as failed:  # ValueError: its name is still taken
+                if not is_told:
+                    log.warning("waiting for the scheduler: %s", "; ".join(security.refused(failed, address).lines()))
+                is_told = True
+                await _wait(ended.wait(), pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            log.info("%s works for %s with %s", worker.name, address, _told(service))
+            pause_s, is_told = 0.2, False
+            finished = asyncio.ensure_future(worker.finished())
+            stop = asyncio.ensure_future(ended.wait())
+            await asyncio.wait([finished, stop], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if ended.is_set():
+                await worker.close(timeout=5, executor_wait=False)
+                return
+            log.warning("the scheduler at %s is gone", address)
+
+
+def _worker(service: Service, address: str, certificates: Any, folder: str) -> Any:
+    from distributed import Worker
+
+    from mtool.tuning.farm.tasks import RackPlugin
+
+    return Worker(
+        address,
+        nthreads=len(service.rack.boards) + service.builds + 1,
+        name=service.name or f"{platform.node()}-{os.getpid()}",
+        resources=resources(service),
+        security=certificates,
+        memory_limit=0,
+        local_directory=folder,
+        plugins=(RackPlugin(service.rack, lambda: resources(service)),),
+    )
+
+
+async def _wait(event: Any, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event, seconds)
+    except TimeoutError:
+        return
+
+
+def _told(service: Service) -> str:
+    boards = [f"{count} {board}" for board, count in service.rack.counts().items()]
+    return ", ".join([*boards, *([f"{service.builds} at a time to compile"] if service.builds else [])]) or "nothing"

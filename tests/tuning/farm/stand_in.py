@@ -1,0 +1,124 @@
+"""A worker whose boards are stood in for: they wait as flashing and a serial line would, and compute nothing.
+
+    python -m tests.tuning.farm.stand_in ADDRESS BOARDS [BEHAVIOUR...]
+
+A firmware is the time of each operator, as JSON. Each BEHAVIOUR is of one board, the first first: "good", "dead" (it
+can't be flashed), "hangs" (in the middle of the second slice).
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mtool.errors import CommunicationError, DeviceError, FlashError
+from mtool.tuned.record import Unit
+from mtool.tuning.farm.asks import Slice
+from mtool.tuning.farm.bundle import Bundle
+from mtool.tuning.farm.rack import Held, Rack
+from mtool.tuning.farm.worker import Service, serve
+from mtool.tuning.measuring import Outcome
+from mtool.tuning.operators import IDLE, Operators
+from mtool.tuning.whole_run import WholeRun
+
+BOARD = "stand_in"
+IDLE_NS = 500.0
+
+
+@dataclass
+class Firmware:
+    """The nanoseconds of each operator, those that a board does not survive, and how long things take, in seconds."""
+
+    times: Mapping[str, float]
+    killers: Sequence[str] = ()
+    flash_s: float = 0.02
+    call_s: float = 0.0
+    unit: Unit = "ns"
+
+    def bundle(self, toolchain: str) -> Bundle:
+        return Bundle({"firmware": json.dumps(self.__dict__).encode()}, toolchain)
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> "Firmware":
+        return cls(**json.loads(bundle.files["firmware"]))
+
+
+@dataclass
+class StandInMeter:
+    firmware: Firmware
+    behaviour: str
+    is_dead: bool = False
+    granularity: float = 40.0
+
+    @property
+    def unit(self) -> Unit:
+        return self.firmware.unit
+
+    def begin(self, names: Operators) -> None:
+        time.sleep(self.firmware.call_s)
+
+    def time(self, operator: str, number: int) -> float:
+        time.sleep(self.firmware.call_s)
+        if operator in self.firmware.killers:
+            self.is_dead = True
+            raise DeviceError("hard fault")
+        own = self.firmware.times.get(operator, 1000.0) if operator != IDLE else 0.0
+        return (own + IDLE_NS) * number
+
+    def differences(self, names: Operators) -> int:
+        if self.behaviour == "hangs":
+            time.sleep(3600)
+        time.sleep(self.firmware.call_s)
+        return 0
+
+    def restart(self) -> None:
+        if self.is_dead:
+            raise CommunicationError("it does not come back")
+        time.sleep(self.firmware.flash_s)
+
+
+@dataclass
+class StandInOpened:
+    meter: Any
+
+    def in_unit(self, asked: Slice, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        return outcomes
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class StandInOpener:
+    behaviour: str = "good"
+    opened: list[str] = field(default_factory=list)
+
+    def open(self, bundle: Bundle, asked: Slice) -> StandInOpened:
+        firmware = Firmware.of(bundle)
+        time.sleep(firmware.flash_s)
+        if self.behaviour == "dead":
+            raise FlashError("no probe answers")
+        self.opened.append(asked.ident)
+        return StandInOpened(StandInMeter(firmware, self.behaviour if len(self.opened) > 1 else "good"))
+
+    def run(self, bundle: Bundle, unit: Unit) -> WholeRun:
+        firmware = Firmware.of(bundle)
+        return WholeRun((), (sum(firmware.times.values()),))
+
+
+def rack_of(count: int, behaviours: Sequence[str] = (), hang_s: float = 2.0) -> Rack:
+    kinds = [*behaviours, *["good"] * (count - len(behaviours))]
+    boards = [
+        Held(BOARD, f"{BOARD} {number} of {os.getpid()}", StandInOpener(kind)) for number, kind in enumerate(kinds)
+    ]
+    return Rack(boards, hang_s)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s")
+    address, count, *behaviours = sys.argv[1:]
+    serve(Service(address, rack_of(int(count), behaviours)))
