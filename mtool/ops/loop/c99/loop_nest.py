@@ -131,3 +131,6 @@ def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
     lines.append(f"{INDENT * level}{name} = {combined};")
     lines.extend(INDENT * down + "}" for down in range(level - 1, depth - 1, -1))
     return lines
+
+
+SCHEDULE = LoopNest()
