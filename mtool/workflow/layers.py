@@ -27,7 +27,7 @@ from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model
-from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.tolerance import default_tolerance, of_float16
 from mtool.workflow.translation import Mistranslation, checked
 
 CALLS = "calls"
@@ -233,6 +233,7 @@ def compare_layers(
             device.reset_state()
         network = reference.network(model.path, at_sizes.options)
         allowed = allowed or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
+        allowed = of_float16(allowed, tensors)
         ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
         _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
