@@ -52,11 +52,9 @@ def verify(
     ] = False,
     atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
     rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
-    output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    deployment: parameters.ProjectDeployment,
 ) -> None:
     """Compare a model's outputs with a reference.
 
@@ -75,7 +73,7 @@ def verify(
         samples=samples,
         seed=seed,
         options=options,
-        deployment=workflow.Deployment(output_dir, port, probe),
+        deployment=deployment,
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)

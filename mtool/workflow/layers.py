@@ -18,7 +18,7 @@ from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
-from mtool.workflow import reference
+from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
@@ -26,7 +26,7 @@ from mtool.workflow.formatting import samples as samples_of
 from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance
 from mtool.workflow.translation import Mistranslation, checked
 
@@ -198,7 +198,9 @@ def verify_layers(
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
     tensors = model.manifest
     inputs: Sequence[Sample]
     if golden is not None:

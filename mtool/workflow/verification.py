@@ -14,14 +14,14 @@ from mtool.frontend import is_tflite
 from mtool.manifest import Manifest
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
-from mtool.workflow import dynamic_outputs, reference
+from mtool.workflow import arrays, dynamic_outputs, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,9 @@ def verify(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
     tensors = model.manifest
     expected: Sequence[Sample]
     if golden is not None:
