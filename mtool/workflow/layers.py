@@ -228,7 +228,8 @@ def compare_layers(
     network: reference.Network | None = None
     found: dict[str, _Found] = {}
     seen: set[str] = set()
-    for number, (at_sizes, samples) in enumerate(_sequences(model, inputs)):
+    sequences = _sequences(model, inputs)
+    for number, (at_sizes, samples) in enumerate(sequences):
         if number:
             device.reset_state()
         network = reference.network(model.path, at_sizes.options)
@@ -242,7 +243,7 @@ def compare_layers(
     assert allowed is not None, "there is no sample"
     against = ort.NAME if network else reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    if network and not is_tflite(model.path):
+    if network and not network.in_parts and len(sequences) == 1:
         rows = zip(found.values(), layers, strict=True)
         layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
     has_rounding = has_rounding or any(layer.inside for layer in layers)
@@ -310,6 +311,7 @@ def _explained(
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer
+    inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
     results = zip(inputs, row.operands, row.samples, strict=True)
     seen = [Seen(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
     inside = tuple(look_inside(model, network, layer.operator, seen, compare_layers, allowed))
