@@ -82,7 +82,8 @@ class Place:
             UsageError: mtool.toml is malformed.
         """
         found = ports.wanted(self.deployment.port, self.deployment.probe)
-        return Revival(found.port, power.of(self.board, self.deployment.power, port=found.port, probe=found.probe))
+        cycled = power.of(self.board, self.deployment.power, port=found.port, probe=found.probe)
+        return Revival(found.port, found.probe, cycled)
 
     def open(self, prepared: Prepared) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool.errors import BoardError, CommunicationError, FlashError
+from mtool.flash import ports
 from mtool.flash.power import Power
 from mtool.session import Device
 
@@ -26,11 +27,13 @@ class Revival:
 
     Attributes:
         port: its serial port; empty: not known.
+        probe: the serial number of it or its probe, or the beginning of it; empty: not known.
         power: the command that cycles its power; None: there is none.
         returns_s: how long to wait for its port.
     """
 
     port: str = ""
+    probe: str = ""
     power: Power | None = None
     returns_s: float = _RETURNS_S
 
@@ -45,13 +48,20 @@ class Revival:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until the port is there, or long enough."""
-        if not self.port.startswith("/") or Path(self.port).exists():
+        """Wait until the board is plugged in, or long enough."""
+        if self._is_there():
             return
-        log.warning("%s has gone: waiting %.0f s for it", self.port, self.returns_s)
+        log.warning("%s has gone: waiting %.0f s for it", self.port or self.probe, self.returns_s)
         deadline = time.monotonic() + self.returns_s
-        while not Path(self.port).exists() and time.monotonic() < deadline:
+        while not self._is_there() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+
+    def _is_there(self) -> bool:
+        """Say whether the board is plugged in, as far as can be told."""
+        if self.port:
+            return not self.port.startswith("/") or Path(self.port).exists()
+        wanted = self.probe.upper()
+        return not wanted or any(device.probe.upper().startswith(wanted) for device in ports.attached())
 
     def until_back(self, attempt: Callable[[], Device]) -> Device:
         """Return what an attempt opens, and bring the board back between one that fails and the next.
