@@ -5,13 +5,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from mtool.boards import Board
 from mtool.errors import BoardError, CommunicationError, FlashError
-from mtool.flash import ports
+from mtool.flash import ports, power
 from mtool.flash.power import Power
-from mtool.session import Device
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOST = (CommunicationError, BoardError, FlashError)
 """What a board that is gone for a while makes of an attempt to open it."""
@@ -36,6 +39,15 @@ class Revival:
     probe: str = ""
     power: Power | None = None
     returns_s: float = _RETURNS_S
+
+    @classmethod
+    def of(cls, board: Board, command: str, port: str, probe: str) -> "Revival":
+        """Return what brings a board back; `command` is the one that is given for its power, if any.
+
+        Raises:
+            UsageError: mtool.toml is malformed.
+        """
+        return cls(port, probe, power.of(board, command, port=port, probe=probe))
 
     def bring_back(self) -> None:
         """Cycle the power, if there is a command for it, and wait until the port is there, or long enough.
@@ -63,8 +75,8 @@ class Revival:
         wanted = self.probe.upper()
         return not wanted or any(device.probe.upper().startswith(wanted) for device in ports.attached())
 
-    def until_back(self, attempt: Callable[[], Device]) -> Device:
-        """Return what an attempt opens, and bring the board back between one that fails and the next.
+    def until_back(self, attempt: Callable[[], T]) -> T:
+        """Return what an attempt returns, and bring the board back between one that fails and the next.
 
         Raises:
             MtoolError: the last attempt failed, or the power can't be cycled.

@@ -8,8 +8,8 @@ import pytest
 from mtool.errors import BoardError, CommunicationError, FlashError
 from mtool.flash.ports import Attached
 from mtool.flash.power import Power
-from mtool.tuning import revival
-from mtool.tuning.revival import Revival
+from mtool.workflow import revival
+from mtool.workflow.revival import Revival
 
 
 def test_the_power_is_cycled_between_attempts_and_the_last_ones_error_is_told(tmp_path: Path) -> None:
