@@ -33,7 +33,7 @@ _LEAST = 8  # candidates that a board is flashed for, where there are so many
 _MOST = 48  # of one slice: what is lost with a board at most, and asked again
 _BASELINE_READINGS = 3  # of the baseline, at the beginning of each slice
 _TRIES = 8  # of a slice, on different boards where there are
-_SUSPECT = 2  # boards that did not come back from the same candidate: then it is the cause
+_SUSPECT = 2  # times that a board did not come back from the same candidate: then it is the cause
 _DIFFERENT = 0.01  # a board of another speed, from which on it is told
 _POLL_S = 1.0
 _EMPTY_S = 20.0  # without a single board left, after some were quarantined
@@ -116,7 +116,7 @@ class _State:
     running: dict[str, _Running] = field(default_factory=dict)
     open: dict[str, _Open] = field(default_factory=dict)
     again: deque[Sequence[Wanted]] = field(default_factory=deque)  # halves of what could not be built
-    suspects: dict[str, set[str]] = field(default_factory=dict)
+    suspects: dict[str, list[str]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
 
@@ -244,7 +244,7 @@ class RackSearch(Search):
             self._refused(*batch[0], event.error)
 
     def _parts(self, firmware: _Firmware) -> Iterator[_Part]:
-        """Cut a firmware into slices: as many as there are boards, but not too small ones."""
+        """Cut a firmware into slices: so that all boards have their part of what is to come, but not too small ones."""
         wanted = {(space.task.record.key, one.text) for space, one in firmware.batch}
         asks = [
             [
@@ -258,7 +258,8 @@ class RackSearch(Search):
             cut = [each for each in asks if each]
         else:
             everything = [ask for each in asks for ask in each]
-            size = min(max(-(-len(everything) // max(self.farm.boards, 1)), _LEAST), _MOST)
+            to_come = sum(len(part.asks) for part in self._state.waiting) + len(everything) + len(self._left)
+            size = min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST)
             cut = [everything[at : at + size] for at in range(0, len(everything), size)]
         for each in cut:
             self._open(firmware, each, "")
@@ -361,10 +362,10 @@ class RackSearch(Search):
         """Record a candidate as a fault from which boards did not come back: the next one would not either."""
         if self._state.open.get(ident) is None:
             return
-        boards = self._state.suspects.setdefault(ident, set())
-        boards.add(board)
-        if len(boards) >= min(_SUSPECT, max(self.farm.boards, 1)):
-            told = f"{' and '.join(sorted(boards))} did not come back from it: {reason}"
+        boards = self._state.suspects.setdefault(ident, [])
+        boards.append(board)
+        if len(boards) >= _SUSPECT:
+            told = f"{' and '.join(dict.fromkeys(boards))} did not come back from it: {reason}"
             self._answer(Answer(ident, Outcome("fault", reason=told[:400]), board))
 
     def _board_failed(self, board: str, reason: str, is_quarantined: bool) -> None:

@@ -1,5 +1,6 @@
 """Certificates for the connections of a rack, as Dask takes them, and an address that is written as it takes it."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class RackAt:
 
 
 def require() -> None:
-    """Look whether dask.distributed is installed.
+    """Look whether dask.distributed is installed, and keep it from writing to the terminal.
 
     Raises:
         UsageError: it is not.
@@ -38,6 +39,9 @@ def require() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise UsageError("a rack needs dask.distributed", hint='install it: pip install "mtool[farm]"') from None
+    for name in [*logging.root.manager.loggerDict]:  # what goes wrong is told here, without tracebacks
+        if name.startswith("distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def security_of(tls: Tls) -> Any:
