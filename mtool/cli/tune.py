@@ -1,6 +1,6 @@
 """`mtool tune`: measure schedules on a board, show what is known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from mtool.option_values import Objective
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mtool.tuned.record import Unit
+    from mtool.tuned.record import Unit, WholePlan
     from mtool.tuned.summary import KnownTarget, KnownTask
     from mtool.tuning import Tuned
     from mtool.tuning.progress import Progress, Row
@@ -36,7 +36,7 @@ def tune(
     ] = "auto",
     trials: Annotated[int, typer.Option("--trials", min=0, help="Candidates to measure at most; 0: all.")] = 0,
     minutes: Annotated[float, typer.Option("--minutes", min=0, help="Time to measure at most; 0: until all is.")] = 0.0,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Readings of each candidate, if they are times.")] = 3,
+    repeat: Annotated[int, parameters.repeat("Readings of each candidate, if they are times.")] = 3,
     show: Annotated[
         list[Path] | None,
         typer.Option(
@@ -46,15 +46,17 @@ def tune(
             show_default=False,
         ),
     ] = None,
-    output_dir: Annotated[
-        Path | None, parameters.output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>.")
-    ] = None,
+    pareto: Annotated[
+        bool,
+        typer.Option(
+            "--pareto",
+            help="Measure plans for less arena and less flash too; with --show: those that no other beats in time, "
+            "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
+        ),
+    ] = False,
     *,
     options: parameters.TuningOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
-    flash_command: parameters.FlashCommand = "",
-    power: parameters.PowerCommand = "",
+    deployment: parameters.TrialsDeployment,
     scheduler: parameters.Scheduler = "",
     tls_ca: parameters.TlsCa = None,
     tls_cert: parameters.TlsCertificate = None,
@@ -64,11 +66,10 @@ def tune(
     if show:
         if model is not None:
             raise UsageError("--show measures nothing", hint="leave the model out, or --show")
-        _show(out, show)
+        _show(out, show, pareto=pareto)
         return
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
-    from mtool import workflow
     from mtool.tuning import tune as measure
     from mtool.tuning.farm.security import RackAt, Tls
 
@@ -83,9 +84,10 @@ def tune(
                 minutes=minutes,
                 repeats=repeat,
                 options=options,
-                deployment=workflow.Deployment(output_dir, port, probe, flash_command, power),
+                deployment=deployment,
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
+                pareto=pareto,
             )
         except BaseException:
             if display.has_measured:
@@ -188,7 +190,7 @@ def _line(progress: "Progress") -> str:
     return f"{passed:5.1f} s{left}   {', '.join(parts)}   {progress.phase}"
 
 
-def _show(out: Output, paths: list[Path]) -> None:
+def _show(out: Output, paths: list[Path], *, pareto: bool) -> None:
     from mtool.tuned import log as tuning_log
     from mtool.tuned.summary import summary
 
@@ -200,6 +202,30 @@ def _show(out: Output, paths: list[Path]) -> None:
         if number:
             out.text("")
         _show_target(out, known)
+        for plans in known.fronts if pareto else ():
+            _show_front(out, plans)
+    if pareto and found and not any(known.fronts for known in found):
+        out.text("no plan was measured with its flash: mtool tune MODEL --pareto does it")
+
+
+def _show_front(out: Output, plans: "Sequence[WholePlan]") -> None:
+    """Show the plans of a model that no other beats, by the numbers by which --tuned takes them."""
+    from mtool.tuned import front
+
+    named = {name: front.point(plans, name) for name in front.NAMES}
+    rows = [
+        [
+            str(number),
+            ", ".join(name for name, one in named.items() if one is plan),
+            written(plan.median, plan.setup.unit),
+            f"{plan.arena_bytes:,} B",
+            f"{plan.flash_bytes:,} B",
+            plan.partial,
+        ]
+        for number, plan in enumerate(plans, 1)
+    ]
+    heads = (f"{plans[0].model}: point", "", "time", "arena", "flash", "--partial")
+    out.text(table(heads, rows, right=(0, 2, 3, 4)))
 
 
 def _show_target(out: Output, known: "KnownTarget") -> None:

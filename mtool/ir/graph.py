@@ -59,7 +59,8 @@ class Graph:
     has, and whose inputs the nodes read last that depend on them; `samples` are what the graph is, without those
     inputs, at some values of the sizes, and `fixed_sizes` the sizes of dimensions that do not follow them; `halves`
     says that the model's file has weights of float16, which kernels may store so, though the graph has them as
-    float32; `memo` caches answers to what is asked at every node.
+    float32; `rounds` is how often an inference computes a graph that is a body, about; `memo` caches answers to what is
+    asked at every node.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Graph:
     samples: tuple[tuple[tuple[int, ...], "Graph"], ...] = ()
     fixed_sizes: frozenset[int] = frozenset()
     halves: bool = False
+    rounds: int = 1
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
@@ -72,6 +72,13 @@ class Schedule(Protocol):
         """Estimate instructions; the planner takes the schedule with the smallest."""
         ...
 
+    def for_core(self, node: Node, graph: Graph, target: Target) -> "Schedule":
+        """Return this schedule with its knobs as they are fastest on the core, where instructions say otherwise.
+
+        It is asked when the planner has chosen the schedule; who names one gets what is named.
+        """
+        ...
+
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C."""
         ...
@@ -102,6 +109,10 @@ class BaseSchedule:
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """A residual operand that is not its input."""
         return residual_operands(node, graph)
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
+        """As it is."""
+        return self
 
     def overwrites(self, node: Node, graph: Graph) -> tuple[tuple[int, int], ...]:
         """The first output over what `in_place` says."""

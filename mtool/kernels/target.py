@@ -44,6 +44,11 @@ class Target:
         return next((count for cores, count in REGISTERS if self.cpu.startswith(cores)), 0)
 
     @property
+    def issues_pairs(self) -> bool:
+        """Whether the core issues two instructions a cycle, so that what it waits for counts more than their number."""
+        return self.cpu.startswith("cortex-m7")
+
+    @property
     def product_instructions(self) -> int:
         """Instructions that multiply two integers and add: 1 where one does both, byte by byte on an AVR."""
         if self.is_8_bit:

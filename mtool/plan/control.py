@@ -104,11 +104,15 @@ def _times(node: Node) -> int:
     return node.attrs.expected if isinstance(node.attrs, Rounds) else 1
 
 
-def planned_body(node: Node, body: Graph) -> Graph:
-    """Return a body as it is planned: what a round makes of the one before it is a state."""
+def planned_body(node: Node, body: Graph, rounds: int = 1) -> Graph:
+    """Return a body as it is planned: what a round makes of the one before it is a state.
+
+    `rounds` is how often an inference computes the graph around it.
+    """
     count = len(node.attrs.carried) if isinstance(node.attrs, Rounds) else 0
     pairs = zip(body.outputs[len(body.outputs) - count :], body.inputs[len(body.inputs) - count :], strict=True)
-    return replace(body, states=tuple(State(output, value) for output, value in pairs))
+    states = tuple(State(output, value) for output, value in pairs)
+    return replace(body, states=states, rounds=rounds * max(_times(node), 1))
 
 
 def kept_outside(node: Node) -> tuple[int, ...]:

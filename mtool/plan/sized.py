@@ -91,7 +91,8 @@ def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None =
         schedules: Sequence[Schedule] = [chosen(choice, op, plain, graph, target)]
     else:
         fitting = [schedule for schedule in op.schedules if schedule.supports(plain, graph, target)]
-        schedules = sorted(fitting, key=lambda schedule: schedule.cost(plain, graph, target))
+        fitting.sort(key=lambda schedule: schedule.cost(plain, graph, target))
+        schedules = [schedule.for_core(plain, graph, target) for schedule in fitting]
     reasons = []
     for schedule in schedules:
         for one in (schedule, *_turned(schedule, plain, graph, target)):

@@ -60,7 +60,7 @@ def _plan(
         bodies = zip(node.attrs.names, bodies_of(node), strict=True)
         plans = []
         for name, body in bodies:
-            inner, keep = planned_body(node, body), f"{node.name}_{name}_keep"
+            inner, keep = planned_body(node, body, graph.rounds), f"{node.name}_{name}_keep"
             plans.append(refine(_plan(inner, target, "external", choices, keep, refine, kept_outside(node))))
         return control_step(node, plans)
 

@@ -17,6 +17,7 @@ from pydantic import Field
 from mtool.boards import Board
 from mtool.escaping import one_line
 from mtool.manifest import Strict
+from mtool.option_values import Partial
 from mtool.version import __version__
 
 SCHEMA = 1
@@ -112,7 +113,9 @@ class WholePlan(_Record):
     """A whole model, measured with the schedules that were chosen for it, beside the default's.
 
     `choices` has the candidate of each task by the task's key, the cost model's own choices too. `model_hash` is that
-    of the model's file.
+    of the model's file. `partial` is how operators are computed in parts. `flash_bytes` are those of the firmware that
+    was measured, which answers calls; 0: not told. `is_point`: it is a point of the front, which is taken only where it
+    is asked for.
     """
 
     kind: Literal["plan"] = "plan"
@@ -123,6 +126,10 @@ class WholePlan(_Record):
     default_arena_bytes: Annotated[int, Field(ge=0)]
     times: tuple[Positive, ...]
     default_times: tuple[Positive, ...]
+    partial: Partial = "auto"
+    flash_bytes: Annotated[int, Field(ge=0)] = 0
+    default_flash_bytes: Annotated[int, Field(ge=0)] = 0
+    is_point: bool = False
 
     @property
     def median(self) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mtool.tuned.front import front
 from mtool.tuned.log import Log
 from mtool.tuned.record import Measurement, Setup, Target, WholePlan
 
@@ -45,12 +46,13 @@ class KnownTask:
 
 @dataclass(frozen=True, slots=True)
 class KnownTarget:
-    """All that is known of one target and setup."""
+    """All that is known of one target and setup: tasks, the plan of each model, and the front of each."""
 
     target: Target
     setup: Setup
     tasks: tuple[KnownTask, ...]
     plans: tuple[WholePlan, ...]
+    fronts: tuple[tuple[WholePlan, ...], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -72,6 +74,7 @@ class KnownTarget:
                 {**plan.model_dump(mode="json"), "median": plan.median, "default_median": plan.default_median}
                 for plan in self.plans
             ],
+            "fronts": [[plan.model_dump(mode="json") for plan in plans] for plans in self.fronts],
         }
 
 
@@ -86,6 +89,7 @@ def summary(read: Log) -> tuple[KnownTarget, ...]:
     targets: dict[str, tuple[Target, Setup]] = {}
     tasks: dict[str, dict[str, dict[str, Measurement]]] = {}
     plans: dict[str, dict[str, WholePlan]] = {}
+    measured: dict[str, dict[str, list[WholePlan]]] = {}
 
     def place(one: Measurement | WholePlan) -> str:
         where = f"{one.target.model_dump_json()} {one.setup.model_dump_json()}"
@@ -96,13 +100,16 @@ def summary(read: Log) -> tuple[KnownTarget, ...]:
         if not one.baseline:
             tasks.setdefault(place(one), {}).setdefault(one.task.key, {})[one.candidate] = one
     for plan in read.plans:
-        plans.setdefault(place(plan), {})[plan.model_hash] = plan
+        measured.setdefault(place(plan), {}).setdefault(plan.model_hash, []).append(plan)
+        if not plan.is_point:
+            plans.setdefault(place(plan), {})[plan.model_hash] = plan
     return tuple(
         KnownTarget(
             target,
             setup,
             tuple(KnownTask(_ranked(candidates)) for candidates in tasks.get(where, {}).values()),
             tuple(plans.get(where, {}).values()),
+            tuple(filter(None, (front(of_model) for of_model in measured.get(where, {}).values()))),
         )
         for where, (target, setup) in targets.items()
     )

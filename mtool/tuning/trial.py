@@ -16,6 +16,7 @@ from mtool.plan import Plan, Step
 from mtool.plan.memory import Storage, aligned
 from mtool.plan.step import choose_schedule
 from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.in_model import InModel
 from mtool.tuning.operators import IDLE, Operators
 
 NAME = "trial"
@@ -123,8 +124,8 @@ class _Builder:
                 parts=1,
                 origins=(),
             )
-            scratch = candidate.schedule.scratch_bytes(node, graph)
-            self._add(Step(moved, share.space.task.step.op, candidate.schedule, scratch))
+            schedule = InModel(candidate.schedule, node, graph)
+            self._add(Step(moved, share.space.task.step.op, schedule, schedule.scratch_bytes(node, graph)))
             return name
 
         reference = add(f"t{number}_ref", share.space.reference, right)

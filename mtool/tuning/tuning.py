@@ -26,7 +26,7 @@ from mtool.tuning.firmware import Place, Room
 from mtool.tuning.measuring import REPEATS
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
-from mtool.tuning.whole import Whole, best_whole
+from mtool.tuning.whole import Measured, Whole, best_whole
 from mtool.version import __version__
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.stages import Options
@@ -102,6 +102,7 @@ def tune(
     deployment: Deployment = DEFAULT,
     listener: Callable[[Progress], None] | None = None,
     rack: RackAt | None = None,
+    pareto: bool = False,
 ) -> Tuned:
     """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
 
@@ -119,6 +120,7 @@ def tune(
         deployment: the folder for the trials' projects, and the device that runs them.
         listener: called after each change of the progress.
         rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
+        pareto: measure plans for less arena and less flash too, from which one can be chosen.
 
     Raises:
         UsageError: the objective is not one of the board, or the log can't be written or is no log.
@@ -132,16 +134,17 @@ def tune(
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
-    if output.is_dir():
-        raise UsageError(f"{output} is a folder", hint="give the name of a file: -o tuning.jsonl")
+    if output.exists() and not output.is_file():
+        raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
+    with locks.file(output):  # until this function ends
+        known = tuning_log.read([output]) if output.exists() else Log()
     open_sizes = frontend.run_time_sizes(source, chosen)
     if open_sizes:
         raise UsageError(
             f"{', '.join(open_sizes)} of {source.name} is known only when it runs, and times depend on it",
             hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
         )
-    known = tuning_log.read([output]) if output.exists() else Log()
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
@@ -156,13 +159,15 @@ def tune(
     if rack is not None:
         from mtool.tuning.farm import rack_tuning
 
-        whole = rack_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given)
+        whole = rack_tuning.tune_on(rack, place, source, chosen, progress, unit, repeats, *given, pareto=pareto)
     else:
         with _held(place):
             Search(progress, BoardBench(place, unit, repeats), *given).run()
-            whole = best_whole(source, chosen, place, progress, unit) if progress.rows else None
+            whole = best_whole(source, chosen, place, progress, unit, pareto=pareto) if progress.rows else None
     if whole is not None:
-        tuning_log.append(output, _record(source.name, whole, target, setup))
+        for point in (whole.default, *whole.others) if pareto else ():
+            tuning_log.append(output, _record(source.name, whole, point, target, setup, is_point=True))
+        tuning_log.append(output, _record(source.name, whole, whole.best, target, setup))
     progress.says("")
     return Tuned(source.name, target, setup, progress, whole, output)
 
@@ -212,12 +217,14 @@ def _held(place: Place) -> Iterator[None]:
     devices: tuple[str, ...] = ()
     if place.is_attached:
         found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
-        devices = (found.probe, found.port)
+        devices = (found.probe, found.port, f"at {found.port}")  # a link may lead elsewhere after it was unplugged
     with locks.locked(*filter(None, devices)):
         yield
 
 
-def _record(model: str, whole: Whole, target: Target, setup: Setup) -> WholePlan:
+def _record(
+    model: str, whole: Whole, plan: Measured, target: Target, setup: Setup, *, is_point: bool = False
+) -> WholePlan:
     key = digest([__version__, target.model_dump(mode="json"), setup.model_dump(mode="json"), whole.model_hash])
     return WholePlan(
         id=new_id(),
@@ -228,9 +235,13 @@ def _record(model: str, whole: Whole, target: Target, setup: Setup) -> WholePlan
         setup=setup,
         model=re.sub(r"[\ud800-\udfff]", "\ufffd", model),
         model_hash=whole.model_hash,
-        choices=dict(whole.best.choices),
-        arena_bytes=whole.best.arena_bytes,
+        choices=dict(plan.choices),
+        arena_bytes=plan.arena_bytes,
         default_arena_bytes=whole.default.arena_bytes,
-        times=whole.best.times,
+        times=plan.times,
         default_times=whole.default.times,
+        partial=plan.partial,
+        flash_bytes=plan.flash_bytes,
+        default_flash_bytes=whole.default.flash_bytes,
+        is_point=is_point,
     )

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
+from mtool.build.size import measure
 from mtool.compiler import compile_model, is_short
 from mtool.errors import MtoolError
+from mtool.option_values import Partial
 from mtool.plan import Choice
 from mtool.tuned.choosing import parse
 from mtool.tuned.record import Unit
 from mtool.tuning.firmware import Place
+from mtool.tuning.other_plans import Wanted, other_plans
 from mtool.tuning.progress import Progress, Row
 from mtool.tuning.whole_run import Runs, run_on
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model, weights_of
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, build_model, weights_of
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +29,16 @@ _MOST_PLANS = 6  # that are tried in place of one that is no faster
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A plan that was measured in the whole model: the candidate of each task, the times, the arena's size."""
+    """A plan that was measured in the whole model: the candidate of each task, the times, arena and flash.
+
+    `partial` says how operators are computed in parts; `flash_bytes` are those of the firmware, which answers calls.
+    """
 
     choices: Mapping[str, str]
     times: tuple[float, ...]
     arena_bytes: int
+    flash_bytes: int = 0
+    partial: Partial = "auto"
 
     @property
     def median(self) -> float:
@@ -40,11 +48,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The best plan that was found for a model, and the default, which it may be."""
+    """The best plan that was found for a model, and the default, which it may be; others that were measured."""
 
     best: Measured
     default: Measured
     model_hash: str
+    others: tuple[Measured, ...] = ()
 
     @property
     def gain(self) -> float:
@@ -53,18 +62,26 @@ class Whole:
 
 
 def best_whole(
-    model: Path, options: Options, place: Place, progress: Progress, unit: Unit, run: Runs | None = None
+    model: Path,
+    options: Options,
+    place: Place,
+    progress: Progress,
+    unit: Unit,
+    run: Runs | None = None,
+    *,
+    pareto: bool = False,
 ) -> Whole:
     """Return the fastest plan of those that the search suggests, measured in the whole model.
 
     It is never slower than the default, gives the same outputs, and its arena fits the board. `run` is what runs it;
-    None: the board of the place.
+    None: the board of the place. `pareto`: plans for less arena and less flash are measured too.
 
     Raises:
         MtoolError: the default can't be built or measured.
     """
     rows = [row for row in progress.rows.values() if row.best is not None]
-    default = _Plan({row.space.task.record.key: row.space.default.text for row in rows})
+    own = {row.space.task.record.key: row.space.default.text for row in rows}
+    default = Wanted(own, partial=options.partial)
     trier = _Trier(model, options, place, rows, unit, run or run_on(place.open))
     progress.says("the whole model, as it is by default")
     first = trier.measure(default, None)
@@ -83,16 +100,15 @@ def best_whole(
         again = trier.measure(default, None)
         first = replace(first, times=(*first.times, *again.times))
         best = best if best.median < min(first.median, again.median) else first
-    return Whole(best, first, trier.model_hash)
+    others = []
+    for plan in other_plans(rows, default, best.choices) if pareto else ():
+        progress.says("the whole model, for less memory")
+        found = trier.try_(plan, first)
+        others += [] if found is None else [found]
+    return Whole(best, first, trier.model_hash, tuple(others))
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    choices: Mapping[str, str]
-    is_first: bool = False
-
-
-def _plans(rows: Sequence[Row], default: _Plan) -> list[_Plan]:
+def _plans(rows: Sequence[Row], default: Wanted) -> list[Wanted]:
     """Return the plans to try: the best of each task; then, as long as none is faster, those that change less."""
 
     def gain(row: Row) -> float:
@@ -107,9 +123,10 @@ def _plans(rows: Sequence[Row], default: _Plan) -> list[_Plan]:
         sizes.append(size)
         size //= 2
     plans = [
-        _Plan(
+        Wanted(
             {**default.choices, **{row.space.task.record.key: _best(row) for row in changed[:size]}},
             size == len(changed),
+            partial=default.partial,
         )
         for size in sizes
     ]
@@ -130,7 +147,7 @@ class _Trier:
         self.model_hash = ""
         self._expected: Sequence[Sample] | None = None
 
-    def try_(self, plan: _Plan, default: Measured) -> Measured | None:
+    def try_(self, plan: Wanted, default: Measured) -> Measured | None:
         """Return a plan's measurement; None, with a note, where it can't be built or run, or is not right."""
         try:
             return self.measure(plan, default)
@@ -138,7 +155,7 @@ class _Trier:
             log.warning("a plan is left out: %s", failed.what)
             return None
 
-    def measure(self, plan: _Plan, default: Measured | None) -> Measured:
+    def measure(self, plan: Wanted, default: Measured | None) -> Measured:
         """Build the model with the schedules of a plan, compare its outputs with the default's, and time it.
 
         Raises:
@@ -155,14 +172,17 @@ class _Trier:
             self._expected = run.outputs
         elif not _agree(self._expected, run.outputs):
             raise MtoolError("its outputs are not those of the default plan")
-        return Measured(plan.choices, run.times, described.arena_bytes)
+        size = measure(prepared.built.firmware[HOST_DRIVEN], prepared.manifest)
+        flash_bytes = size.flash_code_bytes + size.flash_const_bytes
+        return Measured(plan.choices, run.times, described.arena_bytes, flash_bytes, plan.partial)
 
-    def _compiled(self, plan: _Plan) -> Model:
+    def _compiled(self, plan: Wanted) -> Model:
         schedules: dict[str, Choice] = {
             node: parse(plan.choices[row.space.task.record.key]) for row in self.rows for node in row.space.task.nodes
         }
         board, weights = self.place.board, weights_of(self.place.board, self.options)
-        options = replace(self.options, schedules={**schedules, **self.options.schedules}, weights=weights)
+        chosen = {**schedules, **self.options.schedules}
+        options = replace(self.options, schedules=chosen, weights=weights, partial=plan.partial)
         compiled = compile_model(self.model, board, options)  # whose notes are for who builds the model
         return Model(self.model, board, options, compiled.files, compiled.manifest)
 

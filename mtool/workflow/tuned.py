@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mtool import configuration
 from mtool.boards import Board
+from mtool.errors import UsageError
 from mtool.manifest import Project
 from mtool.tuned.known import Known
 
@@ -42,10 +43,17 @@ def known_for(board: Board, given: Sequence[Path], template: str, template_optio
     if not logs:
         return Known()
     from mtool.tuned import log as tuning_log
+    from mtool.tuned.front import without_points
 
+    logs, point = without_points(logs)
     read = tuning_log.read(logs)
     target, setup = target_and_setup(board, template, template_options)
-    known = Known.of(read, target, setup)
+    known = Known.of(read, target, setup, point)
+    if point and not known.whole:
+        raise UsageError(
+            f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
+            hint="see which there are: mtool tune --show LOG --pareto; measure them: mtool tune MODEL --pareto",
+        )
     if not known.ranked and not known.whole:
         others = sorted({f"{one.setup.board} with {one.target.compiler}" for one in read.measurements})
         log.warning(

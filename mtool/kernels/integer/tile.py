@@ -19,6 +19,7 @@ from mtool.kernels.weighted_sum import WeightedSum
 SHARE = 30000  # of a model's products: so many are worth a byte of code, or 1 KB of it 3% of them
 LEAST = 10.0  # instructions that a byte of code has to save in a small model: 1 KB 0.4 ms at 25 MHz
 EPILOGUE = 8.0  # instructions of an output besides its products: three bytes of code each
+RESULT = 12.0  # instructions of an output that tiles of one schedule have in common
 COLUMNS_MEANING = "input vectors of a tile at most; auto: as the core has registers, and as the work is worth the code"
 CHANNELS_MEANING = "outputs of a tile at most; auto: likewise"
 UNROLL_MEANING = "elements of the depth in one turn of the loop at most, which divide it; auto: likewise"
@@ -115,7 +116,7 @@ def price_of_code(node: Node, graph: Graph) -> float:
             if isinstance(one.attrs, WeightedSum)
         )
     products: int = graph.memo["products"]
-    return max(LEAST, products / SHARE) / node.parts
+    return max(LEAST, products * graph.rounds / SHARE) / (node.parts * graph.rounds)
 
 
 def layout(channels: int) -> str:

@@ -49,6 +49,7 @@ def tune_on(
     unit: Unit,
     repeats: int,
     *given: Any,
+    pareto: bool = False,
 ) -> Whole | None:
     """Search on a rack, and return the whole plan that was found; None, if no operator has a choice.
 
@@ -61,6 +62,7 @@ def tune_on(
         unit: of the objective.
         repeats: readings of each candidate.
         given: what `Search` takes behind the bench.
+        pareto: plans for less arena and less flash are measured too.
 
     Raises:
         MtoolError: of the class that tells the stage.
@@ -74,7 +76,7 @@ def tune_on(
         RackSearch(farm, TrialMaker(place), repeats, progress, BoardBench(place, unit, repeats), *given).run()
         for _ in range(_TRIES if progress.rows else 0):
             try:
-                return best_whole(source, options, place, progress, unit, WholeRuns(farm))
+                return best_whole(source, options, place, progress, unit, WholeRuns(farm), pareto=pareto)
             except BoardLost as lost:
                 log.warning("the whole model is measured on another board: %s", lost)
         if progress.rows:

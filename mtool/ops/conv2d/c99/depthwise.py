@@ -34,12 +34,12 @@ class Depthwise(BaseSchedule):
         return plane_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """Those of the products and half an instruction each, 4 a copied element, 14 an output."""
+        """Those of the products and half an instruction each, 4 a copied element, 1.5 a row of them, 14 an output."""
         conv = Conv.of(node, graph)
         outputs = conv.batch * conv.pixels * conv.out_channels
         return (
             outputs * ((2.0 + target.product_instructions) * conv.depth + 14)
-            + 4.0 * conv.batch * math.prod(conv.size) * conv.channels
+            + (4.0 * conv.size[1] + 1.5) * conv.batch * conv.size[0] * conv.channels
         )
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:

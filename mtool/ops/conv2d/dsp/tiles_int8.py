@@ -4,7 +4,8 @@ The inner loops and the layout of the packed weights: crt/include/mt_dsp_tile_*_
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.tile import Tile
 
 TILES = ("3x2", "2x2")  # pixels by channels; the second where three pixels would leave columns empty
-TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth"
+TILE_MEANING = "pixels x channels of the register tile; auto: 3x2, or 2x2 where that saves a fifth of the instructions"
 HEADERS = {"3x2": "mt_dsp_tile_3x2_int8.h", "2x2": "mt_dsp_tile_2x2_int8.h"}
+CYCLES = {"3x2": 1.08, "2x2": 0.88}  # an instruction, on a core that issues two a cycle: docs/schedules.md
 SUMMED = 248  # elements of a column, of int8, whose sum is an int16: MT_DSP_SUMMED of mt_dsp_tile_int8.h
 SUFFIXES = {"3x2": "", "2x2": "_2x2"}  # of the functions
 
@@ -102,6 +104,14 @@ class Tiles(BaseSchedule):
         """The dot products, and what gathers the pixels."""
         conv = Conv.of(node, graph)
         return self._cost(conv, self._tile(conv), apart=not go_in_pairs(node, graph, conv.group))
+
+    def for_core(self, node: Node, graph: Graph, target: Target) -> Self:
+        """On a Cortex-M7 the tile of the fewest cycles: of 2x2 more instructions go in pairs, see CYCLES."""
+        if self.tile or not target.issues_pairs:
+            return self
+        conv = Conv.of(node, graph)
+        best = min(TILES, key=lambda name: CYCLES[name] * self._cost(conv, Tile.named(name)))
+        return self if best == self._tile(conv).name else replace(self, tile=best)
 
     def takes(self, node: Node, graph: Graph) -> bool:
         """Whether the stored weights are int8, and the epilogue one that tiles have by heart."""

@@ -7,6 +7,7 @@ from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.integer.tile import (
     CHANNELS_MEANING,
     COLUMNS_MEANING,
+    RESULT,
     UNROLL_MEANING,
     Tile,
     Work,
@@ -62,11 +63,11 @@ class Im2col(BaseSchedule):
         return pointwise_in_place(node, graph)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The tiles', 1.5 instructions a gathered element, 8 a row of a patch."""
+        """The tiles', 1.5 instructions a gathered element, 8 a row of a patch, 12 more an output."""
         conv = Conv.of(node, graph)
         products = self._tile(node, graph, target).cost(target, self._work(node, graph))
-        rows = 0 if conv.is_pointwise else conv.kernel[0]
-        return conv.batch * conv.group * (products + conv.pixels * (1.5 * conv.depth + 8 * rows))
+        rows, outputs = 0 if conv.is_pointwise else conv.kernel[0], conv.out_channels // conv.group
+        return conv.batch * conv.group * (products + conv.pixels * (1.5 * conv.depth + 8 * rows + RESULT * outputs))
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

@@ -7,6 +7,7 @@ from mtool.kernels.epilogues.expression import EpilogueText
 from mtool.kernels.integer.tile import (
     CHANNELS_MEANING,
     COLUMNS_MEANING,
+    RESULT,
     UNROLL_MEANING,
     Tile,
     Work,
@@ -53,8 +54,9 @@ class Gemv(BaseSchedule):
         return Tile.best(target, work, columns, self.channels, self.unroll)
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
-        """The tiles'."""
-        return self._tile(node, graph, target).cost(target, self._work(node, graph))
+        """The tiles', 12 instructions more an output."""
+        work = self._work(node, graph)
+        return self._tile(node, graph, target).cost(target, work) + RESULT * work.vectors * work.outputs
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""

@@ -20,7 +20,7 @@ from mtool.kernels.target import Target
 from mtool.ops.dense.gemv import Call, GroupedGemv
 
 GROUP = 8  # outputs at a time
-UNROLLS = (1, 2, 4)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
+UNROLLS = (4, 2, 1)  # vectors of inputs an iteration: the loops that mt_mve_gemv_int8.h has
 
 
 def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -50,7 +50,7 @@ class Gemv(GroupedGemv):
     header = "mt_mve_gemv_int8.h"
     range_of = "kernels/mve/tile_int8.c.j2"
 
-    unroll: int = knob(*UNROLLS, meaning="vectors of inputs an iteration: more are faster, and more code")
+    unroll: int = knob(0, *UNROLLS, meaning="vectors of inputs an iteration; auto: the most that divide the depth")
 
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """int8 to int8."""
@@ -65,21 +65,26 @@ class Gemv(GroupedGemv):
         """Eight."""
         return GROUP
 
+    def _unroll(self, depth: int) -> int:
+        vectors = round_up(depth, INT8_LANES) // INT8_LANES
+        return self.unroll or next(unroll for unroll in UNROLLS if vectors % unroll == 0)
+
     def padded_depth(self, depth: int) -> int:
         """Whole iterations."""
-        return round_up(depth, INT8_LANES * self.unroll)
+        return round_up(depth, INT8_LANES * self._unroll(depth))
 
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         """17 instructions for 16 inputs and eight outputs, 2 an iteration, 30 for eight outputs."""
         rows, depth = graph.types[node.inputs[0]].shape
-        each = (17 + 2 / self.unroll) * self.padded_depth(depth) / INT8_LANES + 30
+        each = (17 + 2 / self._unroll(depth)) * self.padded_depth(depth) / INT8_LANES + 30
         return rows * self.groups(node, graph) * each
 
     def call(self, node: Node, graph: Graph, target: Target) -> Call:
         """By the scaling and the unrolling."""
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
-        function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{self.unroll}' if self.unroll > 1 else ''}"
+        unroll = self._unroll(weights.shape[1])
+        function = f"mt_mve_dense{epilogue.scaling.kind}{f'_{unroll}' if unroll > 1 else ''}"
         rows = partial(pack, depth=self.padded_depth(weights.shape[1]))
         packed = packed_by_rows(rows, GROUP, weights, epilogue.bias, epilogue.scaling)
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "

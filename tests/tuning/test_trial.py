@@ -1,0 +1,28 @@
+"""A trial has the C that the model would have."""
+
+from pathlib import Path
+
+from mtool import boards
+from mtool.compiler import plan_model, target_of
+from mtool.tuned.tasks import tasks_of
+from mtool.tuning.candidates import space_of
+from mtool.tuning.trial import Share, trial_of
+from mtool.workflow.stages import Options
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
+
+
+def test_a_tile_that_a_schedule_chooses_is_the_models_in_a_trial_of_many() -> None:
+    """What a byte of code is worth follows from the products of a model, and a trial has those of all candidates."""
+    board = boards.get("mps2_an385")
+    target = target_of(board)
+    plan, names = plan_model(DIGITS, board, Options(partial="never"))
+    spaces = [space_of(task, target) for task in tasks_of(plan, names)]
+    trial = trial_of([Share(space, space.candidates) for space in spaces], target)
+    steps = {step.node.name: step for step in trial.plan.steps}
+    for space, of_task in zip(spaces, trial.tasks, strict=True):
+        node, graph = space.task.step.node, space.task.graph
+        for name, candidate in zip(of_task.candidates, space.candidates, strict=True):
+            own = candidate.schedule.emit(node, graph, target)
+            found = steps[name].schedule.emit(steps[name].node, trial.plan.graph, target)
+            assert (found.body, found.arguments) == (own.body, own.arguments), (name, candidate.text)
