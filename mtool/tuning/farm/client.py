@@ -33,6 +33,7 @@ SILENT_S = 900.0
 """After so long without a word from a slice that has begun, its worker is taken for lost."""
 
 _CONNECT_S = 5.0
+_FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
 _RESULT_S = 60.0
 _LOST = object()
@@ -117,7 +118,7 @@ class Farm:
         self._asked: dict[str, _Asked] = {}
         self._workers: dict[str, _Worker] = {}
         self._numbers = itertools.count()
-        self._connect(_CONNECT_S)
+        self._connect(_FIRST_S)
 
     def __enter__(self) -> "Farm":
         return self
