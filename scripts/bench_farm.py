@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from mtool.errors import CommunicationError  # noqa: E402
 from mtool.tuned import log as tuning_log  # noqa: E402
 from mtool.tuned.record import digest  # noqa: E402
 from mtool.tuning.candidates import Space  # noqa: E402
@@ -59,7 +60,14 @@ def trimmed(spaces: list[Space], total: int) -> list[Space]:
 
 def connected(made: Cluster, boards: int) -> Farm:
     """Return a connection, as soon as all boards are there."""
-    farm = Farm(made.address, BOARD)
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            farm = Farm(made.address, BOARD)
+            break
+        except CommunicationError:  # the scheduler has just been started, on a computer with much to do
+            if time.monotonic() > deadline:
+                raise
     wait_for(lambda: farm.wait(0.5) == [] and farm.boards == boards, 300)
     return farm
 
