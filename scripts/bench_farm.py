@@ -10,6 +10,7 @@ killed and the scheduler started again.
 import argparse
 import dataclasses
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -72,22 +73,29 @@ def connected(made: Cluster, boards: int) -> Farm:
     return farm
 
 
-def cpu_s() -> float:
-    """Return the CPU seconds of this process."""
-    times = os.times()
-    return times.user + times.system
+def cpu_s(process: "subprocess.Popen[bytes] | None" = None) -> float:
+    """Return the CPU seconds of a process, on Linux, or of this one."""
+    if process is None:
+        times = os.times()
+        return times.user + times.system
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def run(made: Cluster, boards: int, spaces: list[Space], factor: float, path: Path) -> tuple[Progress, float]:
+def run(
+    made: Cluster, boards: int, spaces: list[Space], factor: float, path: Path, is_disturbed: bool = False
+) -> tuple[Progress, float]:
     """Search on all boards, and return how many seconds it took from the first slice to the last answer."""
     maker = StandInMaker(times={"flash_s": FLASH_S * factor, "call_s": CALL_S * factor}, unit="instructions")
     with connected(made, boards) as farm:
-        start, cpu = time.monotonic(), cpu_s()
+        start, cpu, scheduler = time.monotonic(), cpu_s(), cpu_s(made.scheduler)
         progress = search(farm, spaces, path, maker, most=A_FIRMWARE)
         took = time.monotonic() - start
         rate, each_ms = progress.measured / took, (cpu_s() - cpu) / progress.measured * 1e3
-        told = f"{boards:3} boards: {progress.measured} candidates in {took:.1f} s, {rate:.2f} a second"
-        print(f"{told}, {each_ms:.2f} ms CPU of the client each", flush=True)
+        told = f"{boards:3} boards: {progress.measured} candidates in {took:.1f} s, {rate:.2f} a second; CPU of each"
+        if isinstance(made.scheduler, subprocess.Popen) and not is_disturbed:
+            told += f" {(cpu_s(made.scheduler) - scheduler) / progress.measured * 1e3:.2f} ms of the scheduler,"
+        print(f"{told} {each_ms:.2f} ms of the client", flush=True)
     assert progress.measured == progress.total
     return progress, took
 
@@ -135,7 +143,7 @@ def main() -> None:
             print(f"{count} boards measure {ratio:.1f} times as much as one", flush=True)
             path = here / "disturbed.jsonl"
             lost = disturbed(made, path, A_SLICE * count)
-            progress, _ = run(made, count, many, given.factor / 5, path)
+            progress, _ = run(made, count, many, given.factor / 5, path, is_disturbed=True)
             lost.join()
         read = tuning_log.read([path]).measurements
         keys = Counter(one.key for one in read)

@@ -109,7 +109,7 @@ class Farm:
         self.topic = f"mtool-{new_id()}"
         self.builders = 0
         self.offered: Counter[str] = Counter()
-        self._security = security.security_of(tls)
+        self._security = security.security_of(tls, self.address)
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._client: Any = None
         self._epoch = 0

@@ -183,7 +183,7 @@ class RackSearch(Search):
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
             self._submit(state.waiting.popleft())
-        while len(state.waiting) < max(farm.boards, 1) and len(state.making) < max(farm.builders, 1):
+        while len(state.waiting) < max(farm.boards, 1) and len(state.making) <= max(farm.builders, 1):
             batch = state.again.popleft() if state.again else source()
             if not batch:
                 return
@@ -258,8 +258,10 @@ class RackSearch(Search):
             cut = [each for each in asks if each]
         else:
             everything = [ask for each in asks for ask in each]
-            to_come = sum(len(part.asks) for part in self._state.waiting) + len(everything) + len(self._left)
-            size = min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST)
+            parts = (*self._state.waiting, *(one.part for one in self._state.running.values()))
+            to_come = len(everything) + len(self._left) + sum(len(part.asks) for part in parts)
+            to_come += sum(len(other.batch) for other in self._state.making.values())
+            size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
             cut = [everything[at : at + size] for at in range(0, len(everything), size)]
         for each in cut:
             self._open(firmware, each, "")
@@ -413,6 +415,11 @@ class RackSearch(Search):
             log.warning(
                 "%s is %.1f%% %s than the others", answer.board, abs(change) * 100, "slower" if change > 0 else "faster"
             )
+
+
+def even(total: int, most: int) -> int:
+    """Return the size of slices so that as few as there are of at most a size have about the same."""
+    return max(-(-total // max(-(-total // most), 1)), 1)
 
 
 def mode_text(mode: Mode) -> str:

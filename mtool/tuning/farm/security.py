@@ -44,17 +44,22 @@ def require() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def security_of(tls: Tls) -> Any:
+def security_of(tls: Tls, address: str) -> Any:
     """Return Dask's `Security`: of the certificates that are given, else of Dask's own configuration.
 
     Raises:
-        UsageError: a file is not there, or one of the three is missing.
+        UsageError: a file is not there, one of the three is missing, or the address needs them.
     """
     from distributed import Security
 
     given = (tls.ca, tls.certificate, tls.key)
     if not any(given):
-        return Security()
+        configured = Security()
+        if address.startswith("tls:") and not configured.tls_client_cert:
+            raise UsageError(
+                f"{address} asks for certificates", hint="give --tls-ca, --tls-cert and --tls-key (docs/farm.md)"
+            )
+        return configured
     if not all(given):
         raise UsageError("--tls-ca, --tls-cert and --tls-key are given together or not at all")
     for path in given:

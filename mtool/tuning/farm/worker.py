@@ -99,7 +99,7 @@ async def _serve(service: Service) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     address = security.address_of(service.address, service.tls)
-    certificates = security.security_of(service.tls)
+    certificates = security.security_of(service.tls, address)
     pause_s, is_told = 0.2, False
     with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
         while not ended.is_set():

@@ -18,7 +18,7 @@ from mtool.tuning.farm.search import RackSearch
 from mtool.tuning.firmware import Room
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal
-from mtool.tuning.trial import Names, Share, trial_of
+from mtool.tuning.trial import Names, Share
 from tests.tuned.pointwise import network
 from tests.tuned.records import SETUP, TARGET
 from tests.tuning.farm.stand_in import Firmware
@@ -53,7 +53,7 @@ class StandInMaker:
     def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle]:
         if self.too_large in {one.text for share in shares for one in share.candidates}:
             raise FitError("it does not fit")
-        names = trial_of(shares, target_of(BOARD)).tasks
+        names = tuple(_names(number, share) for number, share in enumerate(shares))
         texts = {
             operator: one.text
             for each in names
@@ -62,6 +62,14 @@ class StandInMaker:
         killers = [operator for operator, text in texts.items() if text == self.killer]
         truth = {operator: truth_of(text) for operator, text in texts.items()}
         return names, Firmware(truth, killers, unit=self.unit, **self.times).bundle(TARGET.compiler)
+
+
+def _names(number: int, share: Share) -> Names:
+    """Return the operators of a task as a trial names them, without making one."""
+    candidates = tuple(f"t{number}_c{place}" for place in range(len(share.candidates)))
+    stem = f"t{number}_0"
+    reference, spoil, compare = f"t{number}_ref", (f"{stem}_spoil",), (f"{stem}_compare",)
+    return Names((), (), reference, candidates, spoil, compare, (f"{stem}_count",), 1, share)
 
 
 def search(
