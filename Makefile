@@ -25,7 +25,7 @@ bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: do
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
 
-bench-tune:     ## the schedules of MLPerf Tiny's models, tuned on emulated boards: docs/tune-gains.md
+bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_tune.py $(ARGS)
 
