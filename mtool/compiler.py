@@ -3,19 +3,20 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
 from mtool.codegen.generation import Emitted, emit
-from mtool.codegen.growth import FileConstants, file_constants
+from mtool.codegen.growth import ModelConstants, constants_of
+from mtool.errors import UsageError
 from mtool.filetree import FileTree
 from mtool.frontend.reading import file_hash
 from mtool.ir import Graph
 from mtool.ir.types import Array
 from mtool.kernels.target import Target
-from mtool.manifest import Manifest
+from mtool.manifest import Claim, Manifest, Refusal
 from mtool.option_values import Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
@@ -48,39 +49,80 @@ def compile_model(path: Path, board: Board, request: Request = DEFAULTS) -> Comp
         ModelError: the model is malformed or can't be compiled; every reason is listed.
     """
     start = time.monotonic()
-    filed: dict[str, FileConstants] = {}
+    notes = _Notes()
     # No name for the graph and the plan: a large model is not to be held once for each stage. The file is read, and
     # found to be one within the limits, before it is hashed.
     emitted = emit(
-        _plan_for(_lowered(path, target_of(board), request, filed), board, request, model_hash := file_hash(path)),
-        path.name, model_hash, request.conventions, filed,
+        _plan_for(_lowered(path, board, request, notes), board, request, model_hash := file_hash(path)),
+        path.name, model_hash, request.conventions, notes.constants,
     )  # fmt: skip
     _drop_cycles(emitted.functions.constants)
+    emitted = replace(emitted, claims=notes.claims)
     compiled = Compiled(emitted.files(request.weights), emitted.manifest)
     seconds, plan = time.monotonic() - start, emitted.plan
     log.info("compile %.1f s, %d operators, arena %d B", seconds, len(plan.steps), plan.arena_bytes)
     return compiled
 
 
-def _lowered(path: Path, target: Target, request: Request, filed: dict[str, FileConstants]) -> Graph:
-    """Read a model and bring it to kernels and loops; what its constants took in the file goes into `filed`."""
+@dataclass(slots=True)
+class _Notes:
+    """What is known of a model besides its graph: its constants as they were read, and who computes which operator."""
+
+    constants: ModelConstants = field(default_factory=ModelConstants)
+    claims: tuple[Claim, ...] = ()
+
+
+def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
+    """Read a model and bring it to kernels, loops and calls of backends, and note what is known of it besides."""
     allocator.return_large_blocks()
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         from mtool import run_time_sizes  # loaded for such a model alone
 
-        whole, graph = run_time_sizes.lowered(path, target, request, open_sizes)
-        filed.update(file_constants(whole))
+        _check_no_backends(request, open_sizes)
+        whole, graph = run_time_sizes.lowered(path, target_of(board), request, open_sizes)
+        notes.constants = constants_of(whole)
         return graph
 
     def read() -> Graph:  # a graph that nothing but the passes holds
         graph = frontend.load(path, request)
-        filed.update(file_constants(graph))
-        return graph
+        notes.constants = constants_of(graph)
+        return _partitioned(graph, path, board, request, notes) if request.backends else graph
 
-    graph = passes.run(read(), target)
+    graph = passes.run(read(), target_of(board))
     _drop_cycles(graph.constants)
     return graph
+
+
+def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
+    """Give backends their regions; operators are recognised in the graph that rounds as ONNX does."""
+    from mtool.backends.chosen import choose
+    from mtool.backends.interface import Context
+    from mtool.backends.partition import partition
+
+    chosen = choose(request.backends)
+    view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
+    context = Context(target_of(board), board.name, request.rounding, request.tolerance)
+    found = partition(view, graph, chosen, context, falls_back=request.backend_fallback)
+    notes.claims = tuple(
+        Claim(
+            operator=one.operation.name,
+            kind=one.operation.kind,
+            backend=one.backend,
+            region=one.region,
+            refusals=tuple(Refusal(backend=name, reason=why) for name, why in one.refusals),
+        )
+        for one in found.claims
+    )
+    return found.graph
+
+
+def _check_no_backends(request: Request, open_sizes: Mapping[str, int]) -> None:
+    if request.backends:
+        raise UsageError(
+            f"backends compute shapes that are known when they compile; {next(iter(open_sizes))} is a run-time size",
+            hint=f"give it one size: --dim {next(iter(open_sizes))}=N",
+        )
 
 
 def _drop_cycles(constants: Mapping[str, Array]) -> None:
@@ -123,7 +165,7 @@ def plan_model(path: Path, board: Board, request: Request = DEFAULTS) -> tuple[P
     """
     from mtool.tuned.tasks import named_nodes
 
-    graph = _lowered(path, target_of(board), request, {})
+    graph = _lowered(path, board, request, _Notes())
     names = frozenset(node.name for node, _ in named_nodes(graph))
     return _plan_for(graph, board, request, file_hash(path)), names
 
@@ -139,29 +181,27 @@ def compile_for(path: Path, boards: Sequence[Board], request: Request = DEFAULTS
         ModelError: as `compile_model`.
     """
     open_sizes = frontend.run_time_sizes(path, request)
-    graph = None if open_sizes else frontend.load(path, request)
-    model_hash, filed = file_hash(path), {} if graph is None else file_constants(graph)
+    graph = None if open_sizes or request.backends else frontend.load(path, request)
+    model_hash, constants = file_hash(path), ModelConstants() if graph is None else constants_of(graph)
     asked: Partial = "never" if open_sizes else _partial(request, model_hash)
-    made: dict[tuple[Target, Partial], Emitted] = {}
+    made: dict[tuple[Target, Partial, str], Emitted] = {}
 
-    def emitted(target: Target, partial: Partial) -> Emitted:
-        if (target, partial) not in made:
-            if graph is None:
-                from mtool import run_time_sizes
-
-                whole, lowered = run_time_sizes.lowered(path, target, request, open_sizes)
-                filed.update(file_constants(whole))
-            else:
-                lowered = passes.run(graph, target)
+    def emitted(board: Board, partial: Partial) -> Emitted:
+        target = target_of(board)
+        key = target, partial, board.name if request.backends else ""
+        if key not in made:
+            notes = _Notes(constants)
+            lowered = _lowered(path, board, request, notes) if graph is None else passes.run(graph, target)
             schedules = _schedules(lowered, target, request, model_hash)
             plan = make_plan(lowered, target, request.io, partial, schedules)
-            made[target, partial] = emit(plan, path.name, model_hash, request.conventions, filed)
-        return made[target, partial]
+            written = emit(plan, path.name, model_hash, request.conventions, notes.constants)
+            made[key] = replace(written, claims=notes.claims)
+        return made[key]
 
     for board in boards:
-        whole = emitted(target_of(board), asked)
+        whole = emitted(board, asked)
         too_large = asked == "auto" and is_short(board, whole.plan.arena_bytes)
-        yield board, emitted(target_of(board), "always") if too_large else whole
+        yield board, emitted(board, "always") if too_large else whole
 
 
 def is_short(board: Board, arena_bytes: int) -> bool:

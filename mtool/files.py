@@ -59,12 +59,13 @@ def append_line(path: Path, line: bytes) -> None:
                 os.fsync(handle)
 
 
-def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
+def check_writable(path: Path, read: Iterable[Path | None] = (), *, makes_folder: bool = False) -> None:
     """Say now that a file which a person named, and which is written after much work, can't be; nothing is left behind.
 
     Args:
         path: the file.
         read: what the work reads, and must not overwrite.
+        makes_folder: where its folder is missing, that is made when the file is written.
 
     Raises:
         UsageError: its folder is not there or can't be written, it is a folder, a pipe or a disk, or it is one of
@@ -75,6 +76,9 @@ def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
             if source is not None and path.is_file() and path.samefile(source):
                 raise UsageError(f"{path} would be overwritten, and is read: {source}", hint="give another name")
     if not path.parent.is_dir():
+        if makes_folder:
+            check_folder(path.parent)
+            return
         raise UsageError(f"{path} can't be written", details=[f"there is no folder {path.parent}"])
     with _refusing(path):
         if _is_special(path):
@@ -85,6 +89,20 @@ def check_writable(path: Path, read: Iterable[Path | None] = ()) -> None:
         probe = _beside(target)
         os.close(os.open(probe, _NEW, _RIGHTS))
         probe.unlink()
+
+
+def check_folder(folder: Path) -> None:
+    """Say now that a folder, which is made with those above it if it is missing, can't be made or written to.
+
+    Raises:
+        UsageError: one of them is a file, or may not be written to.
+    """
+    with _refusing(folder):
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 @contextmanager

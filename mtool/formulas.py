@@ -56,6 +56,11 @@ class Formula:
         """The run-time sizes that it depends on."""
         return {factor.size for _, factors in self.terms for factor in factors}
 
+    @property
+    def quotients(self) -> set[Factor]:
+        """Its factors that are divided."""
+        return {factor for _, factors in self.terms for factor in factors if factor.divisor > 1}
+
     def c(self, prefix: str) -> str:
         """Return it as C, in parentheses unless it is a name; `prefix` stands before the names of the sizes."""
         text = self._text("/", prefix)
@@ -136,35 +141,70 @@ def _factor(node: ast.expr) -> Factor:
     return Factor(node.id, add, divisor)
 
 
-def fitted(names: Sequence[str], points: Sequence[Point], values: Sequence[int]) -> Formula | None:
-    """Return the simplest formula that has these values at these points; None: none is found.
+def fitted(names: Sequence[str], points: Sequence[Point], values: Sequence[int], period: int = 1) -> Formula | None:
+    """Return the simplest formula that has these values at these points; None: none is found, or several.
 
     There are always more points than a formula has coefficients, and a quotient takes several values at them, so that a
-    formula which is found is no coincidence.
+    formula which is found is no coincidence. (n + 1) // 3 and (n + 2) // 3 are the same where no point leaves a
+    remainder of 1: then none is returned.
+
+    Args:
+        names: of the sizes.
+        points: values of them.
+        values: what the formula has to be at each.
+        period: the formula is for sizes alone that leave the remainders of the points when they are divided by it.
     """
-    return _fitted(tuple(names), tuple(points), tuple(values))
+    return _fitted(tuple(names), tuple(points), tuple(values), period)
 
 
 @functools.lru_cache(maxsize=100_000)
-def _fitted(names: tuple[str, ...], points: tuple[Point, ...], values: tuple[int, ...]) -> Formula | None:
+def _fitted(names: tuple[str, ...], points: tuple[Point, ...], values: tuple[int, ...], period: int) -> Formula | None:
     if len(set(values)) == 1:
         return Formula(((values[0], ()),))
-    wanted = np.array(values, np.float64)
+    first: Formula | None = None
+    size = 0
     for basis, columns in _bases(names, points):
-        solution, _, rank, _ = np.linalg.lstsq(columns, wanted, rcond=None)
-        whole = np.rint(solution)
-        if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
+        if first is not None and len(basis) != size:
             continue
-        terms = tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number)
-        found = Formula(terms)
-        if all(
-            found.at(dict(zip(names, point, strict=True))) == value for point, value in zip(points, values, strict=True)
-        ):
+        found = _of_basis(basis, columns, names, points, values)
+        if found is None:
+            continue
+        if not found.quotients:
             return found
-    return None
+        if first is not None and not _is_same(first, found, names, points, period):
+            return None
+        first, size = first or found, len(basis)
+    return first
 
 
 Basis = tuple[tuple[Factor, ...], ...]
+
+
+def _of_basis(
+    basis: Basis, columns: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", names: tuple[str, ...],
+    points: tuple[Point, ...], values: tuple[int, ...],
+) -> Formula | None:  # fmt: skip
+    """Return the sum of these products that has these values at these points."""
+    solution, _, rank, _ = np.linalg.lstsq(columns, np.array(values, np.float64), rcond=None)
+    whole = np.rint(solution)
+    if rank < len(basis) or np.abs(solution - whole).max() > _WORST * max(1.0, float(np.abs(whole).max())):
+        return None
+    found = Formula(tuple((int(number), factors) for number, factors in zip(whole, basis, strict=True) if number))
+    at = (found.at(dict(zip(names, point, strict=True))) for point in points)
+    return found if all(one == value for one, value in zip(at, values, strict=True)) else None
+
+
+def _is_same(one: Formula, other: Formula, names: tuple[str, ...], points: tuple[Point, ...], period: int) -> bool:
+    """Whether two formulas have the same values, from the smallest to the largest of each size."""
+    columns = dict(zip(names, zip(*points, strict=True), strict=True))
+    top = {name: max(column) for name, column in columns.items()}
+    for name, column in columns.items():
+        remainders = {size % period for size in column}
+        for size in (size for size in range(min(column), top[name] + 1) if size % period in remainders):
+            at = {**top, name: size}
+            if one.at(at) != other.at(at):
+                return False
+    return True
 
 
 @functools.lru_cache(maxsize=64)

@@ -127,6 +127,27 @@ def folder(path: Path, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def file(path: Path) -> Iterator[None]:
+    """Hold a file that this process writes to while the block runs, or longer where `keep_locks` says so.
+
+    Raises:
+        UsageError: another process holds it; the message names that process.
+    """
+    taken = _take(f"file {os.path.realpath(path)}")
+    if isinstance(taken, str) and taken != str(os.getpid()):
+        raise UsageError(
+            f"{path} is in use by another mtool",
+            details=[f"process {taken}"] if taken else [],
+            hint="wait until it has finished, or write another file",
+        )
+    kept = _kept.get()
+    with contextlib.ExitStack() as here:
+        if isinstance(taken, _Taken):
+            (here if kept is None else kept).callback(taken.release)
+        yield
+
+
 def handles() -> tuple[int, ...]:
     """Return the handles of the folders that are held.
 

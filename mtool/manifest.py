@@ -192,6 +192,26 @@ class Operator(Strict):
     scratch_bytes: int = 0
 
 
+class Refusal(Strict):
+    """Why a backend that was asked does not compute an operator."""
+
+    backend: str
+    reason: OfModel
+
+
+class Claim(Strict):
+    """An operator of the model, as backends see it, and who computes it.
+
+    `operator` is its name, `kind` what ONNX calls it; `backend` and `region` are empty if it is compiled to C.
+    """
+
+    operator: OfModel
+    kind: str
+    backend: str = ""
+    region: str = ""
+    refusals: tuple[Refusal, ...] = ()
+
+
 class GrownConstant(Strict):
     """Constants of an operator that take more than a tenth more flash than they take in the model's file, and why.
 
@@ -231,7 +251,8 @@ class Manifest(Strict):
     takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
     "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
-    point. `graph` is the file with the graph's JSON, empty if there is none.
+    point. `claims` says who computes which operator, if backends were asked for. `graph` is the file with the
+    graph's JSON, empty if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -250,6 +271,7 @@ class Manifest(Strict):
     constant_bytes: int
     constants: tuple[str, ...]
     grown: tuple[GrownConstant, ...] = ()
+    claims: tuple[Claim, ...] = ()
     symbols: dict[str, str]
     operators: tuple[Operator, ...]
     interface_api: InterfaceApi = "c"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mtool.backends.spec import BackendSpec
 from mtool.codegen.conventions import Conventions
 from mtool.errors import UsageError
 from mtool.frontend.options import ModelOptions
@@ -21,6 +22,9 @@ class Request(ModelOptions):
         "always", or "auto", which becomes "always" where the board's memory is too small else.
     conventions: how the model and its operators are called, and what runs them; mtool.codegen.conventions makes them.
     schedules: a user's choices, by node (`pw_2`); the cost model chooses all others.
+    backends: what else computes parts of the network, in order of preference.
+    tolerance: by how many steps an integer that a backend computes may differ from mtool's own.
+    backend_fallback: a region that a backend fails to compile is left to C.
     known: what tuning has found for the board; `schedules` come before it.
     weights: "auto" puts large constants into a `.bin` file where the toolchain can take one in, "text" all into C.
     """
@@ -31,6 +35,9 @@ class Request(ModelOptions):
     schedules: Mapping[str, Choice] = field(default_factory=dict)
     weights: Weights = "auto"
     known: Known = field(default_factory=Known)
+    backends: tuple[BackendSpec, ...] = ()
+    tolerance: int = 0
+    backend_fallback: bool = False
 
     def allowed_partial(self) -> Partial:
         """Return `partial`, or "never" where operators are called by name, each as a whole.

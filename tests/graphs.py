@@ -1,11 +1,11 @@
 """Small ONNX models for tests, and the host as a place to run their C."""
 
 import ctypes
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import amount
 import numpy as np
 import onnx
 import sanitized
@@ -22,7 +22,6 @@ from mtool.plan import Plan, make_plan
 HOST = Target("host", frozenset({"fpu"}))
 NO_FPU = Target("cortex-m3", frozenset())
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
-SANITIZE = ["-fsanitize=undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 
 Array = np.ndarray[Any, Any]
 
@@ -66,21 +65,16 @@ def compiled(proto: onnx.ModelProto, target: Target = HOST, name: str = "test") 
     return make_plan(passes.run(import_graph(proto, name), target), target)
 
 
-def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path, level: str = "-O1") -> list[Array]:
+def run_c(plan: Plan, feeds: Mapping[str, Array], folder: Path) -> list[Array]:
     """Compile a plan's C with every warning an error and the undefined-behaviour sanitizer, and run it once."""
     files, manifest = codegen.generate(plan, "test.onnx", "0" * 64)
     for name in files:
         (folder / name).write_bytes(files[name])
     name = manifest.model
-    library = folder / "model.so"
-    include = resources.path("crt") / "include"
-    sources = [str(folder / f"{name}.c"), str(folder / f"{name}_weights.c")]
-    subprocess.run(
-        ["gcc", *FLAGS, *SANITIZE, level, "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
-        check=True,
-    )
-    sanitized.check_by_clang([folder / f"{name}.c"], [*FLAGS, f"-I{include}"])
-    code = ctypes.CDLL(str(library))
+    code = ctypes.CDLL(str(sanitized.library(folder, name, FLAGS)))
+    if amount.takes(files[f"{name}.c"]):
+        include = resources.path("crt") / "include"
+        sanitized.check_by_clang([folder / f"{name}.c"], [*FLAGS, f"-I{include}"])
     arena = (ctypes.c_uint8 * manifest.arena_bytes).in_dll(code, f"{name}_arena")
     for tensor in manifest.inputs:
         data = np.ascontiguousarray(feeds[tensor.name]).tobytes()

@@ -2,17 +2,17 @@
 
 import ctypes
 import itertools
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from graphs import FLAGS, HOST, SANITIZE, Array, reference
+import sanitized
+from graphs import FLAGS, HOST, Array, reference
 from onnx import helper, numpy_helper
 
-from mtool import codegen, frontend, resources, run_time_sizes
+from mtool import codegen, frontend, run_time_sizes
 from mtool.frontend.options import ModelOptions
 from mtool.kernels.target import Target
 from mtool.manifest import Manifest, Tensor
@@ -74,10 +74,7 @@ class Library:
         for name in files:
             (folder / name).write_bytes(files[name])
         self.name = self.manifest.model
-        sources = [str(folder / f"{self.name}{part}.c") for part in ("", "_weights")]
-        command = ["gcc", *FLAGS, *SANITIZE, "-O1", "-shared", "-fPIC", f"-I{resources.path('crt') / 'include'}"]
-        subprocess.run([*command, *sources, "-o", str(folder / "model.so"), "-lm"], check=True)
-        self.code = ctypes.CDLL(str(folder / "model.so"))
+        self.code = ctypes.CDLL(str(sanitized.library(folder, self.name, FLAGS)))
 
     def call(self, feeds: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[int, dict[str, Array]]:
         """Run the model on arrays of these sizes, in buffers of the caller that are no larger; its status, outputs."""

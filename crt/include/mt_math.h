@@ -21,11 +21,11 @@ extern "C" {
 #define MT_FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* Ask the compiler to unroll the loop that follows. */
+/* Ask the compiler to unroll the loop that follows. Without optimisation GCC can't, and may warn of that. */
 #define MT_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
 #define MT_UNROLL(n) MT_PRAGMA(unroll n)
-#elif defined(__GNUC__) && __GNUC__ >= 8
+#elif defined(__GNUC__) && __GNUC__ >= 8 && defined(__OPTIMIZE__)
 #define MT_UNROLL(n) MT_PRAGMA(GCC unroll n)
 #else
 #define MT_UNROLL(n)

@@ -4,6 +4,7 @@ import functools
 import importlib
 import inspect
 import io
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 6 no or ambiguous board, 7 flash, 8 communication, 9 numeric mismatch, 10 device fault, 130 Ctrl-C.
 """
 
+_VERSION = "--version"
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
@@ -104,6 +106,15 @@ class _Commands(TyperGroup):
         for name, summary in COMMANDS.items():
             self.add_command(TyperCommand(name, help=summary))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command; --version is not one of a command."""
+        options = list(itertools.takewhile(lambda text: text.startswith("-"), args))
+        if _VERSION in options and len(options) < len(args):
+            follows = args[len(options)]
+            raise UsageError(f"{_VERSION} stands alone, and {follows!r} follows", hint="leave one of them out")
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, TyperCommand | None, list[str]]:
         """Return the command that the arguments name, loaded, and the arguments that are left."""
         name, named, rest = super().resolve_command(ctx, args)
@@ -153,7 +164,7 @@ def _print_version(wanted: bool) -> None:
 def _global_options(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option(_VERSION, callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     as_json: AsJson = False,
     verbose: Verbose = 0,
@@ -187,20 +198,20 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
         @locks.keep_locks()
         def act() -> None:
-            for name, names in asked.items():
-                from mtool.cli.reading import options
+            for name, one in asked.items():
+                from mtool.cli import reading
 
-                values[name] = options(**{each: values.pop(each) for each in names})
+                values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
             command(output, **values)
 
         raise typer.Exit(_end(output, act))
 
-    asked: dict[str, Mapping[str, tuple[Any, Any]]] = {}
+    asked: dict[str, Asked] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in own:
         found = [each for each in getattr(parameter.annotation, "__metadata__", ()) if isinstance(each, Asked)]
         if found:
-            asked[parameter.name] = found[0].parameters
+            asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))

@@ -23,16 +23,14 @@ def bench(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     number: Annotated[int, typer.Option("--number", min=1, help="Inferences between two readings of the timer.")] = 1,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Readings, of which the median counts.")] = 3,
+    repeat: Annotated[int, parameters.repeat("Readings, of which the median counts.")] = 3,
     min_repeat_ms: Annotated[
         float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
     ] = 0.0,
     layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
-    output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    deployment: parameters.ProjectDeployment,
     cycles: Annotated[
         bool, typer.Option("--cycles", help="Estimate the cycles of a Cortex-M4 and M7, from what the emulator runs.")
     ] = False,
@@ -53,7 +51,6 @@ def bench(
         raise UsageError("--clock is for estimates of cycles", hint="give --cycles too")
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
-    deployment = workflow.Deployment(output_dir, port, probe)
     if layers:
         profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, deployment=deployment)
         _print_layers(out, profile, board)

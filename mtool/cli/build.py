@@ -19,6 +19,7 @@ def build(
         model,
         board=board,
         options=options,
+        folder=output_dir,
     )
     if dry_run:
         lines = workflow.build_plan(compiled, output_dir, kinds=workflow.ALL_KINDS)

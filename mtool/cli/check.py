@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from mtool import workflow
-from mtool.cli import completion, parameters
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
 from mtool.escaping import short_name
@@ -24,18 +22,11 @@ def check(
     model: parameters.ModelFile,
     board: Annotated[
         list[str] | None,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="May be repeated; default: all of them.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
+        parameters.boards("May be repeated; default: all of them."),
     ] = None,
     output_dir: parameters.BuiltDir = None,
     *,
-    options: parameters.BuildOptions,
+    options: parameters.FitOptions,
 ) -> None:
     """Tell what a model needs and which boards it fits; nothing is built.
 
@@ -99,6 +90,21 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         for operator in manifest.operators
     ]
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
+    if manifest.claims:
+        out.text(table(("operator of the model", "", "computed by", "why not by others"), _claims(manifest)), "")
+
+
+def _claims(manifest: "Manifest") -> list[list[str]]:
+    """Return who computes each operator that backends were asked for, and why the others do not."""
+    return [
+        [
+            short_name(one.operator),
+            one.kind,
+            f"{one.backend} ({one.region})" if one.backend else "C",
+            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
+        ]
+        for one in manifest.claims
+    ]
 
 
 def _of(need: "Need | None") -> str:

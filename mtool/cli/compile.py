@@ -30,6 +30,7 @@ def compile(
         model,
         board=board,
         options=options,
+        folder=output_dir,
     )
     folder = workflow.write_sources(compiled, output_dir, form=emit)
     manifest = compiled.manifest

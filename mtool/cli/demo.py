@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mtool import resources, workflow
-from mtool.cli import completion
+from mtool.cli import parameters
 from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
@@ -39,14 +39,7 @@ def demo(
     out: Output,
     board: Annotated[
         list[str] | None,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help=f"May be repeated; default: {BOARDS[0]}, and {BOARDS[1]} if its tools are here.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
+        parameters.boards(f"May be repeated; default: {BOARDS[0]}, and {BOARDS[1]} if its tools are here."),
     ] = None,
     output_dir: Annotated[
         Path, typer.Option("--output-dir", "-d", metavar="DIR", help="The projects go below it.")

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from mtool.cli import completion
+from mtool.cli import parameters
 from mtool.cli.output import Output, table
 from mtool.errors import BuildError
 
@@ -19,14 +17,7 @@ def doctor(
     out: Output,
     board: Annotated[
         list[str] | None,
-        typer.Option(
-            "--board",
-            "-b",
-            metavar="BOARD",
-            help="Only what this board needs; may be repeated.",
-            show_default=False,
-            autocompletion=completion.boards,
-        ),
+        parameters.boards("Only what this board needs; may be repeated."),
     ] = None,
 ) -> None:
     """Tell what is missing here and how to install it.

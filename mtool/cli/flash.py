@@ -23,13 +23,10 @@ def flash(
             autocompletion=completion.runners,
         ),
     ] = "",
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
-    flash_command: parameters.FlashCommand = "",
-    dry_run: parameters.DryRun = False,
-    output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
+    deployment: parameters.FlashDeployment,
+    dry_run: parameters.DryRun = False,
 ) -> None:
     """Compile, build and flash a model, and run it once.
 
@@ -37,7 +34,6 @@ def flash(
     the board does not answer, 9 if its outputs differ from onnxruntime's. --dry-run needs no board: a port that it
     does not know reads PORT.
     """
-    deployment = workflow.Deployment(output_dir, port, probe, flash_command)
     if dry_run:
         lines = workflow.flash_plan(model, board=board, runner=runner, options=options, deployment=deployment)
         out.result({"commands": lines})

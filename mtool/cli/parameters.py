@@ -12,7 +12,7 @@ from mtool.errors import UsageError
 from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi, Partial, Rounding, Weights
 
 if TYPE_CHECKING:
-    from mtool.workflow import Options
+    from mtool.workflow import Deployment, Options
 
 
 def _folder(text: str) -> Path:
@@ -48,6 +48,23 @@ BoardName = Annotated[
 def output_dir(meaning: str) -> Any:
     """Return the option -d with its help."""
     return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
+
+
+def boards(meaning: str) -> Any:
+    """Return the option -b of a command that takes several boards, with its help."""
+    return typer.Option(
+        "--board", "-b", metavar="BOARD", help=meaning, show_default=False, autocompletion=completion.boards
+    )
+
+
+def output_file(metavar: str, meaning: str) -> Any:
+    """Return the option -o with its help."""
+    return typer.Option("--output", "-o", metavar=metavar, help=meaning, show_default=False)
+
+
+def repeat(meaning: str) -> Any:
+    """Return the option --repeat with its help."""
+    return typer.Option("--repeat", min=1, help=meaning)
 
 
 OutputDir = Annotated[Path | None, output_dir("The project folder; default: build/<model>-<board>.")]
@@ -152,6 +169,23 @@ Schedules = Annotated[
         show_default=False,
     ),
 ]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="Let a backend, by its name or file, compute what it can (docs/backends.md); may be repeated, in order of "
+        "preference.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
+]
+Fallback = Annotated[
+    bool, typer.Option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+]
 TunedLogs = Annotated[
     list[str] | None,
     typer.Option(
@@ -253,12 +287,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands that
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Several options of the command line that become one argument of a command: `reading.options` of their values.
+    """Several options of the command line that become one argument of a command.
 
-    `parameters` has each one's annotation and default by its name.
+    parameters: each option's annotation and default by its name.
+    reader: the function of `reading` that makes the argument of their values.
     """
 
     parameters: Mapping[str, tuple[Any, Any]]
+    reader: str = "options"
 
 
 _OF_A_SHAPE: dict[str, tuple[Any, Any]] = {"dim": (Dims, None), "const": (Constants, None), "limit": (Limits, None)}
@@ -279,6 +315,9 @@ _OF_ITS_C: dict[str, tuple[Any, Any]] = {
     "weights": (WeightsAs, "auto"),
     "schedule": (Schedules, None),
     "tuned": (TunedLogs, None),
+    "backend": (Backends, None),
+    "tolerance": (Steps, 0),
+    "backend_fallback": (Fallback, False),
 }
 _OF_A_FOLDER: dict[str, tuple[Any, Any]] = {"force": (Force, False), "keep": (Keep, False)}
 _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
@@ -286,6 +325,40 @@ _OF_A_TEMPLATE: dict[str, tuple[Any, Any]] = {
     "option": (TemplateOptions, None),
     "trust_template": (TrustTemplate, False),
 }
+
+_OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
+    "output_dir": (OutputDir, None),
+    "port": (Port, ""),
+    "probe": (Probe, ""),
+}
+
+ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
+"""The project folder, and the device that runs it."""
+
+FlashDeployment = Annotated[
+    "Deployment", Asked({**_OF_A_DEPLOYMENT, "flash_command": (FlashCommand, "")}, "deployment")
+]
+"""And the command that flashes it."""
+
+TrialsDeployment = Annotated[
+    "Deployment",
+    Asked(
+        {
+            **_OF_A_DEPLOYMENT,
+            "flash_command": (FlashCommand, ""),
+            "power": (PowerCommand, ""),
+            "output_dir": (
+                Annotated[
+                    Path | None,
+                    output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>."),
+                ],
+                None,
+            ),
+        },
+        "deployment",
+    ),
+]
+"""The same, with a folder for many projects."""
 
 ShapeOptions = Annotated["Options", Asked(_OF_A_SHAPE)]
 """What a model's shapes follow from."""
@@ -296,8 +369,10 @@ ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 """And how it becomes C, in a folder."""
 
-BuildOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE})]
-"""How it becomes C and a firmware; nothing is written."""
+FitOptions = Annotated[
+    "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})
+]
+"""How it becomes C and a firmware, on any board; nothing is written, and no compiler asked for its version."""
 
 TuningOptions = Annotated[
     "Options",

@@ -32,13 +32,7 @@ def quantize(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT.onnx",
-            help="The file to write; default: <model>_int8.onnx here.",
-            show_default=False,
-        ),
+        parameters.output_file("OUT.onnx", "The file to write; default: <model>_int8.onnx here."),
     ] = None,
     board: parameters.BoardName = parameters.HOST,
     method: Annotated[Method, typer.Option("--method", help="How an activation's range is found.")] = "minmax",

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mtool.backends.spec import parse
 from mtool.codegen import conventions
 from mtool.errors import UsageError
 from mtool.ir.types import Array
@@ -13,6 +15,9 @@ from mtool.option_values import Executor, Hybrid, InterfaceApi, Io, OperatorsApi
 from mtool.plan import Choice
 from mtool.workflow.arrays import read
 from mtool.workflow.stages import Options
+
+if TYPE_CHECKING:
+    from mtool.workflow import Deployment
 
 _DIGITS = 18  # of a size; more are no int64
 
@@ -34,6 +39,9 @@ def options(
     weights: Weights = "auto",
     schedule: Sequence[str] | None = None,
     tuned: Sequence[str] | None = None,
+    backend: Sequence[str] | None = None,
+    tolerance: int = 0,
+    backend_fallback: bool = False,
     template: str = "",
     option: Sequence[str] | None = None,
     force: bool = False,
@@ -67,7 +75,19 @@ def options(
         edits="force" if force else "keep" if keep else "stop",
         trust_template=trust_template,
         tuned=logs(tuned),
+        backends=tuple(map(parse, backend or ())),
+        tolerance=tolerance,
+        backend_fallback=backend_fallback,
     )
+
+
+def deployment(
+    *, output_dir: Path | None = None, port: str = "", probe: str = "", flash_command: str = "", power: str = ""
+) -> "Deployment":
+    """Return the project folder and the device, from what was given on the command line."""
+    from mtool.workflow import Deployment  # the device half, which a compile does not load
+
+    return Deployment(output_dir, port, probe, flash_command, power)
 
 
 def logs(paths: Sequence[str] | None) -> tuple[Path, ...]:

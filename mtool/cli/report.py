@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from mtool import files, workflow
 from mtool.cli import parameters
 from mtool.cli.output import Output
@@ -19,28 +17,18 @@ def report(
     model: parameters.ModelFile,
     board: parameters.BoardName = parameters.HOST,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.html",
-            help="Where to write the page; default: report.html here.",
-            show_default=False,
-        ),
+        Path | None, parameters.output_file("FILE.html", "Where to write the page; default: report.html here.")
     ] = None,
     samples: parameters.SampleCount = 4,
     seed: parameters.Seed = 0,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Inferences, of which the median counts.")] = 3,
-    output_dir: parameters.OutputDir = None,
+    repeat: Annotated[int, parameters.repeat("Inferences, of which the median counts.")] = 3,
     *,
     options: parameters.ProjectOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    deployment: parameters.ProjectDeployment,
 ) -> None:
     """Write a page: the arena over time, time and flash by operator, numeric differences, which boards it fits."""
     page = output or _default()
-    if page.parent.is_dir():
-        files.check_writable(page, [model])
+    files.check_writable(page, [model], makes_folder=True)
     found = workflow.report(
         model,
         board=board,
@@ -48,7 +36,7 @@ def report(
         seed=seed,
         repeat=repeat,
         options=options,
-        deployment=workflow.Deployment(output_dir, port, probe),
+        deployment=deployment,
     )
     files.write(page, found.as_html().encode(), follow=True)
     out.result({"page": str(page), **found.as_json()})

@@ -39,11 +39,9 @@ def run(
         Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
     ] = None,
     seed: parameters.Seed = 0,
-    output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    deployment: parameters.ProjectDeployment,
 ) -> None:
     """Run a model on a board and show its outputs."""
     if output is not None:
@@ -53,7 +51,7 @@ def run(
         board=board,
         inputs=input,
         options=options,
-        deployment=workflow.Deployment(output_dir, port, probe),
+        deployment=deployment,
         seed=seed,
     )
     if output is not None:

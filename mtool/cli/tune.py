@@ -36,7 +36,7 @@ def tune(
     ] = "auto",
     trials: Annotated[int, typer.Option("--trials", min=0, help="Candidates to measure at most; 0: all.")] = 0,
     minutes: Annotated[float, typer.Option("--minutes", min=0, help="Time to measure at most; 0: until all is.")] = 0.0,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Readings of each candidate, if they are times.")] = 3,
+    repeat: Annotated[int, parameters.repeat("Readings of each candidate, if they are times.")] = 3,
     show: Annotated[
         list[Path] | None,
         typer.Option(
@@ -54,15 +54,9 @@ def tune(
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
-    output_dir: Annotated[
-        Path | None, parameters.output_dir("The folder for the trials' projects; default: build/tune-<model>-<board>.")
-    ] = None,
     *,
     options: parameters.TuningOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
-    flash_command: parameters.FlashCommand = "",
-    power: parameters.PowerCommand = "",
+    deployment: parameters.TrialsDeployment,
     scheduler: parameters.Scheduler = "",
     tls_ca: parameters.TlsCa = None,
     tls_cert: parameters.TlsCertificate = None,
@@ -76,7 +70,6 @@ def tune(
         return
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
-    from mtool import workflow
     from mtool.tuning import tune as measure
     from mtool.tuning.farm.security import RackAt, Tls
 
@@ -91,7 +84,7 @@ def tune(
                 minutes=minutes,
                 repeats=repeat,
                 options=options,
-                deployment=workflow.Deployment(output_dir, port, probe, flash_command, power),
+                deployment=deployment,
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,

@@ -1,6 +1,8 @@
 """`mtool verify`: a model's outputs on a board against a reference."""
 
 import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,11 +52,9 @@ def verify(
     ] = False,
     atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
     rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
-    output_dir: parameters.OutputDir = None,
     *,
     options: parameters.ProjectOptions,
-    port: parameters.Port = "",
-    probe: parameters.Probe = "",
+    deployment: parameters.ProjectDeployment,
 ) -> None:
     """Compare a model's outputs with a reference.
 
@@ -73,7 +73,7 @@ def verify(
         samples=samples,
         seed=seed,
         options=options,
-        deployment=workflow.Deployment(output_dir, port, probe),
+        deployment=deployment,
     )
     if isinstance(report, workflow.Layers):
         _print_layers(out, report, board)
@@ -93,15 +93,21 @@ def _samples(report: "Report") -> str:
 
 
 def _print_layers(out: Output, report: "Layers", board: str) -> None:
-    rows = [
-        [str(operator.index), operator.label, operator.shape, operator.schedule, _verdict(layer)]
-        for layer in report.layers
-        for operator in [layer.operator]
-    ]
     out.result({"board": board, **report.as_json()})
+    rows = list(_rows(report.layers))
     out.text(table(("#", "operator", "shape", "schedule", "against the model"), rows, right=(0,)))
     report.check()
     out.text(report.summary())
+
+
+def _rows(layers: Sequence["Layer"]) -> Iterator[list[str]]:
+    """Yield a row for each result; an operator with several results stands in the first row, and their names in all."""
+    for operator, group in itertools.groupby(layers, lambda layer: layer.operator):
+        results = list(group)
+        head = [str(operator.index), operator.label, operator.shape, operator.schedule]
+        for number, layer in enumerate(results):
+            name = f"{short_name(layer.tensor)}: " if len(results) > 1 else ""
+            yield [*(["", "", "", ""] if number else head), name + _verdict(layer)]
 
 
 def _verdict(layer: "Layer") -> str:

@@ -1,9 +1,8 @@
 """Write the C of a model: the interface, the code, the constants, the RPC descriptor; and its manifest."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
@@ -11,10 +10,11 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.external import external_files
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
-from mtool.codegen.growth import FileConstants, grown_constants
+from mtool.codegen.growth import ModelConstants, grown_constants
 from mtool.codegen.header import header
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
@@ -27,12 +27,13 @@ from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.ir import Graph, RunTimeSize
 from mtool.kernels.schedule import schedule_text
-from mtool.kernels.weighted_sum import WeightedSum
-from mtool.manifest import Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.manifest import Claim, Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
 from mtool.version import __version__
+
+_UNKNOWN = ModelConstants()  # of a plan that was not made of a file
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Emitted:
         conventions: how the model and its operators are called.
         model_file: the name of the model's file.
         model_hash: its SHA-256.
-        filed: the constants of the model's operators as they were read.
+        read: the model's constants as they were read.
+        claims: who computes which operator, if backends were asked for.
     """
 
     plan: Plan
@@ -55,15 +57,17 @@ class Emitted:
     conventions: Conventions
     model_file: str
     model_hash: str
-    filed: Mapping[str, FileConstants]
+    read: ModelConstants
+    claims: tuple[Claim, ...] = ()
 
     @functools.cached_property
     def manifest(self) -> Manifest:
         """What `mtool.json` says of the model; no C is written for it."""
         manifest = _manifest(
-            self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash
+            self.plan, self.functions, self.interface, self.conventions, self.model_file, self.model_hash, self.read
         )
-        return manifest.model_copy(update={"grown": grown_constants(self.plan, self.functions, self.filed)})
+        grown = grown_constants(self.plan, self.functions, self.read.operators)
+        return manifest.model_copy(update={"grown": grown, "claims": self.claims})
 
     @functools.cached_property
     def code(self) -> FileTree:
@@ -103,7 +107,7 @@ class Emitted:
         binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
         tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
         large = {binary.name: binary.data} if binary.offsets else {}
-        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large})
+        return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
 
     @property
     def _banner(self) -> str:
@@ -119,7 +123,7 @@ def emit(
     model_file: str,
     model_hash: str,
     conventions: Conventions | None = None,
-    filed: Mapping[str, FileConstants] = MappingProxyType({}),
+    read: ModelConstants = _UNKNOWN,
 ) -> Emitted:
     """Return the operators of a plan as C functions, and what the files and the manifest are made of besides.
 
@@ -128,7 +132,7 @@ def emit(
         model_file: the name of the model's file.
         model_hash: its SHA-256.
         conventions: how the model and its operators are called.
-        filed: the constants of the model's operators as they were read (mtool.codegen.growth).
+        read: the model's constants as they were read (mtool.codegen.growth).
 
     Raises:
         UsageError: the model and the conventions do not go together.
@@ -154,7 +158,7 @@ def emit(
         tuple(tensors[len(graph.caller_inputs) :]),
         states_of(plan, names[len(labels) :]),
     )
-    return Emitted(plan, functions, interface, chosen, model_file, model_hash, filed)
+    return Emitted(plan, functions, interface, chosen, model_file, model_hash, read)
 
 
 def generate(
@@ -163,10 +167,10 @@ def generate(
     model_hash: str,
     conventions: Conventions | None = None,
     weights_as: Weights = "auto",
-    filed: Mapping[str, FileConstants] = MappingProxyType({}),
+    read: ModelConstants = _UNKNOWN,
 ) -> tuple[FileTree, Manifest]:
     """Return the model's files and its manifest, as `emit` has them; the same bytes for the same arguments."""
-    emitted = emit(plan, model_file, model_hash, conventions, filed)
+    emitted = emit(plan, model_file, model_hash, conventions, read)
     return emitted.files(weights_as), emitted.manifest
 
 
@@ -207,6 +211,7 @@ def _manifest(
     conventions: Conventions,
     model_file: str,
     model_hash: str,
+    read: ModelConstants,
 ) -> Manifest:
     graph = plan.graph
     operators = tuple(
@@ -239,7 +244,7 @@ def _manifest(
         outputs=interface.outputs,
         states=interface.states,
         macs=sum(operator.macs for operator in operators),
-        parameters=_parameters(plan),
+        parameters=read.parameters,
         arena_bytes=plan.arena_bytes,
         arena_bound_bytes=plan.arena_bound_bytes,
         constant_bytes=weights.total_bytes(functions.constants),
@@ -284,15 +289,6 @@ def _source(graph: Graph, value: str) -> Source | None:
     if source is None:
         return None
     return Source(tensor=source.tensor, moves=source.moves, reshapes=reshapes_of(graph, value))
-
-
-def _parameters(plan: Plan) -> int:
-    """Count weights and biases, those of the graphs inside too."""
-    total = 0
-    for one in plans_in(plan):
-        of = {step.node.title: step.node.inputs[1:3] for step in one.steps if isinstance(step.node.attrs, WeightedSum)}
-        total += sum(one.graph.constants[value].size for values in of.values() for value in values)
-    return total
 
 
 def _called(step: Step, functions: Functions) -> dict[str, str]:

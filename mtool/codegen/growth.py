@@ -1,9 +1,10 @@
 """Constants that take more flash than they take in the model's file, and why."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mtool.codegen.functions import Functions
+from mtool.frontend.parameters import parameter_count
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
 from mtool.kernels.schedule import schedule_text
@@ -25,8 +26,20 @@ class FileConstants:
     bytes: int
 
 
-def file_constants(graph: Graph) -> dict[str, FileConstants]:
-    """Return the constants of each operator of a model as it was read, by its name in the model."""
+@dataclass(frozen=True, slots=True)
+class ModelConstants:
+    """The constants of a model as it was read: its parameters, and those of each operator, by its name in the model."""
+
+    parameters: int = 0
+    operators: Mapping[str, FileConstants] = field(default_factory=dict)
+
+
+def constants_of(graph: Graph) -> ModelConstants:
+    """Return the constants of a model as it was read."""
+    return ModelConstants(parameter_count(graph), _by_operator(graph))
+
+
+def _by_operator(graph: Graph) -> dict[str, FileConstants]:
     makers = graph.producers()
     by_origin: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:

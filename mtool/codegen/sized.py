@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from mtool.codegen.arena import Interface
+from mtool.errors import ModelError
+from mtool.escaping import argument
 from mtool.formulas import Formula, fitted
 from mtool.ir import Graph
 from mtool.manifest import Tensor
@@ -10,10 +12,19 @@ from mtool.plan import Plan
 
 
 def formula_of(graph: Graph, values: Sequence[int]) -> Formula:
-    """Return the formula of what is `values` at the graph's samples; the importer has seen that there is one."""
+    """Return the formula of what is `values` at the graph's samples.
+
+    Raises:
+        ModelError: they follow none, or several.
+    """
     points = [point for point, _ in graph.samples]
     found = fitted([size.symbol for size in graph.sizes], points, values)
-    assert found is not None, f"{values} at {points} follow no formula"
+    if found is None:
+        raise ModelError(
+            "a shape does not follow the sizes known at run time by a formula",
+            details=[f"{list(point)}: {value}" for point, value in zip(points[:5], values, strict=False)],
+            hint="give such a dimension a size: " + " ".join(f"--dim {argument(size.name)}=N" for size in graph.sizes),
+        )
     return found
 
 

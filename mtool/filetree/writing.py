@@ -8,13 +8,13 @@ then moved into place, so that a disk that is full, or a file that may not be wr
 import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mtool import locks
+from mtool import files, locks
 from mtool.errors import UsageError, of_os_error
 from mtool.filetree import record
 from mtool.filetree.open_folder import Found, OpenFolder, open_folder
@@ -51,18 +51,26 @@ def write(tree: FileTree, folder: Path, *, edits: Edits = "stop") -> bool:
     """
     with locks.folder(folder), _os_errors(folder), _created(folder), open_folder(folder) as opened:
         known = record.load(folder)
-        if known is None and edits == "stop" and not {*opened.names()} <= {FOLDER}:
-            raise UsageError(
-                f"{folder} is not empty and was not made by mtool",
-                details=[f"it has no {_LIST}"],
-                hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
-            )
+        _check_own(folder, opened.names(), known, edits)
         plan = _plan(tree, opened, known or Record(), edits)
         _tell_left(plan.after, folder)
         if not plan.write and not plan.remove and plan.after == known:
             return False
         _replace_files(plan, tree, opened, known)
         return True
+
+
+def check_folder(folder: Path, *, edits: Edits = "stop") -> None:
+    """Say now that a tree can't be written into a folder, before the work of making one; nothing is written.
+
+    Raises:
+        UsageError: it is no folder, can't be made or written, or holds something else.
+    """
+    with _os_errors(folder):
+        _check_is_folder(folder)
+        files.check_folder(folder)
+        if folder.exists():
+            _check_own(folder, (path.name for path in folder.iterdir()), record.load(folder), edits)
 
 
 def tell_left(folder: Path) -> None:
@@ -79,6 +87,22 @@ def tell_left(folder: Path) -> None:
 def _tell_left(known: Record, folder: Path) -> None:
     for path, why in sorted(known.left.items()):
         log.warning("%s is left as it is: %s", folder / path, why)
+
+
+def _check_own(folder: Path, names: Iterable[str], known: Record | None, edits: Edits) -> None:
+    if known is None and edits == "stop" and not {*names} <= {FOLDER}:
+        raise UsageError(
+            f"{folder} is not empty and was not made by mtool",
+            details=[f"it has no {_LIST}"],
+            hint="give an empty or a new folder; or --keep, to write beside what is there and leave that as it is",
+        )
+
+
+def _check_is_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +226,7 @@ def _remove_new_files(opened: OpenFolder) -> None:
 def _created(folder: Path) -> Iterator[None]:
     """Make a folder and those above it; remove what was made if the block fails."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, not a folder", hint="give another folder")
-    if folder.is_symlink() and not folder.exists():
-        raise UsageError(f"{folder} is a link to what is not there", details=[f"to {folder.readlink()}"])
+    _check_is_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

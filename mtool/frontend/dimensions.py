@@ -1,7 +1,7 @@
 """Symbolic dimensions of a model's inputs: which there are, their values, and a suggestion where one is missing."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -48,7 +48,13 @@ def symbolic_dimensions(model: onnx.ModelProto) -> Iterator[SymbolicDimension]:
             yield SymbolicDimension(value.name, number, _name(value, number, dim))
 
 
-def bind_dimensions(model: onnx.ModelProto, dims: Mapping[str, int], title: str, works: Works | None = None) -> None:
+def bind_dimensions(
+    model: onnx.ModelProto,
+    dims: Mapping[str, int],
+    title: str,
+    works: Works | None = None,
+    maxima: Collection[str] = (),
+) -> None:
     """Give every dimension of every input its number.
 
     Args:
@@ -56,6 +62,7 @@ def bind_dimensions(model: onnx.ModelProto, dims: Mapping[str, int], title: str,
         dims: the values, by name.
         title: what messages call the model.
         works: tells whether values that might be suggested are any good.
+        maxima: what has a largest size, for the message.
 
     Raises:
         UsageError: `dims` names no dimension of the model.
@@ -68,7 +75,10 @@ def bind_dimensions(model: onnx.ModelProto, dims: Mapping[str, int], title: str,
         names = list(dict.fromkeys(name for name, *_ in unbound))
         raise ModelError(
             f"{title} has {'a dimension' if len(names) == 1 else 'dimensions'} without a value",
-            details=[f"input {value.name!r}, dimension {number}: {name}" for name, value, number, _ in unbound],
+            details=[
+                *(f"input {value.name!r}, dimension {number}: {name}" for name, value, number, _ in unbound),
+                *(f"--max {name}: no input has a dimension {name}" for name in maxima if name not in dims),
+            ],
             hint=_hint(names, {name: dims[name] for name, *_ in named if name in dims}, _tries(model), works),
         )
     for name, _, _, dim in named:

@@ -81,10 +81,10 @@ def graph_of(
         initial = _initial_values(model, {value for _, value in options.states}, budget, separated)
         zeros = first_values(model.graph, options.states)
         states = States(options.states, initial, zeros)
-    bind_dimensions(model, options.dims, title, _trial(model, title, options, separated))
+    bind_dimensions(model, options.dims, title, _trial(model, title, options, separated), options.maxima)
     halves = any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in tensors.every(model))
     how = {"natural": options.natural_maxima, "keeps_rounds": options.keeps_rounds}
-    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, **how)
+    graph = import_graph(model, model_name(stem), options.maxima, budget, separated, sized=options.dims, **how)
     graph = replace(graph, halves=halves and options.hybrid != "float32")
     return bind_states(graph, replace(states, initial={**states.initial, **options.state_values}), title, budget)
 

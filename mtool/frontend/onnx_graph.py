@@ -1,6 +1,6 @@
 """Walk an ONNX graph once: infer types, fold constants, bring every node to its canonical form."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx
@@ -31,6 +31,7 @@ def import_graph(
     *,
     natural: bool = False,
     keeps_rounds: bool = False,
+    sized: Collection[str] = (),
 ) -> Graph:
     """Return the graph of a checked model whose input shapes are numbers.
 
@@ -43,6 +44,7 @@ def import_graph(
         separated: the large initialisers, if they were taken out of the model.
         natural: whether what has no maximum may have as many elements as the shapes of its inputs allow.
         keeps_rounds: whether rounds of a Loop or Scan are a loop in C, however few they are.
+        sized: the dimensions of inputs that were given a size, for a message.
 
     Raises:
         UsageError: `maxima` names nothing whose size depends on data.
@@ -69,6 +71,12 @@ def import_graph(
         raise ModelError(f"{name} never makes its output {missing[0]!r}")
     unknown = sorted(set(state.maxima) - state.used_maxima)
     if unknown:
+        both = [one for one in unknown if one in sized]
+        if both:
+            raise UsageError(
+                f"{', '.join(both)} of {name} has a size by --dim and a largest one by --max",
+                hint="leave one out: --dim compiles for that size alone, --max for all sizes up to it",
+            )
         raise UsageError(
             f"{name} has nothing named {', '.join(unknown)} whose size depends on data",
             hint="--max takes the name of a symbolic dimension of an input, or of an output of a NonZero, "

@@ -38,15 +38,17 @@ class Joiner:
 
     names: of the run-time sizes.
     points: their values, in the order of the things that are joined.
+    period: formulas are for sizes alone that leave the remainders of the points when they are divided by it.
     """
 
     names: tuple[str, ...]
     points: tuple[Point, ...]
+    period: int = 1
     _expressions: dict[tuple[int, ...], tuple[Joined, Sequence[Any]]] = field(default_factory=dict)
 
     def formula(self, values: Sequence[int]) -> Formula | None:
         """Return the formula of numbers; None: they follow none."""
-        return fitted(self.names, self.points, [int(value) for value in values])
+        return fitted(self.names, self.points, [int(value) for value in values], self.period)
 
     def join(self, things: Sequence[Any], where: str = "") -> Joined:
         """Return the thing at any sizes.

@@ -43,10 +43,10 @@ def joined_remainders(joiner: Joiner, texts: Sequence[str], top: Point) -> Joine
         DifferError: they are not of one structure for each remainder either.
     """
     reason = DifferError("it has other C at other sizes")
-    for place in range(len(joiner.names)):
+    for size in range(len(joiner.names)):
         for period in PERIODS:
             try:
-                return _Joining(joiner, place, period, top).text(texts)
+                return _Joining(joiner, size, period, top).text(texts)
             except DifferError as found:
                 reason = found
     raise reason
@@ -63,10 +63,10 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Joining:
-    """How texts are joined: by the remainders of the size `place` when it is divided by `period`."""
+    """How texts are joined: by the remainders of the size number `size` when it is divided by `period`."""
 
     joiner: Joiner
-    place: int
+    size: int
     period: int
     top: Point
 
@@ -77,9 +77,11 @@ class _Joining:
         for other in remainders[1:]:
             blocks = difflib.SequenceMatcher(None, common, other.skeletons, autojunk=False).get_matching_blocks()
             common = [common[block.a + n] for block in blocks for n in range(block.size)]
-        places = {one.number: _subsequence(one.skeletons, common) for one in remainders}
-        kept = _whole_statements(remainders, places, list(range(len(common))))
-        return self.joined(remainders, {key: [found[n] for n in kept] for key, found in places.items()}, len(kept))
+        line_numbers = {one.number: _subsequence(one.skeletons, common) for one in remainders}
+        kept = _whole_statements(remainders, line_numbers, list(range(len(common))))
+        return self.joined(
+            remainders, {key: [found[n] for n in kept] for key, found in line_numbers.items()}, len(kept)
+        )
 
     def remainders(self, texts: Sequence[str]) -> list[_Remainder]:
         """Return the texts by remainder."""
@@ -88,9 +90,9 @@ class _Joining:
             chosen = [
                 (point, tuple(text.split("\n")))
                 for point, text in zip(self.joiner.points, texts, strict=True)
-                if point[self.place] % self.period == number and point[self.place] >= self.period
+                if point[self.size] % self.period == number and point[self.size] >= self.period
             ]
-            if len({point[self.place] for point, _ in chosen}) < _FEWEST:
+            if len({point[self.size] for point, _ in chosen}) < _FEWEST:
                 raise DifferError("there are too few sizes to tell how its C follows them")
             if len({tuple(skeleton(line) for line in lines) for _, lines in chosen}) != 1:
                 raise DifferError("it has other C at other sizes")
@@ -98,12 +100,17 @@ class _Joining:
             found.append(_Remainder(number, points, lines))
         return found
 
-    def joined(self, remainders: Sequence[_Remainder], places: Mapping[int, Sequence[int]], count: int) -> JoinedText:
+    def joined(
+        self, remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], count: int
+    ) -> JoinedText:
         """Return the text: runs of lines that all have, and between them those of each remainder."""
         pieces: list[_Piece] = []
-        last = dict.fromkeys(places, -1)
+        last = dict.fromkeys(line_numbers, -1)
         for number in range(count + 1):
-            at = {one.number: places[one.number][number] if number < count else len(one.lines[0]) for one in remainders}
+            at = {
+                one.number: line_numbers[one.number][number] if number < count else len(one.lines[0])
+                for one in remainders
+            }
             pieces.append(self.between(remainders, {key: (last[key] + 1, at[key]) for key in at}))
             if number < count:
                 pieces.append(self.line(remainders, at))
@@ -111,9 +118,9 @@ class _Joining:
         pieces = [piece for piece in pieces if piece.text]
         common = "\n".join(piece.text for piece in pieces if not piece.is_branch)
         for piece in (piece for piece in pieces if piece.is_branch):
-            own = declared_names(piece.text) - declared_names(common)
+            local = declared_names(piece.text) - declared_names(common)
             others = (other.text for other in pieces if other.is_branch and other is not piece)
-            if own & names_in(common) or any(own & names_in(text) - declared_names(text) for text in others):
+            if local & names_in(common) or any(local & names_in(text) - declared_names(text) for text in others):
                 raise DifferError("what one remainder declares is read outside of it")
         symbols = frozenset(symbol for piece in pieces for symbol in piece.symbols)
         return JoinedText("\n".join(piece.text for piece in pieces), symbols)
@@ -122,15 +129,15 @@ class _Joining:
         """Return a line that all remainders have."""
         points = tuple(point for one in remainders for point in one.points)
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
-        found = joined_text(Joiner(self.joiner.names, points), texts, self.top)
+        found = joined_text(Joiner(self.joiner.names, points, self.period), texts, self.top)
         return _Piece(found.text, found.symbols)
 
     def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece":
         """Return the lines of each remainder between two that all have."""
-        own = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
-        if not own:
+        longer = [one for one in remainders if ranges[one.number][0] < ranges[one.number][1]]
+        if not longer:
             return _Piece("", frozenset())
-        declared = self.declarations(own, ranges)
+        declared = self.declarations(longer, ranges)
         if declared is not None:
             return declared
         texts: dict[str, list[int]] = {}
@@ -138,7 +145,9 @@ class _Joining:
         for one in remainders:
             begin, end = ranges[one.number]
             found = joined_text(
-                Joiner(self.joiner.names, one.points), ["\n".join(lines[begin:end]) for lines in one.lines], self.top
+                Joiner(self.joiner.names, one.points, self.period),
+                ["\n".join(lines[begin:end]) for lines in one.lines],
+                self.top,
             )
             texts.setdefault(found.text, []).append(one.number)
             symbols |= found.symbols
@@ -149,27 +158,27 @@ class _Joining:
         for text in there:
             lines.append(f"{indent}{'} else ' if lines else ''}if ({self.test(texts[text])}) {{")
             lines += [f"    {line}" for line in text.split("\n")]
-        symbols.add(self.joiner.names[self.place])
+        symbols.add(self.joiner.names[self.size])
         return _Piece("\n".join([*lines, f"{indent}}}"]), frozenset(symbols), is_branch=True)
 
-    def declarations(self, own: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece | None":
+    def declarations(self, longer: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece | None":
         """Return lines that only declare pointers and numbers, of which others have no need; None: there are others."""
-        cut = {one.number: slice(*ranges[one.number]) for one in own}
-        if len({tuple(one.skeletons[cut[one.number]]) for one in own}) != 1:
+        cut = {one.number: slice(*ranges[one.number]) for one in longer}
+        if len({tuple(one.skeletons[cut[one.number]]) for one in longer}) != 1:
             return None
-        if not all(_DECLARATION.fullmatch(line) for one in own for line in one.lines[0][cut[one.number]]):
+        if not all(_DECLARATION.fullmatch(line) for one in longer for line in one.lines[0][cut[one.number]]):
             return None
-        points = tuple(point for one in own for point in one.points)
-        texts = ["\n".join(lines[cut[one.number]]) for one in own for lines in one.lines]
+        points = tuple(point for one in longer for point in one.points)
+        texts = ["\n".join(lines[cut[one.number]]) for one in longer for lines in one.lines]
         try:
-            found = joined_text(Joiner(self.joiner.names, points), texts, self.top)
+            found = joined_text(Joiner(self.joiner.names, points, self.period), texts, self.top)
         except DifferError:
             return None
         return _Piece(found.text, found.symbols)
 
     def test(self, numbers: Sequence[int]) -> str:
         """Return the C that tells whether the remainder is one of these."""
-        name = f"{PREFIX}{self.joiner.names[self.place]}"
+        name = f"{PREFIX}{self.joiner.names[self.size]}"
         if self.period == 4 and [*numbers] in ([0, 2], [1, 3]):
             return f"{name} % 2 == {numbers[0]}"
         rest = f"{name} % {self.period}"
@@ -180,7 +189,7 @@ class _Joining:
 
 
 def _whole_statements(
-    remainders: Sequence[_Remainder], places: Mapping[int, Sequence[int]], kept: list[int]
+    remainders: Sequence[_Remainder], line_numbers: Mapping[int, Sequence[int]], kept: list[int]
 ) -> list[int]:
     """Return which common lines stay common, so that what stands between them is whole statements everywhere."""
     while True:
@@ -188,14 +197,14 @@ def _whole_statements(
             before, after = kept[gap - 1] if gap else None, kept[gap] if gap < len(kept) else None
             parts = []
             for one in remainders:
-                begin = places[one.number][before] + 1 if before is not None else 0
-                end = places[one.number][after] if after is not None else len(one.lines[0])
+                begin = line_numbers[one.number][before] + 1 if before is not None else 0
+                end = line_numbers[one.number][after] if after is not None else len(one.lines[0])
                 parts.append(one.lines[0][begin:end])
             if not any(parts):
                 continue
             lines = remainders[0].lines[0]
-            head = lines[places[remainders[0].number][before]] if before is not None else "{"
-            tail = lines[places[remainders[0].number][after]] if after is not None else "}"
+            head = lines[line_numbers[remainders[0].number][before]] if before is not None else "{"
+            tail = lines[line_numbers[remainders[0].number][after]] if after is not None else "}"
             if not head.rstrip().endswith(("{", ";", "}", "*/")) or any(_closes_more(part) for part in parts):
                 del kept[gap - 1]
                 break

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\.?\d")
 _ANY_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFuUlL]*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _UNROLL = re.compile(r"^ *MT_UNROLL\(\d+\)\n", re.M)
-_BYTES = ("memcpy", "memset", "memmove")  # whose last argument is a size_t
+_BYTES = ("memcpy", "memset", "memmove", "MT_FLASH_COPY")  # whose last argument is a size_t
 _WIDE = {"INT64_C": "(int64_t)", "UINT64_C": "(uint64_t)"}  # macros that take a literal
 
 
@@ -62,22 +62,22 @@ def joined_text(joiner: Joiner, texts: Sequence[str], top: Point) -> JoinedText:
     if len({len(one) for one in tokens}) != 1:
         raise DifferError("it has other C at other sizes")
     made, symbols = list(tokens[0]), set[str]()
-    for place, column in enumerate(zip(*tokens, strict=True)):
+    for index, column in enumerate(zip(*tokens, strict=True)):
         if len(set(column)) == 1:
             continue
         if not all(_NUMBER.match(token) for token in column):
             raise DifferError(f"it has other C at other sizes: {', '.join(dict.fromkeys(column))}")
-        before = tokens[0][:place]
+        before = tokens[0][:index]
         if _is_declared_length(before):
-            made[place] = _longest(joiner, column, top)
+            made[index] = _longest(joiner, column, top)
             continue
         if _is_static(before):
             raise DifferError("a table in it depends on the size")
-        made[place], used = _number(joiner, column, before)
+        made[index], used = _number(joiner, column, before)
         symbols |= used
-        opening = _opening(made, place)
+        opening = _opening(made, index)
         if opening is not None and opening in _WIDE:
-            at = max(n for n in range(place) if made[n] == opening)
+            at = max(n for n in range(index) if made[n] == opening)
             made[at] = _WIDE[opening]
     return JoinedText("".join(made), frozenset(symbols))
 
@@ -148,9 +148,9 @@ def _whole(token: str) -> int:
     return int(found[1], 0) if found[1].lower().startswith("0x") else int(found[1])
 
 
-def _significant(tokens: Sequence[str], place: int) -> Iterator[tuple[int, str]]:
-    """Yield the tokens before a place, the last first, without blanks."""
-    for number in range(place - 1, -1, -1):
+def _significant(tokens: Sequence[str], index: int) -> Iterator[tuple[int, str]]:
+    """Yield the tokens before an index, the last first, without blanks."""
+    for number in range(index - 1, -1, -1):
         if not tokens[number].isspace():
             yield number, tokens[number]
 
@@ -158,7 +158,7 @@ def _significant(tokens: Sequence[str], place: int) -> Iterator[tuple[int, str]]
 def _is_declared_length(before: Sequence[str]) -> bool:
     """Whether what comes next stands in the brackets of an array's declaration."""
     depth = 0
-    for place, token in _significant(before, len(before)):
+    for index, token in _significant(before, len(before)):
         if token in ";{}" and not depth:
             return False
         if token == "]":
@@ -166,7 +166,7 @@ def _is_declared_length(before: Sequence[str]) -> bool:
         elif token == "[" and depth:
             depth -= 1
         elif token == "[":
-            names = [name for _, name in _significant(before, place)]
+            names = [name for _, name in _significant(before, index)]
             while names and names[0] == "]":  # a dimension before it
                 del names[: names.index("[") + 1]
             is_typed = len(names) > 1 and all(_NAME.fullmatch(name) for name in names[:2])
@@ -184,22 +184,22 @@ def _is_static(before: Sequence[str]) -> bool:
     return False
 
 
-def _opening(tokens: Sequence[str], place: int) -> str | None:
+def _opening(tokens: Sequence[str], index: int) -> str | None:
     """Return the name before the parenthesis that was just opened."""
-    near = [token for _, token in zip(range(2), (token for _, token in _significant(tokens, place)), strict=False)]
+    near = [token for _, token in zip(range(2), (token for _, token in _significant(tokens, index)), strict=False)]
     return near[1] if len(near) == 2 and near[0] == "(" else None
 
 
 def _called(before: Sequence[str]) -> str:
     """Return the function in whose arguments what comes next stands."""
     depth = 0
-    for place, token in _significant(before, len(before)):
+    for index, token in _significant(before, len(before)):
         if token == ")":
             depth += 1
         elif token == "(" and depth:
             depth -= 1
         elif token == "(":
-            return next((name for _, name in _significant(before, place)), "")
+            return next((name for _, name in _significant(before, index)), "")
     return ""
 
 

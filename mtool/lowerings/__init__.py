@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    external,
     fixed_point,
     fourier,
     gemm,
@@ -41,8 +42,8 @@ from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_of_kind
 
 _MODULES = (
-    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, fourier, gemm, indexing,
-    movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
+    classical, control, conv, conv_transpose, creation, detection, einsum, elementwise, external, fourier, gemm,
+    indexing, movement, normalise, ordering, pooling, quantise, recurrent, reduce, rescale, resize, sampling, scatter,
     sliding_window, softmax, standardise,
 )  # fmt: skip
 

@@ -7,13 +7,14 @@ another's package; what they share lies in mtool.kernels.
 
 from mtool.kernels.schedule import KernelOp
 from mtool.kernels.specification import Specification
-from mtool.ops import concat, control, conv2d, dense, loop, matmul, moves, pool2d, softmax, template
+from mtool.ops import concat, control, conv2d, dense, external, loop, matmul, moves, pool2d, softmax, template
 
 KERNELS: dict[str, KernelOp] = {
     "branch": control.BRANCH,
     "concat": concat.KERNEL,
     "conv2d": conv2d.KERNEL,
     "dense": dense.KERNEL,
+    "external": external.KERNEL,
     "loop": loop.KERNEL,
     "matmul": matmul.KERNEL,
     "pool2d": pool2d.KERNEL,

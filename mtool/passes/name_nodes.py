@@ -9,22 +9,32 @@ from mtool.ir.control import Control
 from mtool.ir.node import View
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.node import Conv2d
+from mtool.ops.external.node import External
 from mtool.ops.loop.node import Loop
 from mtool.ops.template.node import TemplateKernel
 
 
 def name_nodes(graph: Graph) -> Graph:
-    """Name nodes by their kind and number, those inside a node behind it; views, without code, keep theirs."""
+    """Name nodes by their kind and number, those inside a node behind it.
+
+    Views, without code, keep their names, and so do regions of backends, which know theirs.
+    """
     return _named(graph, itertools.count())
 
 
 def _named(graph: Graph, numbers: Iterator[int]) -> Graph:
     nodes: list[Node] = []
+    kept = {node.name for node in graph.nodes if isinstance(node.attrs, External)}
     for node in graph.nodes:
         if isinstance(node.attrs, View):
             nodes.append(replace(node, name=f"view {len(nodes)}"))
             continue
-        named = replace(node, name=f"{_stem(node, graph)}_{next(numbers)}")
+        if isinstance(node.attrs, External):
+            nodes.append(node)
+            continue
+        stem = _stem(node, graph)
+        name = next(name for number in numbers if (name := f"{stem}_{number}") not in kept)
+        named = replace(node, name=name)
         if isinstance(node.attrs, Control):
             bodies = [_named(body, numbers) for body in node.attrs.bodies]
             named = replace(named, attrs=node.attrs.with_bodies(bodies))

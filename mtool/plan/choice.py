@@ -59,6 +59,24 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
     return turned
 
 
+def check_schedules(choices: Choices) -> None:
+    """Check that each schedule that is asked for is one of some operator, whatever the nodes.
+
+    Raises:
+        UsageError: one is not.
+    """
+    from mtool import ops  # whose schedules are many modules
+
+    names = dict.fromkeys(schedule.name for op in ops.KERNELS.values() for schedule in op.schedules)
+    for node, choice in choices.items():
+        if choice.schedule not in names:
+            raise UsageError(
+                f"a schedule {choice.schedule} is asked for {node}: there is none of that name",
+                details=[f"schedules: {', '.join(sorted(names))}"],
+                hint=_similar(choice.schedule, names),
+            )
+
+
 def check_names(choices: Choices, names: Iterable[str]) -> None:
     """Check that all nodes that a schedule is asked for are there.
 

@@ -44,7 +44,7 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     ]
     apart = _apart(pieces, pairs)
     best = min((_first_fit(pieces, order, apart) for order in orders), key=lambda fit: fit.bytes)
-    near = [sum(1 << other for other, _ in others) for others in apart]
+    near = _near(apart)
     chance = random.Random(0)
     tries = min(SEARCH_TRIES, SEARCH_STEPS // (len(pieces) + len(pairs) + 1))
     for _ in range(tries if len(pieces) > 2 else 0):
@@ -54,9 +54,9 @@ def lay_out(pieces: Sequence[Storage]) -> tuple[dict[int, int], int]:
     return best.placed, best.bytes
 
 
-Neighbours = list[tuple[int, tuple[tuple[int, int], ...]]]
+Neighbours = list[tuple[int, int, int]]
 Apart = list[Neighbours]
-"""For each storage, the storages that it may not overlap, and the distances at which they would."""
+"""For each storage, the storages that it may not overlap, each with a range of distances at which they would."""
 
 
 def _pairs(firsts: Sequence[int], lasts: Sequence[int]) -> list[tuple[int, int]] | None:
@@ -78,9 +78,14 @@ def _apart(pieces: Sequence[Storage], pairs: Iterable[tuple[int, int]]) -> Apart
     apart: Apart = [[] for _ in pieces]
     for m, n in pairs:
         if lives[m] & lives[n]:
-            apart[n].append((m, _ranges(pieces[m].parts, pieces[n].parts)))
-            apart[m].append((n, _ranges(pieces[n].parts, pieces[m].parts)))
+            apart[n] += [(m, low, high) for low, high in _ranges(pieces[m].parts, pieces[n].parts)]
+            apart[m] += [(n, low, high) for low, high in _ranges(pieces[n].parts, pieces[m].parts)]
     return apart
+
+
+def _near(apart: Apart) -> list[int]:
+    """Return the storages that each has in `apart`, as bits."""
+    return [sum(1 << other for other in {other for other, _, _ in others}) for others in apart]
 
 
 def _ranges(first: Sequence[Part], second: Sequence[Part]) -> tuple[tuple[int, int], ...]:
@@ -105,11 +110,7 @@ def _first_fit(pieces: Sequence[Storage], order: Sequence[int], apart: Apart) ->
 
 def _lowest(piece: Storage, placed: Mapping[int, int], apart: Neighbours) -> int:
     """Return the lowest offset that is free of what is placed already."""
-    taken = []
-    for other, ranges in apart:
-        at = placed.get(other)
-        if at is not None:
-            taken += [(at + low, at + high) for low, high in ranges]
+    taken = [(placed[other] + low, placed[other] + high) for other, low, high in apart if other in placed]
     taken.sort()
     offset = 0
     for low, high in taken:

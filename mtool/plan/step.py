@@ -6,6 +6,7 @@ from mtool import ops
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import KernelOp, Schedule
 from mtool.kernels.target import Target
+from mtool.ops.external.node import External
 from mtool.plan.choice import Choice, chosen
 
 
@@ -33,4 +34,5 @@ def choose_schedule(node: Node, graph: Graph, target: Target, choice: Choice | N
         fitting = [schedule for schedule in op.schedules if schedule.supports(node, graph, target)]
         cheapest = min(fitting, key=lambda schedule: schedule.cost(node, graph, target))
         schedule = cheapest.for_core(node, graph, target)
-    return Step(node, op, schedule, schedule.scratch_bytes(node, graph))
+    alignment = node.attrs.alignment if isinstance(node.attrs, External) else 4
+    return Step(node, op, schedule, schedule.scratch_bytes(node, graph), alignment)

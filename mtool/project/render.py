@@ -44,15 +44,8 @@ def render(
             is not trusted with.
     """
     start = time.monotonic()
-    chosen = load(template or _first_template(board))
-    if chosen.is_own and chosen.name not in board.templates:
-        raise UsageError(
-            f"{board.name} has no template {chosen.name}",
-            details=[f"it has: {', '.join(board.templates) or 'none'}"],
-            hint="the others know nothing of this board; a template of your own is named by its folder",
-        )
+    chosen, values = choose(board, template, options or {})
     board = board.placed_by(chosen.name)
-    values = chosen.read_options(options or {})
     folders = chosen.folders
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
@@ -80,6 +73,27 @@ def render(
     complete = FileTree({**tree.files, **header, FILE_NAME: whole.to_json()})
     log.info("project: %.2f s, %s on %s, %d files", time.monotonic() - start, chosen.name, board.name, len([*complete]))
     return complete, whole
+
+
+def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Template, Mapping[str, str | int | bool]]:
+    """Return the template of a project on a board, and the value of each of its options.
+
+    Args:
+        board: the board to build for.
+        template: a template's name, or the path of a user's own; empty: the board's first.
+        options: values of the template's options, as text.
+
+    Raises:
+        UsageError: the template is not one of the board's, or an option is unknown or can't have this value.
+    """
+    chosen = load(template or _first_template(board))
+    if chosen.is_own and chosen.name not in board.templates:
+        raise UsageError(
+            f"{board.name} has no template {chosen.name}",
+            details=[f"it has: {', '.join(board.templates) or 'none'}"],
+            hint="the others know nothing of this board; a template of your own is named by its folder",
+        )
+    return chosen, chosen.read_options(options)
 
 
 def _first_template(board: Board) -> str:

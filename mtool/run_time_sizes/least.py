@@ -12,7 +12,7 @@ from typing import Protocol
 from mtool.errors import ModelError
 from mtool.formulas import Point
 from mtool.ir import Graph
-from mtool.run_time_sizes.points import is_within, with_size
+from mtool.run_time_sizes.points import MORE_STRUCTURE, dense_points, is_within, with_size
 
 _FEWEST = 3  # sizes that have to be left
 
@@ -35,7 +35,7 @@ class Model(Protocol):
     def add(self, point: Point, imported: Imports) -> bool:
         """Import the model at some sizes."""
 
-    def structural(self, least: Point, imported: Imports) -> list[Point]:
+    def structural(self, least: Point, imported: Imports, count: int) -> list[Point]:
         """Import the model near the largest sizes."""
 
     def check_imports(self, imported: Mapping[Point, Graph]) -> None:
@@ -48,16 +48,21 @@ def following(imported: Imports, least: Point, model: Model) -> tuple[Imports, P
     Raises:
         ModelError: there are none: also near the largest sizes the model follows no formulas.
     """
+    if _follows(imported, model):
+        return imported, least
+    model.structural(least, imported, MORE_STRUCTURE)
     try:
         model.check_imports(imported)
     except ModelError as refused:
         found = _raised(imported, least, model)
         if found is None:
             raise refused from None
-        model.structural(found, imported)
+        model.structural(found, imported, MORE_STRUCTURE)
+        raised = _lowest(imported, least, found, model)
     else:
-        return imported, least
-    raised = _lowest(imported, least, found, model)
+        raised = least
+    for point in dense_points(model.top, raised):
+        model.add(point, imported)
     model.check_imports(_above(imported, raised))
     for name, before, size in zip(model.names, least, raised, strict=True):
         if size > before:
@@ -81,8 +86,8 @@ def _raised(imported: Imports, least: Point, model: Model) -> Point | None:
     """Return the smallest of the sizes that were imported from which on all follow formulas; None: there are none."""
     choices = []
     for index, (low, most) in enumerate(zip(least, model.top, strict=True)):
-        sizes = sorted({point[index] for point in imported if point[index] <= most})
-        choices.append(sorted({low, *sizes[: 1 - _FEWEST]}))
+        sizes = sorted({point[index] for point in imported})[: 1 - _FEWEST]
+        choices.append(sorted({low, *(size for size in sizes if size <= most)}))
     for point in sorted(itertools.product(*choices), key=sum):
         if point != least and _follows(_above(imported, point), model):
             return point

@@ -18,6 +18,8 @@ from mtool.run_time_sizes.least import following
 from mtool.run_time_sizes.moves import check_mirrors, with_open_moves
 from mtool.run_time_sizes.outputs import varying_outputs, with_counts
 from mtool.run_time_sizes.points import (
+    MORE_STRUCTURE,
+    STRUCTURE,
     emitted_points,
     is_within,
     small_points,
@@ -48,11 +50,7 @@ def lowered(path: Path, target: Target, options: ModelOptions, maxima: Mapping[s
     symbols = tuple(f"{name}_" if keyword.iskeyword(name) else name for name in tensor_names(names))
     model = _Model(path, replace(options, maxima=of_data, keeps_rounds=True), names, tuple(maxima.values()), symbols)
     imported, least = following(*model.imports(), model)
-    structural = model.structural(least, imported)
-    outputs = varying_outputs(imported.values())
-    moved = with_open_moves({point: imported[point] for point in structural})
-    graphs = {point: with_counts(passes.run(graph, target), outputs) for point, graph in moved.items()}
-    joined = model.joined(graphs)
+    graphs, joined = model.lowered(imported, least, target)
     points = [point for point in emitted_points(graphs, least, model.top) if model.is_known(joined, point)]
     samples = [(point, model.at(joined, point)) for point in points]
     graph = dict(samples)[model.top]
@@ -86,11 +84,28 @@ class _Model:
             self.add(point, imported)
         return imported, least
 
-    def structural(self, least: Point, imported: dict[Point, Graph]) -> list[Point]:
+    def structural(self, least: Point, imported: dict[Point, Graph], count: int = STRUCTURE) -> list[Point]:
         """Return at which points the graph is brought to kernels, the largest first; they are imported."""
         taken = {size for kind in imported[self.top].types.values() for size in kind.shape}
-        found = [point for point in structural_points(self.top, least, taken) if self.add(point, imported)]
+        found = [point for point in structural_points(self.top, least, taken, count) if self.add(point, imported)]
         return list(dict.fromkeys([self.top, *found]))
+
+    def lowered(self, imported: dict[Point, Graph], least: Point, target: Target) -> tuple[dict[Point, Graph], Joined]:
+        """Bring the graph to kernels at some sizes, more if those are too few; return them, and that at any."""
+        graphs: dict[Point, Graph] = {}
+        for count in (STRUCTURE, MORE_STRUCTURE):
+            structural = self.structural(least, imported, count)
+            outputs = varying_outputs(imported.values())
+            moved = with_open_moves({point: imported[point] for point in structural})
+            for point, graph in moved.items():
+                if point not in graphs:
+                    graphs[point] = with_counts(passes.run(graph, target), outputs)
+            try:
+                return graphs, self.joined(graphs)
+            except ModelError:
+                if count == MORE_STRUCTURE:
+                    raise
+        raise AssertionError
 
     def load(self, point: Point) -> Graph:
         """Return the graph at some sizes."""
@@ -132,7 +147,10 @@ class _Model:
         points, graphs = tuple(imported), list(imported.values())
         joiner = Joiner(self.symbols, points)
         try:
-            joiner.join([graph.nodes for graph in graphs], "the model")
+            if len({len(graph.nodes) for graph in graphs}) > 1:
+                raise DifferError("there are more operators at some sizes than at others")
+            for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
+                joiner.join(nodes, f"{nodes[0].op} {', '.join(nodes[0].origins[:3]) or nodes[0].name}")
             check_mirrors(graphs)
         except DifferError as found:
             raise self.refusals.other_structure(graphs, points, found) from None

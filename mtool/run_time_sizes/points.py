@@ -6,11 +6,17 @@ from collections.abc import Collection, Iterator
 from mtool.formulas import Point
 
 FEW = 4  # below it, other kernels may be chosen
-_STRUCTURE = 5  # values of a size at which a graph is brought to kernels
+STRUCTURE = 5
+"""Values of a size at which a graph is brought to kernels."""
+
+MORE_STRUCTURE = 18
+"""The same, if those are too few to tell which quotient it is that numbers follow."""
+
 _SMALL = (1, 2, 3, 5)  # at which the model is imported besides
 _BETWEEN = 3  # sizes between the smallest and those near the largest, at which it is imported too
+_DENSE = 64  # sizes at which a model is imported that follows no formula at the few
 _SMALLEST = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 32, 48, 64)  # that may be the least that a model takes
-_EMITTED = (*range(1, 20), 32, 48, 64, 80)  # for which C is compared besides
+_EMITTED = (*range(1, 20), 31, 32, 33, 48, 63, 64, 65, 80)  # for which C is compared besides
 _EMITTED_BEYOND = 19  # whatever the largest size is
 
 
@@ -38,9 +44,16 @@ def small_points(top: Point, least: Point) -> Iterator[Point]:
                 yield with_size(top, index, size)
 
 
-def structural_points(top: Point, least: Point, taken: Collection[int]) -> Iterator[Point]:
-    """Yield points at which the graph is brought to kernels: each size on its own, then several together."""
-    values = [_values(most, low, taken) for most, low in zip(top, least, strict=True)]
+def dense_points(top: Point, least: Point) -> Iterator[Point]:
+    """Yield every size on its own, or many of them: at those a formula that is no simple one has to be right."""
+    for index, (low, most) in enumerate(zip(least, top, strict=True)):
+        for part in range(min(most - low, _DENSE)):
+            yield with_size(top, index, low + part * (most - low) // min(most - low, _DENSE))
+
+
+def structural_points(top: Point, least: Point, taken: Collection[int], count: int = STRUCTURE) -> Iterator[Point]:
+    """Yield points at which the graph is brought to kernels: `count` of each size on its own, then several together."""
+    values = [_values(most, low, taken)[:count] for most, low in zip(top, least, strict=True)]
     for index, sizes in enumerate(values):
         for size in sizes:
             yield with_size(top, index, size)
@@ -58,7 +71,7 @@ def _values(most: int, least: int, taken: Collection[int]) -> list[int]:
     below = [size for size in dict.fromkeys([*parts, *range(most - 4, max(most - 40, 1), -1)]) if least <= size < most]
     beyond = [most + step for step in (1, 2, 3, 5, 7, 9, 10, 11, 13)]
     good = [size for size in (*below, *beyond) if size not in taken and size >= FEW]
-    return good[:_STRUCTURE]
+    return good
 
 
 def emitted_points(graphs: Collection[Point], least: Point, top: Point) -> list[Point]:

@@ -75,13 +75,14 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> list[Measurement | WholePlan]:
     try:
-        if path.is_file() and path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is no tuning log", details=[f"it is larger than {_LARGEST:,} B"])
-        data = path.read_bytes()
+        with path.open("rb") as file:  # a pipe too: --tuned <(cat a.jsonl b.jsonl)
+            data = file.read(_LARGEST + 1)
     except FileNotFoundError:
         raise UsageError(f"there is no tuning log {path}", hint="make one with: mtool tune MODEL -o FILE") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
+    if len(data) > _LARGEST:
+        raise UsageError(f"{path} is no tuning log", details=[f"it is larger than {_LARGEST:,} B"])
     records = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.strip():

@@ -75,7 +75,7 @@ class BoardBench:
         """
         trial = made(self.place, shares)
         prepared = self.place.build(trial)
-        meter = BoardMeter(lambda: self.place.open(prepared), self.seed)
+        meter = self.place.meter(prepared, self.seed)
         return BoardSession(trial.tasks, Measuring(meter, self.repeats), prepared, self.unit, meter)
 
 

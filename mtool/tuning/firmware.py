@@ -9,8 +9,11 @@ from pathlib import Path
 from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
+from mtool.flash import ports, power
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
+from mtool.tuning.meter import BoardMeter
+from mtool.tuning.revival import LOST, Revival
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
@@ -22,6 +25,7 @@ _BUFFERS = 2  # of the RPC server
 _CODE_PER_CHARACTER = 0.6  # bytes of machine code that a character of C becomes at most
 _LEAST_CODE = 700  # of a candidate
 _HOST_BYTES = 64 << 20  # of flash and of RAM, where the board says nothing
+_ANSWERS_S = 2.0  # a board that was reset answers so soon
 _MOST_TASKS = 200  # whose inputs a session can number
 
 
@@ -70,17 +74,57 @@ class Place:
         files, manifest = codegen.generate(trial.plan, NAME, said_hash, weights_as=weights)
         return Model(Path(NAME), self.board, options, files, manifest)
 
-    def open(self, prepared: Prepared) -> Device:
-        """Flash the firmware, or start its emulator, and return a session with it.
+    @property
+    def revival(self) -> Revival:
+        """What brings an attached board back.
 
         Raises:
-            FlashError: the board can't be flashed.
+            UsageError: mtool.toml is malformed.
+        """
+        found = ports.wanted(self.deployment.port, self.deployment.probe)
+        return Revival(found.port, power.of(self.board, self.deployment.power, port=found.port, probe=found.probe))
+
+    def open(self, prepared: Prepared) -> Device:
+        """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.
+
+        Raises:
+            BoardError: the board is not there, and does not come back.
+            FlashError: it can't be flashed.
             CommunicationError: the firmware does not answer.
         """
         if not self.is_attached:
             return session.open(prepared.folder)
         runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
-        return flashing.open_flashed(prepared, runner, self.deployment)
+        return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
+
+    def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
+        """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""
+        return BoardMeter(lambda: self.open(prepared), seed, revive=lambda hangs: self.revive(prepared, hangs=hangs))
+
+    def revive(self, prepared: Prepared, *, hangs: bool) -> Device | None:
+        """Bring an attached board back, and return a session with the firmware that is in its flash; None: it can't be.
+
+        A firmware that has reported a fault resets itself on some boards; one that hangs needs the power cycled.
+
+        Raises:
+            BoardError: the command that cycles the power failed.
+        """
+        if not self.is_attached:
+            return None
+        revival = self.revival
+        revival.wait()
+        found = None if hangs else self._reopened(prepared)
+        if found is None and revival.power is not None:
+            revival.bring_back()
+            found = self._reopened(prepared)
+        return found
+
+    def _reopened(self, prepared: Prepared) -> Device | None:
+        port, probe = self.deployment.port, self.deployment.probe
+        try:
+            return session.open(prepared.folder, port=port, probe=probe, timeout_s=_ANSWERS_S)
+        except LOST:
+            return None
 
 
 def _template(prepared: Prepared) -> str:

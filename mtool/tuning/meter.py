@@ -6,14 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from mtool.errors import CommunicationError, MtoolError
+from mtool.errors import CommunicationError, MtoolError, NoAnswerError
 from mtool.ir import TensorType
 from mtool.rpc import protocol
 from mtool.session import Device
 from mtool.tuned.record import Unit
 from mtool.tuning.operators import Operators
 
-_LEAST_LIMIT_S = 3.0
+_LEAST_LIMIT_S = 0.5  # besides the five seconds that the client waits for any device
 _SLOWEST_HZ = 16e6
 _CYCLES_PER_MAC = 200  # of a core without a multiplier
 _RESTARTS = 3
@@ -49,13 +49,22 @@ class BoardMeter:
     Args:
         open_device: flashes the firmware, or starts its emulator, and opens a session.
         seed: of the inputs.
+        revive: brings the board back without writing its flash, and opens a session; told whether it hangs; None: it
+            could not.
 
     Raises:
         MtoolError: the session can't be opened.
     """
 
-    def __init__(self, open_device: Callable[[], Device], seed: int = 0) -> None:
-        self._open, self._seed = open_device, seed
+    def __init__(
+        self,
+        open_device: Callable[[], Device],
+        seed: int = 0,
+        *,
+        revive: Callable[[bool], Device | None] = lambda hangs: None,
+    ) -> None:
+        self._open, self._seed, self._revive = open_device, seed, revive
+        self._hangs = False
         self._device = open_device()
         self.unit: Unit = "instructions" if self._device.unit == "instructions" else "ns"
         self.granularity = float(max(self._device.info().timer_granularity_ns, 1))
@@ -80,7 +89,11 @@ class BoardMeter:
     def time(self, operator: str, number: int) -> float:
         """Run an operator under the device's timer."""
         limit_s = self._limit_s * max(1, number / 10)
-        return float(self._device.client.time(number, work_s=limit_s, operator=self._numbers[operator]))
+        try:
+            return float(self._device.client.time(number, work_s=limit_s, operator=self._numbers[operator]))
+        except NoAnswerError:
+            self._hangs = True
+            raise
 
     def differences(self, names: Operators) -> int:
         """Read the counts from the arena."""
@@ -89,9 +102,14 @@ class BoardMeter:
         return sum(int.from_bytes(data, "little") for data in found)
 
     def restart(self) -> None:
-        """Open the session anew, with the firmware flashed or its emulator started again."""
+        """Open the session anew; the firmware is brought onto the board again where nothing less helps."""
+        self.close()
+        revived = self._revive(self._hangs)
+        self._hangs = False
+        if revived is not None:
+            self._device = revived
+            return
         for attempt in range(1, _RESTARTS + 1):
-            self.close()
             try:
                 self._device = self._open()
                 return

@@ -135,16 +135,17 @@ def tune(
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
-    if output.is_dir():
-        raise UsageError(f"{output} is a folder", hint="give the name of a file: -o tuning.jsonl")
+    if output.exists() and not output.is_file():
+        raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
+    with locks.file(output):  # until this function ends
+        known = tuning_log.read([output]) if output.exists() else Log()
     open_sizes = frontend.run_time_sizes(source, chosen)
     if open_sizes:
         raise UsageError(
             f"{', '.join(open_sizes)} of {source.name} is known only when it runs, and times depend on it",
             hint=f"tune it for one size: --dim {next(iter(open_sizes))}=N",
         )
-    known = tuning_log.read([output]) if output.exists() else Log()
     target, setup = target_and_setup(target_board, chosen.template, chosen.template_options)
     setup = setup.model_copy(update={"unit": unit})
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
@@ -219,7 +220,7 @@ def _held(place: Place) -> Iterator[None]:
     devices: tuple[str, ...] = ()
     if place.is_attached:
         found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
-        devices = (found.probe, found.port)
+        devices = (found.probe, found.port, f"at {found.port}")  # a link may lead elsewhere after it was unplugged
     with locks.locked(*filter(None, devices)):
         yield
 

@@ -1,14 +1,18 @@
 """A run of the whole model with one plan: its outputs, and how long it takes."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mtool.errors import CommunicationError, DeviceError
 from mtool.session import Device
 from mtool.tuned.record import Unit
 from mtool.tuning.bench import whole_cycles
 from mtool.workflow import samples as sampling
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Prepared
+
+log = logging.getLogger(__name__)
 
 _REPEATS = 9  # readings of a plan, in turns with the default
 
@@ -26,13 +30,20 @@ Runs = Callable[[Prepared, Unit], WholeRun]
 
 
 def run_on(open_device: Callable[[Prepared], Device]) -> Runs:
-    """Return what runs a model on a device.
+    """Return what runs a model on a device: once more, where it fails, as a board may be disturbed or unplugged.
 
     Args:
         open_device: brings the firmware onto the device, and opens a session.
     """
 
     def run(prepared: Prepared, unit: Unit) -> WholeRun:
+        try:
+            return once(prepared, unit)
+        except (CommunicationError, DeviceError) as failed:
+            log.warning("the whole model is run once more: %s", failed.what)
+            return once(prepared, unit)
+
+    def once(prepared: Prepared, unit: Unit) -> WholeRun:
         sample = sampling.seeded(prepared.manifest.inputs, count=1, seed=0)
         with open_device(prepared) as device:
             outputs = tuple(device.run(one) for one in sample)

@@ -16,7 +16,7 @@ from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
 from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model, compile
+from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model
 
 STANDALONE = "standalone"
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
@@ -119,7 +119,7 @@ def bench(
     """
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
-    model = compile(path, board=board, options=options)
+    model = deployment.compile(path, board=board, options=options)
     prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
     with deployment.open(prepared.folder) as device:

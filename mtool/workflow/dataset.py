@@ -63,7 +63,7 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         named = [there[name] for name in _LABEL_NAMES if name in there]
         found = next((array.load() for array in named if _are_labels(array)), None)
     if labels is not None:
-        found = _labels_file(labels)
+        found = labels_of(labels)
     if found is not None and found.size != len(read_samples):
         raise UsageError(
             f"there are {formatting.count(len(read_samples), 'sample')} and {formatting.count(found.size, 'label')}",
@@ -71,6 +71,30 @@ def read(path: Path, tensors: Sequence[Tensor], *, pixels: Pixels | None = None,
         )
     _check_finite(read_samples, path)
     return Data(tuple(read_samples), None if found is None else found.reshape(-1))
+
+
+def check(path: Path) -> None:
+    """Say now that there are no samples at a path, whatever the model.
+
+    Raises:
+        UsageError: it is missing, or is neither a folder with such files nor a file of arrays.
+    """
+    if not path.is_dir():
+        arrays.stored(path)
+    elif not any(_is_sample(file) for file in path.iterdir()):
+        raise _no_samples(path)
+
+
+def _is_sample(file: Path) -> bool:
+    return file.is_file() and file.suffix.lower() in (".npy", *IMAGES)  # a pipe would be waited for
+
+
+def _no_samples(folder: Path) -> UsageError:
+    return UsageError(
+        f"{folder} holds no samples",
+        details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
+        hint="give a folder of such files, or a .npz file",
+    )
 
 
 def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
@@ -83,23 +107,16 @@ def _check_finite(read_samples: Sequence[Sample], path: Path) -> None:
 
 def _folder(path: Path, tensors: Sequence[Tensor], pixels: Pixels) -> list[Sample]:
     read_samples: list[Sample] = []
-    others = 0
-    for file in sorted(path.iterdir()):
-        suffix = file.suffix.lower()
-        if not file.is_file():  # a pipe would be waited for
-            others += 1
-        elif suffix == ".npy":
+    files = sorted(path.iterdir())
+    chosen = [file for file in files if _is_sample(file)]
+    for file in chosen:
+        if file.suffix.lower() == ".npy":
             read_samples += sampling.inputs_of(file, tensors)
-        elif suffix in IMAGES:
-            read_samples.append(_image(file, tensors, pixels))
         else:
-            others += 1
+            read_samples.append(_image(file, tensors, pixels))
     if not read_samples:
-        raise UsageError(
-            f"{path} holds no samples",
-            details=[f"it has no file that ends with .npy, {', '.join(IMAGES)}"],
-            hint="give a folder of such files, or a .npz file",
-        )
+        raise _no_samples(path)
+    others = len(files) - len(chosen)
     if others:
         log.info("%d in %s left out: neither arrays nor images", others, path)
     return read_samples
@@ -154,7 +171,12 @@ def _are_labels(array: arrays.StoredArray) -> bool:
     return array.dtype.kind in "iu" and len(array.shape) >= 1 and array.size == array.shape[0]
 
 
-def _labels_file(path: Path) -> Array:
+def labels_of(path: Path) -> Array:
+    """Read the class of each sample.
+
+    Raises:
+        UsageError: the file is missing, or holds something else than integers.
+    """
     try:
         if path.suffix == ".npy":
             (loaded,) = sampling.read(path).values()

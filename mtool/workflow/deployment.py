@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import session
+from mtool import boards, session
+from mtool.boards import Board
 from mtool.session import Device
+from mtool.workflow.stages import Model, Options, compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,20 @@ class Deployment:
     probe: str = ""
     flash: str = ""
     power: str = ""
+
+    def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+        """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
+
+        Raises:
+            BoardError: there is no such board, or the device that is asked for is not attached.
+            MtoolError: as `compile`.
+        """
+        target = boards.get(board) if isinstance(board, str) else board
+        if self.port or self.probe:
+            from mtool.flash import ports
+
+            ports.require(target, ports.wanted(self.port, self.probe))
+        return compile(path, board=target, options=options, folder=self.folder)
 
     def open(self, folder: Path) -> Device:
         """Open a session with the device, which runs the firmware of the project that was built in `folder`."""

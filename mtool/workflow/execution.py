@@ -12,14 +12,14 @@ from mtool import locks
 from mtool.boards import Board
 from mtool.session import Device
 from mtool.session.bench import Speed, measure_speed, run_measured
-from mtool.workflow import dynamic_outputs, project_cache
+from mtool.workflow import arrays, dynamic_outputs, project_cache
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_at
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_project, compile, write_project
+from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_project, write_project
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,10 @@ def run(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    if isinstance(inputs, Path):
+        arrays.stored(inputs)  # before all the work
     known = project_cache.load(Path(path), board, options or Options(), deployment.folder)
-    model = known[0] if known else compile(path, board=board, options=options)
+    model = known[0] if known else deployment.compile(path, board=board, options=options)
     tensors = model.manifest.inputs
     if inputs is None:
         drawn: Sequence[Sample] = sampling.seeded(tensors, count=1, seed=seed)

@@ -18,7 +18,7 @@ from mtool.manifest import Manifest, is_project
 from mtool.project.template import Template
 from mtool.sizes.estimate import estimate
 from mtool.workflow.growth import warn_of_growth
-from mtool.workflow.stages import Model, Options, default_folder, weights_of
+from mtool.workflow.stages import Model, Options, check_options, default_folder, weights_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,8 @@ def check(
     """
     source, chosen = Path(path), options or Options()
     asked = list(known.load_all().values()) if boards is None else list(boards)
+    for board in asked:
+        check_options(board, chosen)
     manifests, fits = [], []
     for board, emitted in compile_for(source, asked, chosen):
         manifests.append(emitted.manifest)

@@ -96,7 +96,7 @@ def flash_model(
     device = None if emulated else _find(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
-    model = compile(path, board=target, options=options)
+    model = compile(path, board=target, options=options, folder=deployment.folder)
     prepared = build_model(model, deployment.folder, kinds=(KIND,))
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
@@ -149,7 +149,7 @@ def flash_plan(
     target = boards.get(board) if isinstance(board, str) else board
     chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
-    model = compile(path, board=target, options=options)
+    model = compile(path, board=target, options=options, folder=deployment.folder)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
     job = _job(folder, described, chosen, device)

@@ -18,7 +18,7 @@ from mtool.oracles import ort
 from mtool.session import Device
 from mtool.session.layers import intermediates
 from mtool.session.verify import Difference, Tolerance, compare
-from mtool.workflow import reference
+from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
@@ -26,7 +26,7 @@ from mtool.workflow.formatting import samples as samples_of
 from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance
 from mtool.workflow.translation import Mistranslation, checked
 
@@ -93,13 +93,18 @@ class Layers:
 
     def summary(self) -> str:
         """Return in a line how many operators are equal, within the tolerance, or have nothing to be compared with."""
-        compared = [layer for layer in self.layers if layer.difference]
-        equal = sum(1 for layer in compared if layer.difference and layer.difference.differing == 0)
+        each: dict[int, list[Difference | None]] = {}  # the results of an operator
+        for layer in self.layers:
+            each.setdefault(layer.operator.index, []).append(layer.difference)
+        compared = [[one for one in results if one is not None] for results in each.values()]
+        equal = sum(1 for results in compared if results and not any(one.differing for one in results))
+        within = sum(1 for results in compared if any(one.differing for one in results))
+        lacking = sum(1 for results in each.values() if None in results)
         parts = [f"{count(equal, 'operator')} equal, bit for bit"]
-        if len(compared) > equal:
-            parts.append(f"{len(compared) - equal} within what is allowed")
-        if len(self.layers) > len(compared):
-            parts.append(f"{len(self.layers) - len(compared)} with a result that the model does not have")
+        if within:
+            parts.append(f"{within} within what is allowed")
+        if lacking:
+            parts.append(f"{lacking} with a result that the model does not have")
         if self.ties:
             parts.append(f"but for {count(self.ties, 'tie')}, halfway between two steps")
         return f"{', '.join(parts)}, over {samples_of(self.samples, sequence=self.sequence)}"
@@ -193,7 +198,9 @@ def verify_layers(
         BuildError: the reference, onnxruntime or LiteRT, is not installed.
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
     tensors = model.manifest
     inputs: Sequence[Sample]
     if golden is not None:

@@ -9,7 +9,7 @@ from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
 from mtool.workflow.samples import seeded
-from mtool.workflow.stages import Options, build_model, compile
+from mtool.workflow.stages import Options, build_model
 
 
 @locks.keep_locks()
@@ -33,7 +33,7 @@ def bench_layers(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    model = deployment.compile(path, board=board, options=options)
     prepared = build_model(model, deployment.folder)
     (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
     with deployment.open(prepared.folder) as device:

@@ -40,6 +40,8 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
         options: how it is to be compiled.
         folder: the project folder; None: the one by the model's and the board's name.
     """
+    if options.backends:  # whose own files and compilers may have changed
+        return None
     try:
         target = boards.get(board) if isinstance(board, str) else board
         project = folder or default_folder(model_name(path.stem), target)

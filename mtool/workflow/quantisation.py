@@ -15,7 +15,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError
 
-from mtool import files, spelling
+from mtool import boards, files, spelling
 from mtool.boards import Board
 from mtool.errors import BuildError, ModelError, UsageError
 from mtool.frontend.onnx_file import read_bound
@@ -114,8 +114,14 @@ def quantize(
     _check_target(target, source, [Path(each) for each in files_read], is_named=output is not None)
     if not ort.version():
         raise BuildError("onnxruntime is not installed", details=["it is what quantises"], hint=INSTALL)
+    target_board = boards.get(board) if isinstance(board, str) else board
+    for each in (data, evaluate):
+        if isinstance(each, (str, Path)):
+            dataset.check(Path(each))
+    if labels is not None:
+        dataset.labels_of(Path(labels))
     model = _float_model(source, chosen)
-    compiled = compile(source, board=board, options=chosen)
+    compiled = compile(source, board=target_board, options=chosen)
     calibrating = _data(data, compiled.manifest.inputs, pixels, labels if evaluate is None else None)
     comparing = calibrating if evaluate is None else _data(evaluate, compiled.manifest.inputs, pixels, labels)
     with tempfile.TemporaryDirectory(prefix="mtool-quantize-") as name:
@@ -134,7 +140,9 @@ def quantize(
             make_integer_io(made)
         footprint_before = footprint_of(compiled)
         # The values of its dimensions and constants are in the model now.
-        footprint_after = footprint_of(compile(made, board=board, options=replace(chosen, dims={}, constants={})))
+        footprint_after = footprint_of(
+            compile(made, board=target_board, options=replace(chosen, dims={}, constants={}))
+        )
         files.write(target, made.read_bytes(), follow=True)
     return Quantised(
         path=target,

@@ -71,12 +71,15 @@ def _is_exact(model: Path, options: Options) -> bool:
 
 
 def is_hybrid(model: Path, options: Options) -> bool:
-    """Whether a TFLite model has operators whose float activations are brought to 8 bits, as LiteRT does."""
+    """Whether float activations of a TFLite model are brought to 8 bits, as LiteRT does."""
+    return hybrid.in_integers(options) and has_hybrid(model, options)
+
+
+def has_hybrid(model: Path, options: Options) -> bool:
+    """Whether a TFLite model has operators whose float activations LiteRT brings to 8 bits."""
     found = tflite_file(model, Budget(options.limits))
     parts = (found, *found.others)
-    return hybrid.in_integers(options) and any(
-        hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators
-    )
+    return any(hybrid.is_hybrid(one, part.tensors) for part in parts for one in part.operators)
 
 
 @dataclass(frozen=True, slots=True)

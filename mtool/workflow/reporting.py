@@ -22,7 +22,7 @@ from mtool.workflow.cost import ALL_KINDS, STANDALONE, Cost, cost_of
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
 from mtool.workflow.layers import Layers, compare_layers
-from mtool.workflow.stages import Options, build_model, compile
+from mtool.workflow.stages import Options, build_model
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")
 
@@ -150,7 +150,7 @@ def report(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     chosen = options or Options()
-    model = compile(path, board=board, options=chosen)
+    model = deployment.compile(path, board=board, options=chosen)
     prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
     manifest = prepared.manifest
     layers, missing = None, ""

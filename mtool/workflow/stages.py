@@ -110,11 +110,20 @@ class Prepared:
     built: "Built"
 
 
-def compile(path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
+def compile(
+    path: str | Path, *, board: str | Board, options: Options | None = None, folder: Path | None = None
+) -> Model:
     """Compile an ONNX or TFLite model to C for a board; nothing is written.
 
+    Args:
+        path: the model.
+        board: a board or its name.
+        options: how to compile, and which template to use.
+        folder: where files will be written to, if that is known: what keeps them from it is told before the work.
+
     Raises:
-        UsageError: there is no such file, or a symbolic dimension has no value.
+        UsageError: there is no such file, a symbolic dimension has no value, the template or an option of it is
+            unknown, or the folder can't be written to.
         ModelError: the model is malformed, or something in it can't be compiled.
         BoardError: there is no such board.
     """
@@ -123,6 +132,7 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     start = time.monotonic()
     target = boards.get(board) if isinstance(board, str) else board
     chosen = options or Options()
+    check_options(target, chosen, folder)
     source = Path(path)
     known = known_of(target, chosen)
     compiled = compile_model(source, target, replace(chosen, weights=weights_of(target, chosen), known=known))
@@ -147,6 +157,24 @@ def compile(path: str | Path, *, board: str | Board, options: Options | None = N
     _done("compile", start, f"{note}, {arena}")
     warn_of_growth(described)
     return Model(source, target, chosen, compiled.files, described)
+
+
+def check_options(board: Board, options: Options, folder: Path | None = None) -> None:
+    """Say now what is wrong whatever the model: a project's template, the options of that, its folder, schedules.
+
+    Raises:
+        UsageError: the template, an option of it or a schedule is unknown, or the folder holds something else or can't
+            be written to.
+    """
+    from mtool import project
+    from mtool.plan.choice import check_schedules
+
+    if options.template or board.templates:
+        project.choose(board, options.template, options.template_options)
+    if options.schedules:
+        check_schedules(options.schedules)
+    if folder is not None:
+        filetree.check_folder(folder, edits=options.edits)
 
 
 def known_of(board: Board, options: Options) -> Known:
@@ -268,7 +296,7 @@ def prepare(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    return build_model(compile(path, board=board, options=options), folder, kinds=kinds)
+    return build_model(compile(path, board=board, options=options, folder=folder), folder, kinds=kinds)
 
 
 def open(what: "str | Path | Model | Prepared") -> "Device":

@@ -14,14 +14,14 @@ from mtool.frontend import is_tflite
 from mtool.manifest import Manifest
 from mtool.oracles import ort
 from mtool.session.verify import Report, Tolerance, compare
-from mtool.workflow import dynamic_outputs, reference
+from mtool.workflow import arrays, dynamic_outputs, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
-from mtool.workflow.stages import Model, Options, build_model, compile
+from mtool.workflow.stages import Model, Options, build_model
 from mtool.workflow.tolerance import default_tolerance
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,9 @@ def verify(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
-    model = compile(path, board=board, options=options)
+    if golden is not None:
+        arrays.stored(golden)  # before all the work
+    model = deployment.compile(path, board=board, options=options)
     tensors = model.manifest
     expected: Sequence[Sample]
     if golden is not None:
@@ -159,10 +161,12 @@ def judge(
     counts = {output.count for output in tensors.outputs}
     if any(output.name in counts and not output.within for output in exact.outputs):
         return exact
-    return _explained(exact, layers, allowed) or exact
+    return _explained(model, exact, layers, allowed) or exact
 
 
-def _explained(report: Report, layers: Callable[[Tolerance], Layers], allowed: Tolerance) -> Report | None:
+def _explained(
+    model: Model, report: Report, layers: Callable[[Tolerance], Layers], allowed: Tolerance
+) -> Report | None:
     """Return a report that allows what differs, if each operator's result is right but for ties; else None."""
     try:
         found = layers(allowed)
@@ -172,10 +176,11 @@ def _explained(report: Report, layers: Callable[[Tolerance], Layers], allowed: T
     if not found.explain:
         return None
     cause = count(found.ties, "tie") if found.ties else "rounding what is within its tolerance"
-    outputs = [
-        output if output.within else replace(output, within=True, allowed=f"the effect of {cause} before it")
-        for output in report.outputs
-    ]
+    effect = f"the effect of {cause} before it"
+    path, options = model.path, model.options
+    if is_tflite(path) and reference.has_hybrid(path, options) and not reference.is_hybrid(path, options):
+        effect = "the effect of the 8 bits that LiteRT brings activations to; each operator is right by itself"
+    outputs = [output if output.within else replace(output, within=True, allowed=effect) for output in report.outputs]
     return replace(report, outputs=tuple(outputs), ties=found.ties)
 
 

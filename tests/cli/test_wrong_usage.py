@@ -1,5 +1,6 @@
 """A wrong option, value or name: what was expected, and the name that was meant."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -69,10 +70,14 @@ def test_names_come_near_in_capitals_and_in_parts() -> None:
 
 
 def test_a_misspelt_runner_is_found_when_boards_are_read() -> None:
-    entry = boards.get("nucleo_l4r5zi").model_dump(mode="json")
+    entry = boards.get("nucleo_l4r5zi").model_dump(mode="json", exclude={"name"})
     for flash in ({"opencd": {}}, ["opencd"]):
         with pytest.raises(UsageError) as caught:
-            boards._board("mine", {key: value for key, value in entry.items() if key != "name"} | {"flash": flash})
+            boards._board(
+                Path("boards.yaml"),
+                "mine",
+                {key: value for key, value in entry.items() if key != "name"} | {"flash": flash},
+            )
         assert any("there is no flash runner 'opencd'; did you mean openocd?" in line for line in caught.value.details)
 
 

@@ -19,7 +19,7 @@ from mtool.plan import make_plan
 
 pytestmark = pytest.mark.long
 
-COUNT = amount.of(2000, 1000)
+COUNT = amount.of(2000, 500)
 SECONDS = 10.0
 BYTES = 2 << 30
 F = np.float32

@@ -8,8 +8,6 @@ import pytest
 from tflite_cases import Case, R, compute, drawn, one_model
 from tflite_models import Op, T, litert, model
 
-from mtool.errors import ModelError
-from mtool.frontend import ModelOptions, load
 from mtool.frontend.tflite.fixed_point import rescaled
 from mtool.kernels.target import Target
 
@@ -581,16 +579,3 @@ def test_quotients_norms_and_logarithms(dtype: Any, features: frozenset[str], tm
     found = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", features))
     differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
     assert differing == dict.fromkeys(outputs, 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "scale", "told"), [("DIV", 0.5, "by more bits than they have"), ("LOG_SOFTMAX", 0.2, "stands on a grid")]
-)
-def test_what_litert_does_not_define_is_refused(kind: str, scale: float, told: str, tmp_path: Path) -> None:
-    """Its reference kernel makes 127 steps of 3 / 157 where the result is coarse: a shift by 32 bits."""
-    x, y = T("x", [1, 4], np.int8, 0.1, 4), T("y", [1, 4], np.int8, scale)
-    inputs = ["x", "x"] if kind == "DIV" else ["x"]
-    (tmp_path / "m.tflite").write_bytes(model([x, y], [Op(kind, inputs, ["y"])], ["x"], ["y"]))
-    with pytest.raises(ModelError) as refused:
-        load(tmp_path / "m.tflite", ModelOptions(rounding="tflite"))
-    assert told in refused.value.details[0]

@@ -235,6 +235,32 @@ def looping() -> bytes:
     return model([*tensors, tensor("old")], [ONCE, node, *STEP], ["x"], ["y", "old"], start(INIT), condition, body)
 
 
+def as_told_by_a_variable() -> bytes:
+    """Return a model that loops while a variable is below 5; its body counts that up, and 3 are taken off behind it."""
+    number = {"shape": [], "dtype": np.int32}
+
+    def known(name: str, value: int) -> T:
+        return T(name, **number, data=np.int32(value))
+
+    node = Op("WHILE", ["x"], ["y"], "WhileOptions", {"CondSubgraphIndex": 2, "BodySubgraphIndex": 3})
+    condition = Graph(
+        [tensor("x"), resource("h"), T("old", **number), known("five", 5), T("c", [], bool)],
+        [*STEP, Op("LESS", ["old", "five"], ["c"])], ["x"], ["c"],
+    )  # fmt: skip
+    more = T("more", SHAPE, np.int8, SCALE, ZERO, data=np.full(SHAPE, ZERO + 2))
+    body = Graph(
+        [tensor("x"), resource("h"), T("old", **number), known("one", 1), T("new", **number), more, tensor("y")],
+        [*STEP, Op("ADD", ["old", "one"], ["new"], "AddOptions", {}), Op("ASSIGN_VARIABLE", ["h", "new"], []),
+         Op("ADD", ["x", "more"], ["y"], "AddOptions", {})],
+        ["x"], ["y"],
+    )  # fmt: skip
+    tensors = [tensor("x"), tensor("y"), resource("h"), T("old", **number), known("three", 3), T("left", **number)]
+    ops = [ONCE, node, *STEP, Op("SUB", ["old", "three"], ["left"], "SubOptions", {})]
+    begun = Graph([resource("v"), known("c", 1)], [handle("ring", "v"), Op("ASSIGN_VARIABLE", ["v", "c"], [])])
+    ops.append(Op("ASSIGN_VARIABLE", ["h", "left"], []))
+    return model(tensors, ops, ["x"], ["y", "left"], begun, condition, body)
+
+
 @pytest.mark.parametrize(
     "file",
     [
@@ -243,8 +269,16 @@ def looping() -> bytes:
         choosing(WITHOUT, accumulating(ONCE)),
         choosing(WRITING, READING, ops=(ONCE,)),
         looping(),
+        as_told_by_a_variable(),
     ],
-    ids=["in both branches", "and outside", "begun inside", "written without being read", "in each round"],
+    ids=[
+        "in both branches",
+        "and outside",
+        "begun inside",
+        "written without being read",
+        "in each round",
+        "in the condition",
+    ],
 )
 def test_variables_of_subgraphs_are_litert_s_over_a_sequence(file: bytes, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")

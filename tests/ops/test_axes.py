@@ -44,7 +44,7 @@ class Network:
         proto = model(self.nodes, kinds, self.outputs, self.constants, opset=opset)
         feeds = {name: self.rng.standard_normal(self.shape).astype(F) for name in kinds}
         described = {value: str(node) for node in self.nodes for value in node.output}
-        got = run_c(compiled(proto), feeds, folder, level="-O0")
+        got = run_c(compiled(proto), feeds, folder)
         for name, mine, theirs in zip(self.outputs, got, reference(proto, feeds), strict=True):
             assert mine.shape == theirs.shape and mine.dtype == theirs.dtype, described[name]
             np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5, err_msg=described[name])
@@ -143,5 +143,5 @@ def quantised(perm: Sequence[int], axis: int) -> tuple[onnx.ModelProto, dict[str
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_scales_along_any_axis_of_weights_with_equal_dimensions(axis: int, tmp_path: Path) -> None:
     proto, feeds = quantised([0, 3, 1, 2], axis)
-    for mine, theirs in zip(run_c(compiled(proto), feeds, tmp_path, level="-O0"), reference(proto, feeds), strict=True):
+    for mine, theirs in zip(run_c(compiled(proto), feeds, tmp_path), reference(proto, feeds), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-4)

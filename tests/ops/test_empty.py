@@ -36,7 +36,7 @@ def longs(*numbers: int) -> np.ndarray[Any, Any]:
 
 
 def check(proto: onnx.ModelProto, feeds: Feeds, folder: Path) -> None:
-    got = run_c(compiled(proto), feeds, folder, level="-O0")
+    got = run_c(compiled(proto), feeds, folder)
     for value, mine, theirs in zip(proto.graph.output, got, reference(proto, feeds), strict=True):
         assert mine.shape == theirs.shape and mine.dtype == theirs.dtype, value.name
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, err_msg=value.name)
@@ -80,7 +80,7 @@ def test_a_convolution_of_no_channels_is_its_bias(tmp_path: Path) -> None:
     feeds = {"image": floats(1, 0, 5, 5), "b": floats(2)}
     inputs = {name: (F, data.shape) for name, data in feeds.items()}
     proto = model([node("Conv", "image filters b", "v")], inputs, ["v"], {"filters": floats(2, 0, 3, 3)})
-    (got,) = run_c(compiled(proto), feeds, tmp_path, level="-O0")
+    (got,) = run_c(compiled(proto), feeds, tmp_path)
     np.testing.assert_array_equal(got, np.broadcast_to(feeds["b"].reshape(1, 2, 1, 1), (1, 2, 3, 3)))
 
 
@@ -100,7 +100,7 @@ def test_products_of_integers_over_nothing(tmp_path: Path) -> None:
     ]
     constants = {"w": np.zeros((0, 2), np.int8), "v": np.ones((2, 3), np.int8), "s": F(0.1), "z": np.int8(3)}
     proto = model(nodes, {"x": (np.int8, (4, 0))}, ["i", "q", "d", "y"], constants)
-    got = run_c(compiled(proto), {"x": np.zeros((4, 0), np.int8)}, tmp_path, level="-O0")
+    got = run_c(compiled(proto), {"x": np.zeros((4, 0), np.int8)}, tmp_path)
     exact = (np.zeros((4, 2)), np.full((4, 2), 3), np.full((4, 2), 3), np.zeros((4, 3)))
     for mine, wanted in zip(got, exact, strict=True):
         np.testing.assert_array_equal(mine, wanted)
@@ -172,7 +172,7 @@ def test_a_recurrent_layer_of_no_steps_keeps_its_state(tmp_path: Path) -> None:
     nodes = [node("LSTM", "x w r - - h0", "y h c", hidden_size=2)]
     proto = model(nodes, {"x": (F, (0, 1, 3)), "h0": (F, (1, 1, 2))}, ["y", "h", "c"], constants)
     feeds = {"x": floats(0, 1, 3), "h0": floats(1, 1, 2)}
-    y, h, c = run_c(compiled(proto), feeds, tmp_path, level="-O0")
+    y, h, c = run_c(compiled(proto), feeds, tmp_path)
     assert y.shape == (0, 1, 1, 2) and not c.any()
     np.testing.assert_array_equal(h, feeds["h0"])
 

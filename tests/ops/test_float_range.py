@@ -49,7 +49,7 @@ def test_functions_of_every_float(tmp_path: Path) -> None:
     nodes, outputs = nodes_of("x")
     proto = model(nodes, {"x": (F, x.shape)}, outputs, CONSTANTS, opset=22)
     for name, mine, theirs in zip(
-        outputs, run_c(compiled(proto), {"x": x}, tmp_path, level="-O0"), reference(proto, {"x": x}), strict=True
+        outputs, run_c(compiled(proto), {"x": x}, tmp_path), reference(proto, {"x": x}), strict=True
     ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=5e-7, err_msg=name)
 
@@ -61,9 +61,7 @@ def test_softplus_and_mish_lose_no_digits(tmp_path: Path) -> None:
     exact = np.logaddexp(wide, 0)
     nodes = [helper.make_node(op, ["x"], [op]) for op in ("Softplus", "Mish")]
     proto = model(nodes, {"x": (F, x.shape)}, ["Softplus", "Mish"], opset=20)
-    for mine, wanted in zip(
-        run_c(compiled(proto), {"x": x}, tmp_path, level="-O0"), (exact, wide * np.tanh(exact)), strict=True
-    ):
+    for mine, wanted in zip(run_c(compiled(proto), {"x": x}, tmp_path), (exact, wide * np.tanh(exact)), strict=True):
         np.testing.assert_allclose(mine, wanted, rtol=5e-7)
 
 
@@ -84,9 +82,7 @@ def test_tables_of_functions_between_int8(
     proto = model(nodes, {"x": (np.int8, x.shape)}, outputs, CONSTANTS | grid, opset=20)
     plan = compiled(proto)
     assert all(data.dtype != F for data in plan.graph.constants.values())  # tables, no floats
-    for name, mine, theirs in zip(
-        outputs, run_c(plan, {"x": x}, tmp_path, level="-O0"), reference(proto, {"x": x}), strict=True
-    ):
+    for name, mine, theirs in zip(outputs, run_c(plan, {"x": x}, tmp_path), reference(proto, {"x": x}), strict=True):
         np.testing.assert_array_equal(mine, theirs, err_msg=name)
 
 
@@ -109,7 +105,7 @@ def test_reductions_and_softmax_of_numbers_that_overflow(tmp_path: Path) -> None
     outputs = [node.output[0] for node in nodes]
     proto = model(nodes, {"x": (F, ROWS.shape)}, outputs, {"one": np.array([1])}, opset=20)
     for name, mine, theirs in zip(
-        outputs, run_c(compiled(proto), {"x": ROWS}, tmp_path, level="-O0"), reference(proto, {"x": ROWS}), strict=True
+        outputs, run_c(compiled(proto), {"x": ROWS}, tmp_path), reference(proto, {"x": ROWS}), strict=True
     ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
@@ -120,7 +116,7 @@ def test_the_place_of_a_nan_lies_in_the_tensor(tmp_path: Path) -> None:
     nodes = [helper.make_node(op, ["x"], [op], axis=1) for op in ("ArgMax", "ArgMin", "Hardmax")]
     nodes.append(helper.make_node("ArgMax", ["x"], ["last"], axis=1, select_last_index=1))
     proto = model(nodes, {"x": (F, x.shape)}, ["ArgMax", "ArgMin", "Hardmax", "last"])
-    most, least, hard, last = run_c(compiled(proto), {"x": x}, tmp_path, level="-O0")
+    most, least, hard, last = run_c(compiled(proto), {"x": x}, tmp_path)
     assert not most.any() and not least.any() and (last == 2).all()
     np.testing.assert_array_equal(hard.sum(axis=1), [1, 1, 1])
 
@@ -135,7 +131,7 @@ def test_equal_values_are_standardised_to_0(tmp_path: Path) -> None:
         helper.make_node("MeanVarianceNormalization", ["d"], ["y"]),
     ]
     proto = model(nodes, {"x": (F, rows.shape)}, ["y"], {"s": scale, "z": zero})
-    (found,) = run_c(compiled(proto), {"x": rows}, tmp_path, level="-O0")
+    (found,) = run_c(compiled(proto), {"x": rows}, tmp_path)
     exact = np.rint(rows / scale).astype(np.float64) * scale
     centred = exact - exact.mean((0, 2, 3), keepdims=True)
     expected = centred / (exact.std((0, 2, 3), keepdims=True) + 1e-9)
@@ -150,14 +146,14 @@ ODD = F([-2, -1, -0.0, 0, 1, 2, np.nan, np.inf, -np.inf])
 def test_a_constant_nan_bounds_nothing(low: float, high: float, tmp_path: Path) -> None:
     nodes = [helper.make_node("Clip", ["x", "low", "high"], ["y"])]
     proto = model(nodes, {"x": (F, ODD.shape)}, ["y"], {"low": F(low), "high": F(high)})
-    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path, level="-O0")
+    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path)
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.0, np.nan, -1.0, 0.5])
 def test_celu_of_any_alpha(alpha: float, tmp_path: Path) -> None:
     proto = model([helper.make_node("Celu", ["x"], ["y"], alpha=alpha)], {"x": (F, ODD.shape)}, ["y"])
-    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path, level="-O0")
+    (expected,), (found,) = reference(proto, {"x": ODD}), run_c(compiled(proto), {"x": ODD}, tmp_path)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -170,7 +166,7 @@ def test_a_nan_goes_through_a_maximum(tmp_path: Path) -> None:
     ]
     x = np.array([[[1, np.nan, 3], [np.nan, 1, 2], [3, 2, np.nan], [1, 2, 3]]], F)
     plan = compiled(model(nodes, {"x": (F, x.shape)}, ["most", "least", "pool"]))
-    most, least, pool = run_c(plan, {"x": x}, tmp_path, level="-O0")
+    most, least, pool = run_c(plan, {"x": x}, tmp_path)
     for found, last in ((most, 3), (least, 1), (pool, 3)):
         np.testing.assert_array_equal(found.reshape(-1), [np.nan, np.nan, np.nan, last])
 
@@ -187,9 +183,7 @@ def test_normalisations_far_from_zero(mean: float, tmp_path: Path) -> None:
         helper.make_node("MeanVarianceNormalization", ["x"], ["mvn"]),
     ]
     outputs = ["layer", "means", "inverse", "group", "instance", "mvn"]
-    got = run_c(
-        compiled(model(nodes, {"x": (F, x.shape)}, outputs, constants, opset=21)), {"x": x}, tmp_path, level="-O0"
-    )
+    got = run_c(compiled(model(nodes, {"x": (F, x.shape)}, outputs, constants, opset=21)), {"x": x}, tmp_path)
     wide, halves = x.astype(np.float64), x.astype(np.float64).reshape(2, 2, 2, 6, 8)
     deviation = np.sqrt(wide.var(axis=-1, keepdims=True) + 1e-5)
     exact = [
@@ -210,7 +204,7 @@ def test_group_normalization_as_onnxruntime_has_it(tmp_path: Path) -> None:
     constants = {"s": np.arange(1, 7, dtype=F), "z": np.arange(6, dtype=F)}
     nodes = [helper.make_node("GroupNormalization", ["x", "s", "z"], ["n"], num_groups=3, epsilon=1e-2)]
     proto = model([*nodes, helper.make_node("Relu", ["n"], ["y"])], {"x": (F, x.shape)}, ["y"], constants, opset=21)
-    (mine,) = run_c(compiled(proto), {"x": x}, tmp_path, level="-O0")
+    (mine,) = run_c(compiled(proto), {"x": x}, tmp_path)
     np.testing.assert_allclose(mine, reference(proto, {"x": x})[0], rtol=1e-5, atol=1e-6)
 
 

@@ -31,7 +31,7 @@ def test_a_move_gives_what_placing_all_again_gives(seed: int) -> None:
     pairs = first_fit._pairs(firsts, lasts)
     assert pairs is not None
     apart = first_fit._apart(pieces, pairs)
-    near = [sum(1 << other for other, _ in others) for others in apart]
+    near = first_fit._near(apart)
     chance = random.Random(seed)
     best = first_fit._first_fit(pieces, [*range(len(pieces))], apart)
     for _ in range(60):

@@ -2,7 +2,6 @@
 
 import ctypes
 import random
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from graphs import FLAGS, HOST, SANITIZE, Array, model, reference
+import sanitized
+from graphs import FLAGS, HOST, Array, model, reference
 from onnx import helper
 
-from mtool import codegen, frontend, passes, resources
+from mtool import codegen, frontend, passes
 from mtool.lowerings.verification import verify
 from mtool.ops.concat.node import Concat
 from mtool.option_values import Io
@@ -38,13 +38,7 @@ def in_c(plan: Plan, feeds: Sequence[Mapping[str, Array]], folder: Path, *, rese
     files, manifest = codegen.generate(plan, "test.onnx", "0" * 64)
     for name in files:
         (folder / name).write_bytes(files[name])
-    include, library = resources.path("crt") / "include", folder / "model.so"
-    sources = [str(folder / "test.c"), str(folder / "test_weights.c")]
-    subprocess.run(
-        ["gcc", *FLAGS, *SANITIZE, "-O1", "-shared", "-fPIC", f"-I{include}", *sources, "-o", str(library), "-lm"],
-        check=True,
-    )
-    code = ctypes.CDLL(str(library))
+    code = ctypes.CDLL(str(sanitized.library(folder, "test", FLAGS)))
     found = []
     for number, feed in enumerate(feeds):
         if number == reset_at:

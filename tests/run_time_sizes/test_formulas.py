@@ -43,6 +43,14 @@ def test_numbers_that_follow_none(law: Callable[[int], int]) -> None:
     assert fitted(["n"], POINTS, [law(n) for (n,) in POINTS]) is None
 
 
+def test_a_remainder_that_no_point_leaves() -> None:
+    """(n + 1) // 3 and (n + 2) // 3 differ where n is 1, 4, 7 … alone."""
+    points = [(n,) for n in (17, 15, 9, 11, 12, 14, 5)]
+    assert fitted(["n"], points, [-(-n // 3) for (n,) in points]) is None
+    more = [*points, (16,)]
+    assert str(fitted(["n"], more, [-(-n // 3) for (n,) in more])) == "(n + 2) // 3"
+
+
 def test_formulas_of_two_sizes() -> None:
     points = [(n, b) for n in (2, 3, 5, 8, 13) for b in (1, 2, 4)]
     for law in (lambda n, b: n * b * 3 + n, lambda n, b: n * n * b * 4, lambda n, b: (n + 1) // 2 * b):

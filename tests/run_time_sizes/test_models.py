@@ -189,6 +189,13 @@ def test_movements_along_and_across_the_size(tmp_path: Path) -> None:
     check(moved(), {"n": 8}, tmp_path)
 
 
+@pytest.mark.parametrize("most", [16, 17, 18])
+def test_remainders_that_few_sizes_leave(most: int, tmp_path: Path) -> None:
+    """A window of 3 rows in steps of 3, the last of which may be cut: each remainder of the size counts."""
+    nodes = [node("AveragePool", "x", "y", kernel_shape=[2, 3], strides=[1, 3], ceil_mode=1)]
+    check(build(nodes, {"x": (1, 3, "n", "n")}, {"y": (1, 3, "a", "b")}, {}), {"n": most}, tmp_path)
+
+
 def ends() -> onnx.ModelProto:
     """Rows from the end of the open dimension, and padding behind it."""
     nodes = [
@@ -209,6 +216,14 @@ def ends() -> onnx.ModelProto:
 def test_rows_from_the_end_and_padding_behind_it(tmp_path: Path) -> None:
     library = check(ends(), {"n": 8}, tmp_path)
     assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [3]
+
+
+def test_padding_of_two_open_dimensions(tmp_path: Path) -> None:
+    """A row of zeros is a constant of as many as the other size is."""
+    proto = build(
+        [node("Pad", "x ends", "y")], {"x": ("n", "m", 5)}, {"y": ("a", "m", 5)}, {"ends": np.array([0, 0, 0, 1, 0, 0])}
+    )
+    check(proto, {"n": 5, "m": 4}, tmp_path)
 
 
 def test_bytes_that_are_a_product_of_several_formulas(tmp_path: Path) -> None:

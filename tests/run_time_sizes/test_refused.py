@@ -53,7 +53,7 @@ def test_both_sizes_begin_where_slices_are_not_cut_short(tmp_path: Path) -> None
     nodes = [node("Slice", "x f l a", "y"), node("Slice", "x g m b", "z")]
     constants = {name: np.array([value]) for name, value in zip("flagmb", (0, 4, 0, -3, 99, 1), strict=True)}
     proto = build(nodes, {"x": ("n", "k")}, {"y": ("o", "k"), "z": ("n", "p")}, constants)
-    library = check(proto, {"n": 9, "k": 8}, tmp_path)
+    library = check(proto, {"n": 7, "k": 5}, tmp_path)
     assert [tensor.range.least for tensor in library.manifest.sizes if tensor.range] == [4, 3]
 
 
@@ -120,7 +120,10 @@ def test_a_state_can_not_follow_a_size(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"maxima": {"m": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
-        ({"maxima": {"batch": 3}, "dims": {"batch": 2}}, "--max takes the name of a symbolic dimension"),
+        (
+            {"maxima": {"batch": 3}, "dims": {"batch": 2}},
+            "batch of test has a size by --dim and a largest",
+        ),
         ({"maxima": {"batch": 3}, "conventions": codegen.conventions(executor="graph")}, "graph-host"),
     ],
 )
@@ -128,6 +131,12 @@ def test_options_that_do_not_go_together(options: dict[str, Any], message: str, 
     with pytest.raises(UsageError) as found:
         compile_model(written(mlp(), tmp_path), get("host"), Request(**options))
     assert message in str(found.value)
+
+
+def test_a_largest_size_of_what_no_input_has(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="without a value") as found:
+        compile_model(written(mlp(), tmp_path), get("host"), Request(maxima={"bacth": 3}))
+    assert "--max bacth: no input has a dimension bacth" in str(found.value)
 
 
 def test_a_dimension_with_a_size_is_no_run_time_size(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ class Rig:
     """Boards that run, and a folder to work in, whose mtool.toml knows them.
 
     Attributes:
-        folder: the working folder; the log is `tuning.jsonl` there.
+        folder: the working folder; the log of each board's tuning is there.
         count: how many boards there are.
     """
 
@@ -36,11 +36,15 @@ class Rig:
         """Return the port of a board: a link to its pseudo-terminal, which is gone while it is unplugged."""
         return str(self.folder / "boards" / str(number) / "port")
 
+    def log(self, number: int = 0) -> Path:
+        """Return the log of a board's tuning."""
+        return self.folder / f"tuning{number}.jsonl"
+
     def argv(self, model: Path, *more: str, number: int = 0) -> list[str]:
-        """Return the command that tunes a model on a board."""
+        """Return the command that tunes a model on a board; of an option that is given twice the last counts."""
         return [
             sys.executable, "-m", "mtool", "tune", str(model), "--board", BOARD, "--port", self.port(number),
-            "-o", "tuning.jsonl", "-d", f"trials{number}", *more,
+            "-o", self.log(number).name, "-d", f"trials{number}", *more,
         ]  # fmt: skip
 
     def start(self, argv: list[str]) -> "subprocess.Popen[str]":
@@ -62,9 +66,9 @@ class Rig:
         found: dict[str, Any] = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
         return found
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return the lines of the log that are whole."""
-        path = self.folder / "tuning.jsonl"
+    def records(self, number: int = 0) -> list[dict[str, Any]]:
+        """Return the lines of a log that are whole."""
+        path = self.log(number)
         lines = path.read_bytes().split(b"\n") if path.exists() else []
         found = []
         for line in filter(None, lines):
@@ -73,6 +77,11 @@ class Rig:
             except ValueError:
                 continue
         return found
+
+
+def power_command() -> str:
+    """Return the command that cycles the power of a board."""
+    return shlex.join([sys.executable, str(PROGRAM), "power"]) + " {port}"
 
 
 def environment() -> dict[str, str]:
@@ -87,7 +96,7 @@ def rig(
     count: int = 1,
     seed: int = 0,
     factor: float = FACTOR,
-    times: Mapping[str, float] | None = None,
+    times: Sequence[Mapping[str, float]] = (),
     broken: Mapping[str, str] | None = None,
     power: bool = False,
 ) -> Iterator[Rig]:
@@ -99,7 +108,7 @@ def rig(
         count: how many boards.
         seed: of noise and faults.
         factor: of the times that pass.
-        times: the truth, in ns, by schedule.
+        times: the truth for each board, in ns, by schedule.
         broken: the candidates that always fail, and how.
         power: mtool.toml names the command that cycles the power.
     """
@@ -107,11 +116,11 @@ def rig(
     words = [sys.executable, str(PROGRAM)]
     said = {"boards": str(BOARDS), "flash": shlex.join([*words, "flash"]) + " {port} {elf}"}
     if power:
-        said["power"] = shlex.join([*words, "power"]) + " {port}"
+        said["power"] = power_command()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mtool.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in said.items()))
     truth = folder / "truth.json"
-    truth.write_text(json.dumps({"times": dict(times or {}), "broken": dict(broken or {})}))
+    truth.write_text(json.dumps({"times": [dict(one) for one in times], "broken": dict(broken or {})}))
     argv = [*words, "run", str(boards), "--count", str(count), "--seed", str(seed), "--factor", str(factor)]
     process = subprocess.Popen([*argv, "--truth", str(truth), *options])
     try:

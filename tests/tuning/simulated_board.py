@@ -13,15 +13,18 @@ for a test.
 A board is flashed with the firmware's program, which speaks the real protocol and computes the real outputs; bytes take
 the time of 115,200 baud. Only what is timed is made up: each TIME is run once, and the reply says what the truth says,
 with noise: 3% lognormal, one in fifty ten times as long, a step of 2% at a random moment. Some measurements (each
-begins with spoiling the output) meet a fault: the program crashes, it hangs until it is flashed or loses its power, the
-candidate is not run at all, so that its output is wrong, or the board is unplugged for a while.
+begins with spoiling the output) meet a fault: the program crashes, tells so and starts anew; it hangs until it is
+flashed or loses its power; the candidate is not run at all, so that its output is wrong; or the board is unplugged for
+a while.
 
 Options of `run`:
     --factor F      of all times that pass here, latency, flash and work; 0.05 in tests. What is reported stays.
     --faults P      the probability of each kind in a measurement: 0.05
-    --quiet         no noise, no step
+    --quiet         no noise
+    --step-after N  calls of candidates, after which all takes 2% longer; default: one of the first 300, at random
     --base NS       of the default truth: a candidate takes `true_ns(label, schedule, base)`
-    --truth FILE    JSON: {"times": {schedule: ns}, "broken": {schedule: kind}}; kinds: crash, endless, wrong, unplugged
+    --truth FILE    JSON: {"times": [{schedule: ns}, ...], "broken": {schedule: kind}}: the times of each board in turn;
+                    the kinds are crash, endless, wrong, unplugged; the one of "whole" meets the whole model, once
     --stay-dead     after a crash or an endless loop flashing fails until the power is cycled
 """
 
@@ -51,8 +54,8 @@ from cobs import cobs
 
 KINDS = ("crash", "endless", "wrong", "unplugged")
 BAUD = 115200
-FLASH_S, POWER_S, UNPLUGGED_S = 4.0, 0.5, 2.0
-STEP_WITHIN_S = 100.0
+FLASH_S, POWER_S, UNPLUGGED_S, BOOT_S = 4.0, 0.5, 2.0, 0.2
+STEP_WITHIN = 300  # calls of candidates
 IDLE_NS, OTHER_NS = 500, 1000
 TIME, TIMED, RUNNING, WHOLE = 0x06, 0x86, 0xF1, 0xFFFF
 
@@ -98,8 +101,9 @@ class Board:
         self.loop, self.folder, self.options = loop, folder, options
         self.random = random.Random(f"{options.seed} {number}")
         said = json.loads(Path(options.truth).read_text()) if options.truth else {}
-        self.times, self.broken = said.get("times", {}), said.get("broken", {})
-        self.step_at = time.monotonic() + self.random.uniform(0, STEP_WITHIN_S) * options.factor
+        truths = said.get("times") or [{}]
+        self.times, self.broken = truths[number % len(truths)], said.get("broken", {})
+        self.step_after = self.random.randrange(STEP_WITHIN) if options.step_after < 0 else options.step_after
         self.byte_s = 10 / BAUD * options.factor
         self.counts: Counter[str] = Counter()
         self.operators: list[dict[str, str]] = []
@@ -159,6 +163,10 @@ class Board:
         assert self.process.stdout is not None
         self.loop.watch(self.process.stdout.fileno(), self.from_firmware)
 
+    def boot(self, life: int) -> None:
+        if life == self.life:
+            self.reset()
+
     # Bytes
 
     def from_host(self) -> None:
@@ -191,8 +199,10 @@ class Board:
     def from_firmware(self) -> None:
         assert self.process is not None and self.process.stdout is not None
         data = os.read(self.process.stdout.fileno(), 1 << 16)
-        if not data:
+        if not data:  # it has told its fault and ended
             self.loop.forget(self.process.stdout.fileno())
+            life = self.life
+            self.loop.at(time.monotonic() + BOOT_S * self.options.factor, lambda: self.boot(life))
             return
         *frames, self.partial = (self.partial + data).split(b"\0")
         for frame in filter(None, frames):
@@ -226,9 +236,14 @@ class Board:
         self.asked = {(session, sequence): (number, operator)}
         name = self.operators[operator]["name"] if operator < len(self.operators) else ""
         if name.endswith("_spoil"):
+            self.counts["measurements"] += 1
             draw, each = self.random.random(), self.options.faults
             self.fault = KINDS[int(draw / each)] if draw < len(KINDS) * each else ""
         run = operator
+        if operator == WHOLE and "whole" in self.broken:
+            self.counts["whole"] += 1
+            self.begin(self.broken.pop("whole"), session, sequence)
+            return b""
         if is_candidate(name):
             self.counts["calls"] += 1
             kind = self.broken.get(self.operators[operator]["schedule"], self.fault)
@@ -259,10 +274,11 @@ class Board:
             each = sum(self.true_of(one) for one in self.operators)
         else:
             each = self.true_of(self.operators[operator])
+        if self.counts["calls"] > self.step_after:
+            each *= 1.02
         if not self.options.quiet:
             each *= self.random.lognormvariate(0, 0.03)
             each *= 10 if self.random.random() < 0.02 else 1
-            each *= 1.02 if time.monotonic() > self.step_at else 1
         return round((each + IDLE_NS) * number)
 
     def true_of(self, operator: dict[str, str]) -> float:
@@ -372,7 +388,14 @@ def main() -> int:
     run.add_argument("--truth", default="")
     for name in ("quiet", "stay-dead"):
         run.add_argument(f"--{name}", action="store_true")
-    for option, default in {"count": 1, "seed": 0, "factor": 1.0, "faults": 0.05, "base": 20_000.0}.items():
+    for option, default in {
+        "count": 1,
+        "seed": 0,
+        "factor": 1.0,
+        "faults": 0.05,
+        "base": 20_000.0,
+        "step-after": -1,
+    }.items():
         run.add_argument(f"--{option}", type=type(default), default=default)
     for name in ("flash", "power", "status"):
         commands.add_parser(name).add_argument("port")

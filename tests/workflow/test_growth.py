@@ -64,7 +64,7 @@ def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
     ]
     constants = {"bytes": weights, "s": np.float32(0.01), "z": np.uint8(0)}
     proto = model(nodes, {"x": (np.float32, (1, 64))}, ["y"], constants)
-    (grown,) = workflow.compile(written(tmp_path, proto), board="host").manifest.grown
+    (grown,) = workflow.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
     assert grown.tensor == "bytes" and grown.flash_bytes > 3.9 * weights.nbytes
     assert grown.reason == "uint8 weights are float32, since the activations are"
 
@@ -87,5 +87,5 @@ def test_a_long_row_of_moves_is_not_followed_to_its_end(tmp_path: Path) -> None:
     moves = [helper.make_node("Transpose", [f"t{n}" if n else "x"], [f"t{n + 1}"], perm=[1, 0]) for n in range(3000)]
     nodes = [*moves, helper.make_node("MatMul", ["t3000", "w"], ["y"])]
     proto = model(nodes, {"x": (np.float32, (4, 4))}, ["y"], {"w": np.ones((4, 4), F)})
-    (grown,) = workflow.compile(written(tmp_path, proto), board="host").manifest.grown
+    (grown,) = workflow.compile(written(tmp_path, proto), board="mps2_an386").manifest.grown
     assert (grown.tensor, grown.file_bytes) == ("w", 64)

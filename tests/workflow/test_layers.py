@@ -8,8 +8,10 @@ from typing import Any
 
 import models
 import numpy as np
+import onnx
 import pytest
 from altered import Altered
+from onnx import TensorProto, helper
 
 import mtool
 from mtool import ops, session
@@ -119,3 +121,19 @@ def test_the_layers_of_real_models(name: str, board: str, tmp_path: Path) -> Non
     found = mtool.verify_layers(path, board=board, golden=golden, deployment=mtool.Deployment(tmp_path / "project"))
     found.check()
     assert all(layer.difference is not None for layer in found.layers)
+
+
+def test_an_operator_with_several_results_is_one_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    best = helper.make_node("TopK", ["x", "k"], ["values", "indices"])
+    outputs = {"values": TensorProto.FLOAT, "indices": TensorProto.INT64}
+    graph = helper.make_graph(
+        [best], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 6])],
+        [helper.make_tensor_value_info(name, kind, [2, 2]) for name, kind in outputs.items()],
+        [helper.make_tensor("k", TensorProto.INT64, [1], [2])],
+    )  # fmt: skip
+    path = tmp_path / "best.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    assert app.invoke(["verify", "--layers", str(path), "-d", str(tmp_path / "project")]) == 0
+    said = capsys.readouterr().out
+    assert said.count(" topk ") == 1 and "values: equal" in said and "indices: equal" in said
+    assert "\n1 operator equal, bit for bit, over" in said

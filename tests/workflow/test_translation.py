@@ -88,6 +88,8 @@ def test_a_layer_of_float_activations_and_int8_weights_has_a_bound(
     deployment, chosen = mtool.Deployment(tmp_path / "project"), mtool.Options(hybrid="float")
     right = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
     assert not right.mistranslated
+    (output,) = mtool.verify(path, board="host", deployment=deployment, options=chosen).outputs
+    assert output.within and "the 8 bits that LiteRT brings activations to" in output.allowed
     monkeypatch.setitem(translations.TRANSLATIONS, "FULLY_CONNECTED", _half_as_much_again)
     wrong = mtool.verify_layers(path, board="host", deployment=deployment, options=chosen)
     assert [one.words.partition(":")[0] for one in wrong.mistranslated] == ["y"]

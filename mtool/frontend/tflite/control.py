@@ -95,6 +95,12 @@ def _copies(t: Translation, values: Sequence[str], names: Sequence[onnx.ValueInf
     return [helper.make_node("Identity", [value], [other.name], name=t.op.name) for value, other in pairs]
 
 
+def _reading(t: Translation, body: _Body, values: Mapping[Key, str]) -> list[onnx.NodeProto]:
+    """Return the nodes that give values the names of a subgraph's variables."""
+    pairs = [(values[key], kept.input) for key, kept in body.variables.items() if key in values]
+    return [helper.make_node("Identity", [value], [name], name=t.op.name) for value, name in pairs]
+
+
 def _if(t: Translation) -> None:
     operands = [t.tensor(index) for index in range(1, len(t.op.inputs))]
     wanted = [t.result(index) for index in range(len(t.op.outputs))]
@@ -106,11 +112,9 @@ def _if(t: Translation) -> None:
     for (name, _), side in zip(options, sides, strict=True):
         nodes = [*_copies(t, values, side.graph.input), *side.graph.node]
         outputs = [*side.graph.output][: len(wanted)]
-        before = []
+        before = _reading(t, side, {key: value for key, (_, value) in variables.items()})
         for key, (kept, value) in variables.items():
             own = side.variables.get(key)
-            if own is not None:
-                before.append(helper.make_node("Identity", [value], [own.input], name=t.op.name))
             if kept.is_written:
                 last = own.last if own is not None else f"{t.op.name}/{name}/{value}"
                 if own is None:
@@ -132,10 +136,11 @@ def _while(t: Translation) -> None:
     first, again = (
         _body(t, "CondSubgraphIndex", f"{t.op.name}/{name}/", operands, condition) for name in ("first", "cond")
     )
-    if first.variables:
-        raise Unsupported("its condition reads or writes variables")
+    if any(kept.is_written for kept in first.variables.values()):
+        raise Unsupported("its condition writes variables")
     body = _body(t, "BodySubgraphIndex", f"{t.op.name}/body/", operands, operands)
-    variables = _variables(t, body)
+    variables = _variables(t, first, body)
+    t.nodes += _reading(t, first, {key: value for key, (_, value) in variables.items()})
     t.nodes += [*_copies(t, [t.stored(index) for index in range(len(operands))], first.graph.input), *first.graph.node]
     t.constants |= {tensor.name: numpy_helper.to_array(tensor) for tensor in first.graph.initializer}
     number, going = (f"{t.op.name}/body/{name}" for name in ("round of WHILE", "condition of WHILE"))
@@ -145,17 +150,22 @@ def _while(t: Translation) -> None:
     ]
     results = [*body.graph.output][: len(operands)]
     inputs = [*body.graph.input][: len(operands)]
-    nodes = [*body.graph.node, *_copies(t, [value.name for value in results], again.graph.input), *again.graph.node]
-    values, before = [t.stored(index) for index in range(len(operands))], []
+    last = {key: body.variables[key].last if kept.is_written else value for key, (kept, value) in variables.items()}
+    nodes = [
+        *_reading(t, body, {key: value for key, (kept, value) in variables.items() if not kept.is_written}),
+        *body.graph.node,
+        *_reading(t, again, last),
+        *_copies(t, [value.name for value in results], again.graph.input),
+        *again.graph.node,
+    ]
+    values = [t.stored(index) for index in range(len(operands))]
     for kept, value in variables.values():
         if kept.is_written:
             inputs.append(_info(kept.input, kept.tensor))
             results.append(_info(kept.last, kept.tensor))
             values.append(value)
-        else:
-            before.append(helper.make_node("Identity", [value], [kept.input], name=t.op.name))
     graph = helper.make_graph(
-        [*before, *nodes], "body", [*leading, *inputs], [*again.graph.output, *results],
+        nodes, "body", [*leading, *inputs], [again.graph.output[0], *results],
         [*body.graph.initializer, *again.graph.initializer],
     )  # fmt: skip
     node = helper.make_node("Loop", ["", first.graph.output[0].name, *values], [], name=t.op.name, body=graph)

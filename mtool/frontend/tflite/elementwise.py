@@ -123,6 +123,12 @@ def _softmax(t: Translation) -> None:
     t.store(t.node("Softmax", [x], axis=-1))
 
 
+def _prelu(t: Translation) -> None:
+    if t.tensor(0).dtype == np.int16 and t.tensor(1).dtype != np.int8:
+        raise Unsupported(f"its slopes are {t.tensor(1).dtype}, which LiteRT reads as int8")
+    _simple("PRelu", 2)(t)
+
+
 def _log_softmax(t: Translation) -> None:
     t.store(t.node("LogSoftmax", [t.real(0)], axis=-1))
 
@@ -268,8 +274,9 @@ def _fake_quant(t: Translation) -> None:
 TRANSLATIONS: dict[str, Translate] = {
     **{kind: _simple(name, 2) for kind, name in (
         ("ADD", "Add"), ("SUB", "Sub"), ("MUL", "Mul"), ("DIV", "Div"), ("MAXIMUM", "Max"), ("MINIMUM", "Min"),
-        ("POW", "Pow"), ("PRELU", "PRelu"),
+        ("POW", "Pow"),
     )},
+    "PRELU": _prelu,
     **{kind: _simple(name, 1) for kind, name in (
         ("RELU", "Relu"), ("LOGISTIC", "Sigmoid"), ("TANH", "Tanh"), ("ELU", "Elu"), ("EXP", "Exp"), ("LOG", "Log"),
         ("SQRT", "Sqrt"), ("ABS", "Abs"), ("NEG", "Neg"), ("SIN", "Sin"), ("COS", "Cos"), ("FLOOR", "Floor"),

@@ -161,6 +161,8 @@ def _fully_connected(t: Translation) -> None:
     count = int(np.prod(shape))
     if not depth or count % depth or not shape:
         raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
+    if t.result().dtype == np.int16 and t.has(2) and t.tensor(2).dtype == np.int32:
+        raise Unsupported("its bias has 32 bits, which LiteRT's reference kernel reads as 64; its default one does not")
     flat = t.stored(0)
     if len(shape) != 2 or shape[1] != depth:
         flat = t.node("Reshape", [flat, t.whole("flat", (count // depth, depth))])

@@ -12,23 +12,13 @@ import tflite
 from mtool.frontend.problems import Unsupported
 from mtool.frontend.tflite.description import Tensor
 from mtool.ir.types import Array
+from mtool.kernels.multipliers import fixed_multiplier
 
 
 def multipliers(scales: Array) -> tuple[Array, Array]:
     """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), as `rescale` takes them."""
-    found = [_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
+    found = [fixed_multiplier(float(scale)) for scale in np.atleast_1d(scales)]
     return np.asarray([m for m, _ in found], np.int32), np.asarray([-1 - e for _, e in found], np.int8)
-
-
-def _multiplier(scale: float) -> tuple[int, int]:
-    """Return a multiplier of 31 bits behind the point and an exponent."""
-    fraction, exponent = math.frexp(scale)
-    multiplier = math.floor(fraction * 2**31 + 0.5)
-    if multiplier == 2**31:
-        multiplier, exponent = 2**30, exponent + 1
-    if exponent < -31:
-        return 0, 0
-    return (2**31 - 1, 30) if exponent > 30 else (multiplier, exponent)
 
 
 def limits(tensor: Tensor, activation: int) -> tuple[int, int]:

@@ -127,11 +127,12 @@ def _mirror_pad(t: Translation) -> None:
 def _concatenation(t: Translation) -> None:
     axis = t.op.option("Axis")
     operands = range(len(t.op.inputs))
-    if t.same_grid(*operands) and not t.op.option("FusedActivationFunction"):
+    if t.op.option("FusedActivationFunction"):
+        raise Unsupported("it has a fused activation, which some of LiteRT's kernels refuse and others leave out")
+    if t.same_grid(*operands):
         t.put(t.node("Concat", [t.stored(index) for index in operands], axis=axis))
         return
-    made = t.node("Concat", [t.real(index) for index in operands], axis=axis)
-    t.store(t.activated(made, t.op.option("FusedActivationFunction")))
+    t.store(t.node("Concat", [t.real(index) for index in operands], axis=axis))
 
 
 def _pack(t: Translation) -> None:

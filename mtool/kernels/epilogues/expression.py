@@ -28,19 +28,31 @@ class EpilogueText:
         text = {number: Text(c, 9 if " " in c else 0) for number, c in axes.items()}
         return element(self.expr, self.node, self.graph, self.names, lambda n: text[n], acc=acc, offset=offset)
 
+    @property
+    def has_bias(self) -> bool:
+        """Whether a weighted sum has a bias that is not zeros, which it has where the model has none."""
+        return bool(self.graph.constants[self.node.inputs[2]].any())
+
+    def bias(self, channel: str) -> str:
+        """Return what the sum of a channel begins with."""
+        zero = "0.0f" if acc_type(self.node, self.graph).is_float else "0"
+        return f"bias[{channel}]" if self.has_bias else zero
+
     def kernel(self, body: str, weights: Array, scratch: str = "", layout: str = "") -> Kernel:
-        """Assemble the function: input, output, weights, bias, what the epilogue reads, scratch (its type).
+        """Assemble the function: input, output, weights, bias if any, what the epilogue reads, scratch (its type).
 
         `layout` says in what order the weights stand, if not in that of the operator.
         """
         node, graph = self.node, self.graph
-        constants = {"weights": weights, "bias": graph.constants[node.inputs[2]]}
+        constants = {"weights": weights}
+        if self.has_bias:
+            constants["bias"] = graph.constants[node.inputs[2]]
         constants |= operand_constants(node, graph, self.names)
         arguments = [
             Argument("input", graph.types[node.inputs[0]].dtype.c, ("input", 0)),
             Argument("output", graph.types[node.outputs[0]].dtype.c, "output"),
             Argument("weights", DType.of(weights.dtype).c, ("constant", "weights")),
-            Argument("bias", acc_type(node, graph).c, ("constant", "bias")),
+            *([Argument("bias", acc_type(node, graph).c, ("constant", "bias"))] if self.has_bias else []),
             *operand_arguments(node, graph, self.names),
         ]
         layouts = {"weights": layout or _OWN_LAYOUTS.get(weights.ndim, ""), "bias": "of each output channel"}

@@ -71,7 +71,7 @@ class BoardOpener:
         try:
             prepared = unpack(bundle, Path(folder.name))
             place = self._place(folder.name)
-            return OpenedBoard(BoardMeter(lambda: place.open(prepared), asked.seed), prepared, folder)
+            return OpenedBoard(place.meter(prepared, asked.seed), prepared, folder)
         except BaseException:
             folder.cleanup()
             raise

@@ -1,0 +1,143 @@
+"""Backends as a user chose them: found by name or path, with the limits that every backend has."""
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtool.backends.interface import Backend, Region
+from mtool.backends.operation import Operation
+from mtool.backends.spec import COMMON, BackendSpec
+from mtool.errors import UsageError
+from mtool.ir import Graph
+
+GROUP = "mtool.backends"
+"""The group of entry points by which installed packages offer backends."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A backend, and what the user left to it.
+
+    skip, only: names of nodes of the model, in lower case.
+    most: how many regions it gets at most; None: all.
+    inputs_only: its regions read nothing but inputs of the model.
+    """
+
+    backend: Backend
+    skip: frozenset[str] = frozenset()
+    only: frozenset[str] = frozenset()
+    most: int | None = None
+    inputs_only: bool = False
+
+    def skips(self, operation: Operation) -> str:
+        """Return why an operation is not left to the backend; "": it is."""
+        names = {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+        if names & self.skip:
+            return "skip= names it"
+        return "only= does not name it" if self.only and not names & self.only else ""
+
+    def limits(self, region: Region, count: int, graph: Graph) -> str:
+        """Return why the backend does not get a region, of which it has some already; "": it does."""
+        if self.most is not None and count >= self.most:
+            return f"it has {self.most} regions with more multiply-accumulates, as regions={self.most} says"
+        if self.inputs_only and not {one.value for one in region.inputs} <= {*graph.inputs}:
+            return "it reads more than inputs of the model, and inputs-only=yes"
+        return ""
+
+
+def choose(specs: Sequence[BackendSpec]) -> list[Chosen]:
+    """Return the backends that are asked for, in order.
+
+    Raises:
+        UsageError: one is not there, stands twice, or has no such option.
+    """
+    found: list[Chosen] = []
+    for spec in specs:
+        one = _chosen(spec)
+        if any(one.backend.name == other.backend.name for other in found):
+            raise UsageError(f"the backend {one.backend.name} stands twice")
+        found.append(one)
+    return found
+
+
+def _chosen(spec: BackendSpec) -> Chosen:
+    common = {key: value for key, value in spec.options.items() if key in COMMON}
+    own = {key: value for key, value in spec.options.items() if key not in COMMON}
+    most = common.get("regions")
+    if most is not None and not (most.isascii() and most.isdigit() and len(most) < 9):
+        raise UsageError(f"the backend {spec.where} has regions={most}; expected a number")
+    alone = common.get("inputs-only", "no")
+    if alone not in ("yes", "no"):
+        raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
+    backend = _class_of(spec)(own)
+    return Chosen(
+        backend,
+        _names(common.get("skip", "")),
+        _names(common.get("only", "")),
+        None if most is None else int(most),
+        alone == "yes",
+    )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split("|") if name.strip())
+
+
+def known() -> dict[str, str]:
+    """Return the backends that are there by name: `module:Class` of each."""
+    own = {"cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn"}
+    offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
+    return {**offered, **own}
+
+
+def _class_of(spec: BackendSpec) -> type[Backend]:
+    if spec.is_file:
+        return _from_file(spec)
+    places = known()
+    if spec.where not in places:
+        raise UsageError(
+            f"there is no backend {spec.where}",
+            details=[f"there are: {', '.join(sorted(places))}"],
+            hint="one of your own is named by its file: --backend ./my_backend.py:MyNpu",
+        )
+    module, _, name = places[spec.where].partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as failed:
+        raise UsageError(
+            f"the backend {spec.where} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]
+        ) from failed
+    return _checked(found, spec.where)
+
+
+def _from_file(spec: BackendSpec) -> type[Backend]:
+    path = Path(spec.where)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="give the path of the backend's Python file")
+    made = importlib.util.spec_from_file_location(f"mtool_backend_{path.stem}", path)
+    assert made is not None and made.loader is not None
+    module = importlib.util.module_from_spec(made)
+    try:
+        made.loader.exec_module(module)
+    except Exception as failed:
+        raise UsageError(f"{path} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
+    own = [
+        one for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Backend) and one.__module__ == module.__name__
+    ]  # fmt: skip
+    if spec.attribute:
+        return _checked(getattr(module, spec.attribute, None), f"{path}:{spec.attribute}")
+    if len(own) != 1:
+        names = ", ".join(one.__name__ for one in own) or "none"
+        raise UsageError(f"{path} has not one backend", details=[f"found: {names}"], hint=f"name it: {path}:CLASS")
+    return _checked(own[0], str(path))
+
+
+def _checked(found: object, where: str) -> type[Backend]:
+    if not (isinstance(found, type) and issubclass(found, Backend)):
+        raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
+    if not found.name.isidentifier():
+        raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
+    return found

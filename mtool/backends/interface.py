@@ -1,0 +1,153 @@
+"""The interface of backends: what computes a region of a network, and what it needs for that."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mtool.backends.operation import Operand, Operation
+from mtool.backends.pattern import Pattern, refusal
+from mtool.errors import BuildError, UsageError
+from mtool.ir import Graph
+from mtool.ir.types import Array
+from mtool.kernels.target import Target
+from mtool.option_values import Rounding
+
+
+class BackendError(BuildError):
+    """A backend, or the compiler behind it, failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a backend is to compile for.
+
+    target: the core.
+    board: the board's name.
+    rounding: how integers are rounded in the rest of the network: "onnx" or "tflite".
+    tolerance: by how many steps an integer of the backend may differ from that.
+    """
+
+    target: Target
+    board: str = "host"
+    rounding: Rounding = "onnx"
+    tolerance: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a network that one backend computes in one call.
+
+    name: unique among the regions, a part of a C name.
+    model: the network's name, the beginning of all its C names.
+    operations: in an order in which they can be computed.
+    inputs, outputs: the tensors that cross its border, each once.
+    context: what it is for.
+    body: the same as a graph of its own, as the frontend leaves it and rounded as the rest of the network, for who
+        compiles that: its inputs and outputs are the region's. None: it has not been cut out yet.
+    """
+
+    name: str
+    model: str
+    operations: tuple[Operation, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    context: Context
+    body: Graph | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def border_bytes(self) -> int:
+        """The bytes that cross its border in one inference."""
+        return sum(one.type.bytes for one in (*self.inputs, *self.outputs))
+
+    @property
+    def macs(self) -> int:
+        """Its multiply-accumulates."""
+        return sum(operation.macs for operation in self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a backend makes of a region.
+
+    body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
+        outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
+    headers: what the body includes: files below, or of the runtime.
+    files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
+        regions stand there once.
+    constants: arrays in flash, by C name.
+    layouts: what stands where in them, by name.
+    scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
+    alignment: of that memory, in bytes.
+    cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`.
+    cycles: an estimate of the accelerator's cycles; 0: there is none.
+    """
+
+    body: str
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    scratch_bytes: int = 0
+    alignment: int = 4
+    cost: float = 0.0
+    cycles: float = 0.0
+
+
+class Backend:
+    """A backend: derive a class, give it a `name`, and say what it claims and how it is compiled.
+
+    Args:
+        options: as the user gave them: `--backend name:key=value`.
+
+    Raises:
+        UsageError: an option is not one of `options`, or its value makes no sense.
+    """
+
+    name: str = ""
+    patterns: Sequence[Pattern] = ()
+    """The operations that it can compute."""
+    options: Mapping[str, str] = {}
+    """Its own options, and what each is."""
+    layout: str = ""
+    """"NHWC": operators on images have to have their channels last; transpositions are put at the borders."""
+    whole_regions: bool = True
+    """Whether a region may have several operations."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        unknown = next((key for key in options if key not in self.options), None)
+        if unknown is not None:
+            raise UsageError(
+                f"the backend {self.name} has no option {unknown}",
+                details=[f"it has: {', '.join(sorted(self.options)) or 'none'}"],
+            )
+        self.values = dict(options)
+
+    def refusal(self, operation: Operation, context: Context) -> str:
+        """Return why it can't compute an operation; "": it can."""
+        return refusal(self.patterns, operation)
+
+    def claims(self, region: Region) -> str:
+        """Return why it can't compute a region of operations that it can compute each; "": it can.
+
+        It is asked while a region grows, so that a device's limits stop it.
+        """
+        return ""
+
+    def cost(self, region: Region) -> float | None:
+        """Return what a region costs, copies at its border included, in instructions of the core.
+
+        None: it is always worth it.
+        """
+        return None
+
+    def compile(self, region: Region, folder: Path) -> Product:
+        """Return what computes a region.
+
+        Args:
+            region: the region.
+            folder: an empty folder for the backend's own files; it is deleted afterwards.
+
+        Raises:
+            BackendError: it can't; the region is left to C if the user allows that.
+        """
+        raise NotImplementedError

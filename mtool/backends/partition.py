@@ -1,0 +1,188 @@
+"""Partitioning of a network: backends get their regions, and what they compile stands in the graph as a call."""
+
+import logging
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mtool.backends.chosen import Chosen
+from mtool.backends.extraction import body_of, replace_regions
+from mtool.backends.interface import Backend, BackendError, Context, Product, Region
+from mtool.backends.layout import put_channels_last
+from mtool.backends.operation import Operand, Operation
+from mtool.backends.product import checked
+from mtool.backends.reading import operations_of
+from mtool.backends.regions import grown
+from mtool.ir import Graph
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who computes an operation, and why the others do not.
+
+    operation: as backends see it.
+    region: the name of its region; "": it is compiled to C.
+    backend: the backend's name; "": C.
+    refusals: why each backend that was asked before does not, by name.
+    """
+
+    operation: Operation
+    region: str
+    backend: str
+    refusals: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The regions of a network: a graph in which they are calls, and who computes which operation."""
+
+    graph: Graph
+    claims: tuple[Claim, ...]
+    regions: tuple[Region, ...]
+
+
+def partition(
+    view: Graph, graph: Graph, chosen: Sequence[Chosen], context: Context, *, falls_back: bool = False
+) -> Partition:
+    """Give the regions of a network that backends claim to them.
+
+    Args:
+        view: the network as the frontend leaves it where integers are rounded as in ONNX.
+        graph: the same network, rounded as it is to be computed; the same object if there is no difference.
+        chosen: the backends, in order of preference.
+        context: what they compile for.
+        falls_back: a region that a backend fails to compile is left to C, with a warning.
+
+    Raises:
+        BackendError: a backend failed.
+    """
+    if any(one.backend.layout == "NHWC" for one in chosen):
+        is_same = view is graph
+        view = put_channels_last(view)
+        graph = view if is_same else put_channels_last(graph)
+    operations = operations_of(view)
+    parts = _Partitioner(view, operations, chosen, context)
+    claimed = parts.claimed()
+    found = parts.regions(claimed)
+    compiled: list[tuple[Region, Product]] = []
+    for backend, region in found:
+        try:
+            compiled.append((region, _compiled(backend, replace(region, body=body_of(graph, region)))))
+        except BackendError as failed:
+            if not falls_back:
+                raise
+            log.warning("%s is left to C: %s", region.name, failed.what)
+    made = {region.name for region, _ in compiled}
+    of = {one.name: region.name for _, region in found if region.name in made for one in region.operations}
+    names = {region.name: backend.name for backend, region in found}
+    claims = tuple(
+        Claim(one, of.get(one.name, ""), names.get(of.get(one.name, ""), ""), tuple(parts.refusals[number]))
+        for number, one in enumerate(operations)
+    )
+    by = [(names[region.name], region, product) for region, product in compiled]
+    return Partition(replace_regions(graph, by), claims, tuple(region for region, _ in compiled))
+
+
+class _Partitioner:
+    def __init__(
+        self, graph: Graph, operations: Sequence[Operation], chosen: Sequence[Chosen], context: Context
+    ) -> None:
+        self.graph, self.operations, self.context = graph, operations, context
+        self.chosen = {one.backend.name: one for one in chosen}
+        self.refusals: list[list[tuple[str, str]]] = [[] for _ in operations]
+        self.readers: dict[str, set[int]] = {}
+        for number, operation in enumerate(operations):
+            for operand in operation.variables:
+                self.readers.setdefault(operand.value, set()).add(number)
+
+    def claimed(self) -> dict[int, str]:
+        """Return the backend of each operation that one can compute by itself, the first in order of preference."""
+        found: dict[int, str] = {}
+        for number, operation in enumerate(self.operations):
+            for name, one in self.chosen.items():
+                why = one.skips(operation) or _told(one.backend, operation, self.context)
+                why = why or one.backend.claims(self.region("", [number]))
+                if not why:
+                    found[number] = name
+                    break
+                self.refusals[number].append((name, why))
+        return found
+
+    def regions(self, claimed: dict[int, str]) -> list[tuple[Backend, Region]]:
+        """Return the regions that are worth it, by the limits of the user's, and their backends."""
+
+        def may_join(members: Sequence[int]) -> bool:
+            return not self.chosen[claimed[members[0]]].backend.claims(self.region("", members))
+
+        grows = [name for name, one in self.chosen.items() if one.backend.whole_regions]
+        found: list[tuple[Backend, Region]] = []
+        counts = dict.fromkeys(self.chosen, 0)
+        candidates = grown(self.operations, claimed, grows, may_join)
+        largest_first = sorted(candidates, key=lambda members: -sum(self.operations[one].macs for one in members))
+        kept = []
+        for members in largest_first:
+            name = claimed[members[0]]
+            one, region = self.chosen[name], self.region("", members)
+            why = one.limits(region, counts[name], self.graph)
+            if why:
+                for number in members:
+                    self.refusals[number].append((name, why))
+                continue
+            counts[name] += 1
+            kept.append(members)
+        taken = {node.name for node in self.graph.nodes}
+        for number, members in enumerate(sorted(kept)):
+            name = claimed[members[0]]
+            stem = f"{name}_{number}"
+            while stem in taken:
+                stem += "_"
+            found.append((self.chosen[name].backend, self.region(stem, members)))
+        return found
+
+    def region(self, name: str, members: Sequence[int]) -> Region:
+        """Return operations as a region."""
+        inside, operations = {*members}, [self.operations[number] for number in members]
+        made = {one.value: one for operation in operations for one in operation.outputs}
+        read: dict[str, Operand] = {}
+        for operation in operations:
+            for operand in operation.variables:
+                if operand.value not in made:
+                    read.setdefault(operand.value, operand)
+        outputs = [
+            one for value, one in made.items() if value in self.graph.outputs or self.readers.get(value, set()) - inside
+        ]
+        return Region(name, self.graph.name, tuple(operations), tuple(read.values()), tuple(outputs), self.context)
+
+
+def _told(backend: Backend, operation: Operation, context: Context) -> str:
+    """Return why a backend can't compute an operation; what it raises is told as an error of its own."""
+    try:
+        return backend.refusal(operation, context)
+    except BackendError:
+        raise
+    except Exception as failed:
+        raise _error(backend, [operation], failed) from failed
+
+
+def _compiled(backend: Backend, region: Region) -> Product:
+    """Let a backend compile a region in a folder of its own, and check what it returns."""
+    with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
+        try:
+            product = backend.compile(region, Path(folder))
+        except BackendError:
+            raise
+        except Exception as failed:
+            raise _error(backend, region.operations, failed) from failed
+    return checked(product, backend.name, region)
+
+
+def _error(backend: Backend, operations: Iterable[Operation], failed: Exception) -> BackendError:
+    names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in operations]
+    return BackendError(
+        f"the backend {backend.name} failed: {type(failed).__name__}: {failed}",
+        details=names[:5] + [f"and {len(names) - 5} more"] * (len(names) > 5),
+        hint="--backend-fallback leaves such regions to C",
+    )

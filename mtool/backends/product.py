@@ -1,0 +1,57 @@
+"""Checks of what a backend returns, which is not mtool's own code."""
+
+import keyword
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from mtool.backends.interface import BackendError, Product, Region
+from mtool.ir import DType
+
+_RESERVED = re.compile(r"input\d+|output\d+|scratch")
+
+
+def checked(product: Product, backend: str, region: Region) -> Product:
+    """Return what a backend made of a region, if it is well formed.
+
+    Raises:
+        BackendError: it is not.
+    """
+    problem = _problem(product)
+    if problem:
+        names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
+        raise BackendError(
+            f"the backend {backend} returned something malformed",
+            details=[problem, f"for {region.name}, of {names}"],
+            hint="mtool.backends.Product says what it has to be",
+        )
+    return product
+
+
+def _problem(product: Any) -> str:
+    if not isinstance(product, Product):
+        return f"it returned {type(product).__name__}; expected a Product"
+    fields: Any = product  # of any types
+    if not isinstance(fields.body, str) or not fields.body.strip():
+        return "the body is empty or no text"
+    for name, data in fields.files.items():
+        path = PurePosixPath(name)
+        if not isinstance(name, str) or path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
+            return f"the file {name!r} lies outside of the model's folder"
+        if not isinstance(data, bytes):
+            return f"the file {name} is {type(data).__name__}; expected bytes"
+    for name, array in fields.constants.items():
+        if not str(name).isidentifier() or keyword.iskeyword(name) or _RESERVED.fullmatch(name):
+            return f"the constant {name!r} is not a free name in C"
+        if not isinstance(array, np.ndarray) or array.dtype.name not in {kind.label for kind in DType}:
+            return f"the constant {name} is no array of a type that mtool knows"
+    for header in fields.headers:
+        if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header):
+            return f"the header {header!r} is no name of one"
+    numbers = {"scratch_bytes": product.scratch_bytes, "alignment": product.alignment, "cost": product.cost}
+    wrong = next((name for name, value in numbers.items() if not 0 <= value < 2**40), None)
+    if wrong is not None or product.alignment < 1 or product.alignment & (product.alignment - 1):
+        return f"{wrong or 'alignment'} is {numbers[wrong or 'alignment']}"
+    return ""

@@ -1,0 +1,20 @@
+"""Calls of C that is not mtool's: a region of the network that a backend computes (mtool.backends).
+
+Internal form `external`, with the attributes of mtool.ops.external.node. It has one schedule, the call.
+"""
+
+from mtool.ir import Graph, Node
+from mtool.kernels.schedule import KernelOp
+from mtool.ops.external import call
+from mtool.ops.external.node import SPECIFICATION, External
+
+
+def _label(node: Node, graph: Graph) -> str:
+    return External.of(node).label
+
+
+def _macs(node: Node, graph: Graph) -> int:
+    return External.of(node).macs
+
+
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, (call.SCHEDULE,))

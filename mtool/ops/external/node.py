@@ -1,0 +1,61 @@
+"""The nodes that another code generator computes: `external`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mtool.ir import Attributes, Graph, Node
+from mtool.kernels.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External(Attributes):
+    """A region of the network that a backend computes, as a call of its C.
+
+    The node's inputs are the region's, then the constants of the call; its outputs are the region's.
+
+    backend: the backend's name.
+    label: what it computes, for people.
+    body: the statements of the function; they know the inputs as `input0`, `input1`, …, the outputs as `output0`, …,
+        the constants by their names, and `scratch`, in bytes.
+    constants: the C names of the constants, in the order of the last inputs.
+    layouts: what stands where in each of them.
+    headers: what the body includes.
+    files: what the build needs besides, by path in the model's folder.
+    scratch: bytes of working memory, in the arena.
+    alignment: of that and of the region's tensors there, in bytes.
+    macs: the multiply-accumulates of the operators that it computes.
+    cost: its estimate in instructions of the core.
+    operators: the model's operators that it computes.
+    """
+
+    backend: str
+    label: str
+    body: str
+    constants: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    scratch: int = 0
+    alignment: int = 4
+    macs: int = 0
+    cost: float = 0.0
+    operators: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"backend={self.backend} operators={len(self.operators)}"
+
+
+def _agree(node: Node, graph: Graph) -> None:
+    attrs, where = External.of(node), f"the call of {node.name}"
+    count = len(attrs.constants)
+    assert len(attrs.layouts) == count, f"{where} has {count} constants and {len(attrs.layouts)} layouts"
+    assert len(node.inputs) >= count, f"{where} has {len(node.inputs)} inputs; expected {count} constants"
+    for name, value in zip(attrs.constants, node.inputs[len(node.inputs) - count :], strict=True):
+        assert value in graph.constants, f"{name} of {where} is no constant"
+    assert len({*attrs.constants}) == count, f"{where} has the constants {attrs.constants}"
+    assert all(map(str.isidentifier, attrs.constants)), f"{where} has the constants {attrs.constants}"
+    assert attrs.scratch >= 0 and attrs.macs >= 0 and attrs.cost >= 0, f"{where} has negative needs"
+    assert attrs.alignment > 0 and not attrs.alignment & (attrs.alignment - 1), f"{where}: alignment"
+
+
+SPECIFICATION = Specification(External, takes_more=True, has_one_output=False, agree=_agree)

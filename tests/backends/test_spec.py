@@ -1,0 +1,89 @@
+"""What users write behind --backend, and how backends are found."""
+
+from pathlib import Path
+
+import pytest
+
+from mtool.backends import BackendSpec
+from mtool.backends.chosen import choose
+from mtool.backends.spec import parse
+from mtool.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("npu", BackendSpec("npu")),
+        ("npu:path=/a/b", BackendSpec("npu", "", {"path": "/a/b"})),
+        ("npu:a=1,b=two words", BackendSpec("npu", "", {"a": "1", "b": "two words"})),
+        ('npu:cmd="x, \\"y\\" : z",b=1', BackendSpec("npu", "", {"cmd": 'x, "y" : z', "b": "1"})),
+        ("npu:cmd='a=b,c'", BackendSpec("npu", "", {"cmd": "a=b,c"})),
+        ("npu:url=host:80", BackendSpec("npu", "", {"url": "host:80"})),
+        ("./my.py", BackendSpec("./my.py")),
+        ("./my.py:Npu", BackendSpec("./my.py", "Npu")),
+        ("./my.py:Npu:skip=a|b", BackendSpec("./my.py", "Npu", {"skip": "a|b"})),
+        ("./my.py:skip=a", BackendSpec("./my.py", "", {"skip": "a"})),
+        ("C:\\my.py:Npu", BackendSpec("C:\\my.py", "Npu")),
+    ],
+)
+def test_grammar(text: str, expected: BackendSpec) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":a=1", "npu:a", "npu:a=1,a=2", 'npu:a="x', "npu:=1", "no.toml"])
+def test_malformed(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+def test_toml(tmp_path: Path) -> None:
+    (tmp_path / "npu.toml").write_text('backend = "npu.py"\nclass = "Npu"\n[options]\nbanks = 4\nfast = true\n')
+    found = parse(str(tmp_path / "npu.toml"))
+    assert found == BackendSpec(str(tmp_path / "npu.py"), "Npu", {"banks": "4", "fast": "yes"})
+    (tmp_path / "npu.toml").write_text("backend = 3\n")
+    with pytest.raises(UsageError, match="is not one of a backend"):
+        parse(str(tmp_path / "npu.toml"))
+
+
+NPU = """
+from mtool.backends import Backend
+
+class Npu(Backend):
+    name = "npu"
+    options = {"banks": "how many memories it has"}
+"""
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "npu.py"
+    path.write_text(NPU)
+    (found,) = choose([parse(f"{path}:banks=4,regions=2,inputs-only=yes,skip=a|b")])
+    assert found.backend.name == "npu" and found.backend.values == {"banks": "4"}
+    assert (found.most, found.inputs_only, found.skip) == (2, True, {"a", "b"})
+
+
+@pytest.mark.parametrize(
+    ("source", "spec", "words"),
+    [
+        (NPU, "{}:bank=4", "no option bank"),
+        (NPU, "{}:regions=some", "expected a number"),
+        (NPU, "{}:inputs-only=1", "expected yes or no"),
+        (NPU, "{}:Other", "is no backend"),
+        (NPU.replace('"npu"', '"my npu"'), "{}", "expected one that C takes"),
+        ("x = 1", "{}", "has not one backend"),
+        ("x =", "{}", "can't be loaded"),
+        ("raise KeyError(3)", "{}", "can't be loaded"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, source: str, spec: str, words: str) -> None:
+    path = tmp_path / "npu.py"
+    path.write_text(source)
+    with pytest.raises(UsageError, match=words):
+        choose([parse(spec.format(path))])
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match="there is no backend nothing"):
+        choose([parse("nothing")])
+    with pytest.raises(UsageError, match="there is no file"):
+        choose([parse("./nothing.py")])
