@@ -134,3 +134,6 @@ def _reduction(part: Expr, name: str, body: Text, depth: int) -> list[str]:
     lines.append(f"{INDENT * level}{name} {changed};")
     lines.extend(INDENT * down + "}" for down in range(level - 1, depth - 1, -1))
     return lines
+
+
+SCHEDULE = LoopNest()
