@@ -108,7 +108,7 @@ def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple
     if place.is_attached:
         try:
             found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
-            devices = (found.lock,)
+            devices = (found.lock, f"at {found.port}")
             name = name or found.probe or found.port
             deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))
         except BoardError as missing:
