@@ -252,14 +252,26 @@ def test_the_manifest_says_which_of_its_text_is_the_models() -> None:
         *("c_name", "dtype", "initial", "name", "whole", "function", "label", "schedule", "shape", "mtool_version"),
         *("model", "model_hash", "constants", "symbols", "functions", "graph", "template", "build_hash", "options"),
         *("firmware", "memory", "io", "interface_api", "operators_api", "executor", "builder", "transport", "moves"),
-        *("calls", "dims", "symbol"),
+        *("calls", "dims", "symbol", "reshapes"),
     }
     schema = Manifest.model_json_schema()
     for title, record in schema["$defs"].items():
-        if title in ("Tensor", "SizeRange", "StateTensor", "Source", "Operand", "Operator", "Project"):
+        own_of = {"kind", "backend", "region"} if title in ("Claim", "Refusal") else set()
+        if title in (
+            "Tensor",
+            "SizeRange",
+            "StateTensor",
+            "Source",
+            "Operand",
+            "Operator",
+            "Project",
+            "Claim",
+            "Refusal",
+        ):
             for key, kind in record["properties"].items():
-                if '"string"' in json.dumps(kind) and key not in own:
-                    assert key in {"output", "input", "tensor", "value", "origins", "count", "dimension"}, (title, key)
+                if '"string"' in json.dumps(kind) and key not in own | own_of:
+                    of_model = {"output", "input", "tensor", "value", "origins", "count", "dimension"}
+                    assert key in of_model | {"operator", "reason"}, (title, key)
 
 
 @settings(max_examples=300, deadline=None)
