@@ -35,7 +35,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def connected(rack: Cluster, boards: int) -> Farm:
     farm = Farm(rack.address, BOARD, patience_s=60)
-    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, 60)
+    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, 120)
     return farm
 
 
@@ -43,7 +43,7 @@ def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     """Do something as soon as a log has so many lines."""
 
     def watch() -> None:
-        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 60)
+        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 120)
         do()
 
     thread = threading.Thread(target=watch)
