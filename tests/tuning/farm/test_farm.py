@@ -11,9 +11,8 @@ import pytest
 
 from mtool.tuned import log as tuning_log
 from mtool.tuning.candidates import Space
-from mtool.tuning.farm.client import Farm
 from mtool.tuning.search import Goal
-from tests.tuning.farm.cluster import Cluster, cluster, wait_for
+from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for
 from tests.tuning.farm.searches import StandInMaker, best, search, spaces_of, truly_best
 from tests.tuning.farm.stand_in import BOARD
 
@@ -31,12 +30,6 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("rack")) as made:
         made.start_worker(4)
         yield made
-
-
-def connected(rack: Cluster, boards: int) -> Farm:
-    farm = Farm(rack.address, BOARD, patience_s=60)
-    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, 120)
-    return farm
 
 
 def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
