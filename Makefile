@@ -1,6 +1,6 @@
 # Names for the commands that are typed most; the work is in scripts/.
 
-.PHONY: check test test-all lint bench bench-compile bench-tune aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
+.PHONY: check test test-all lint bench bench-compile bench-farm bench-tune aot-table sizes schedules commands golden fuzz fuzz-models fuzz-networks onnx-backend model-zoo soak
 
 check:          ## everything that CI checks
 	scripts/test
@@ -24,6 +24,10 @@ bench:          ## every model on every emulated board, beside what others need:
 bench-compile:  ## what mtool itself takes, from --help to a model of 100 MB: docs/compile-time.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_compile.py
+
+bench-farm:     ## what a rack of boards gives, and what it survives, with boards that are stood in for: docs/farm.md
+	scripts/setup --dev
+	.venv/bin/python scripts/bench_farm.py $(ARGS)
 
 bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
 	scripts/setup --dev

@@ -3,8 +3,8 @@
 A test marked `product` is tried on many combinations of its parameters. A quarter of them run, the same ones each time;
 `make test-all` runs every one, and so does naming one of them.
 
-The tests of a file run in one process (`--dist loadfile`), so that what they share is made once. Files with a test that
-is marked `long` begin first: none is left alone at the end.
+The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
+they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.
 
 Python looks for objects in circles less often than by itself: compiling a model makes many objects and hardly a circle.
 """
@@ -31,6 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(100_000, 20, 20)
     if "MTOOL_CPU_TIMES" in os.environ:
         config.pluginmanager.register(cpu_times)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from distribution import ByWhatIsShared  # in the process that deals tests out alone
+
+    return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import sanitized
 from tflite_models import Array, Op, T, model
 
 from mtool import codegen, frontend, passes
@@ -86,5 +87,6 @@ def compute_sequence(
     path.write_bytes(data)
     plan = make_plan(passes.run(frontend.load(path, ModelOptions(rounding=rounding, hybrid=hybrid)), target), target)
     files, manifest = codegen.generate(plan, path.name, "0" * 64)
-    with build([CModel(files, manifest, tuple(range(len(manifest.inputs))))], folder) as batch:
+    made = CModel(files, manifest, tuple(range(len(manifest.inputs))))
+    with build([made], folder, flags=(sanitized.LEVEL, *sanitized.LINKER)) as batch:
         return [batch.run(0, [feeds[tensor.name] for tensor in manifest.inputs]) for feeds in sequence]

@@ -67,22 +67,22 @@ static inline int32_t mt_fixed16_quotient(int32_t x)
 }
 
 /* 1 / (1 + exp(-x)), with three bits of x before the point. */
-static inline int32_t mt_fixed16_logistic(int32_t x)
+static inline int16_t mt_fixed16_logistic(int32_t x)
 {
     if (x == 0)
         return 1 << 14;
     const int32_t result = mt_fixed16_saturated(mt_fixed16_quotient(mt_fixed16_exp(x < 0 ? x : -x, 3)) * 2);
-    return x > 0 ? result : INT16_MAX - result;
+    return (int16_t)(x > 0 ? result : INT16_MAX - result);
 }
 
 /* tanh(x), with `whole` bits of x before the point, from 0 to 6. */
-static inline int32_t mt_fixed16_tanh(int32_t x, int32_t whole)
+static inline int16_t mt_fixed16_tanh(int32_t x, int32_t whole)
 {
     if (x == 0)
         return 0;
     const int32_t quotient = mt_fixed16_quotient(mt_fixed16_exp(x < 0 ? x : -x, whole + 1));
     const int32_t result = mt_fixed16_saturated((quotient - (1 << 13)) * 4);
-    return x > 0 ? result : -result;
+    return (int16_t)(x > 0 ? result : -result);
 }
 
 #ifdef __cplusplus

@@ -1,14 +1,32 @@
 """Backends: what computes parts of a network instead of mtool's own C.
 
 A backend is a class (`Backend`): what it claims, and how it compiles a `Region` of claimed operations to a `Product`.
+Each name is loaded when it is first used: most compiles have no backend.
 """
 
-from mtool.backends.interface import Backend, BackendError, Context, Product, Region
-from mtool.backends.operation import Activation, Operand, Operation
-from mtool.backends.pattern import Pattern
-from mtool.backends.spec import BackendSpec
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mtool.backends.interface import Backend, BackendError, Context, Product, Region
+    from mtool.backends.operation import Activation, Operand, Operation
+    from mtool.backends.pattern import Pattern
+    from mtool.backends.spec import BackendSpec
 
 __all__ = [
     "Activation", "Backend", "BackendError", "BackendSpec", "Context", "Operand", "Operation", "Pattern", "Product",
     "Region",
 ]  # fmt: skip
+
+_MODULES = {
+    **dict.fromkeys(("Backend", "BackendError", "Context", "Product", "Region"), "interface"),
+    **dict.fromkeys(("Activation", "Operand", "Operation"), "operation"),
+    "Pattern": "pattern",
+    "BackendSpec": "spec",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mtool.backends' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mtool.backends.{_MODULES[name]}"), name)

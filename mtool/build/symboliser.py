@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+
+from mtool.closing import Closing
 
 _THUMB = 1  # bit 0 of an Arm function's address
 
@@ -26,7 +27,7 @@ class SourceLocation:
         return f"{self.function}+{self.offset:#x}" + (f"  {self.file}:{self.line}" if self.file else "")
 
 
-class Symboliser:
+class Symboliser(Closing):
     """The addresses of a firmware; use it in a `with` statement.
 
     Args:
@@ -97,14 +98,6 @@ class Symboliser:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _in_program(program: Any, address: int) -> tuple[str, int] | None:

@@ -50,8 +50,17 @@ def verify(
     layers: Annotated[
         bool, typer.Option("--layers", help="Compare every operator's result, not the outputs alone.")
     ] = False,
-    atol: Annotated[float, typer.Option("--atol", min=0, help="Of floats, times max(1, largest magnitude).")] = 1e-5,
-    rtol: Annotated[float, typer.Option("--rtol", min=0, help="Of floats, relative.")] = 1e-5,
+    atol: Annotated[
+        float | None,
+        typer.Option(
+            "--atol",
+            min=0,
+            help="Of floats, times max(1, largest magnitude); default: 1e-5, 2^-10 of a model in float16.",
+        ),
+    ] = None,
+    rtol: Annotated[
+        float | None, typer.Option("--rtol", min=0, help="Of floats, relative; default: as that of --atol.")
+    ] = None,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,

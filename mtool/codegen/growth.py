@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mtool.codegen.functions import Functions
 from mtool.frontend.parameters import parameter_count
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
+from mtool.kernels.f32.stored import are_halves
 from mtool.kernels.schedule import schedule_text
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.manifest import GrownConstant
@@ -49,9 +52,16 @@ def _by_operator(graph: Graph) -> dict[str, FileConstants]:
     for origin, own in by_origin.items():
         if own:
             largest = max(own, key=lambda name: own[name].nbytes)
-            dtype = DType.of(own[largest].dtype)
-            found[origin] = FileConstants(largest, dtype, sum(data.nbytes for data in own.values()))
+            kinds = {name: _in_file(data, graph) for name, data in own.items()}
+            bytes_in_file = sum(data.size * kinds[name].size for name, data in own.items())
+            found[origin] = FileConstants(largest, kinds[largest], bytes_in_file)
     return found
+
+
+def _in_file(data: Array, graph: Graph) -> DType:
+    """Return the type of a constant in the file: a Cast of float16 to float32 is folded as the model is read."""
+    kind = DType.of(data.dtype)
+    return DType.FLOAT16 if kind is DType.FLOAT32 and graph.halves and are_halves(data) else kind
 
 
 def _constants_behind(node: Node, graph: Graph, makers: Mapping[str, Node]) -> dict[str, Array]:
@@ -72,13 +82,15 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
         own = {name: functions.constants[symbol] for name, symbol in call.constants.items()}
         origins = [filed[name] for name in step.node.origins if name in filed]
         symbol = call.constants.get("weights", "") if isinstance(step.node.attrs, WeightedSum) else ""
+        if not symbol and any(one.dtype is DType.FLOAT16 for one in origins):
+            symbol = next((call.constants[name] for name, data in own.items() if data.dtype == np.float32), "")
         if not origins or not symbol or symbol in seen:
             continue
         seen.add(symbol)  # of operators by rows, and equal ones, once
         bytes_in_file, bytes_in_flash = (sum(one.bytes for one in origins), sum(data.nbytes for data in own.values()))
         if bytes_in_flash > MOST * bytes_in_file:
             largest = max(origins, key=lambda one: one.bytes)
-            reason = _reason(step, plan.graph, own["weights"], largest.dtype)
+            reason = _reason(step, plan.graph, functions.constants[symbol], largest.dtype)
             grown.append(
                 GrownConstant(
                     tensor=largest.tensor,
@@ -93,7 +105,10 @@ def grown_constants(plan: Plan, functions: Functions, filed: Mapping[str, FileCo
 
 def _reason(step: Step, graph: Graph, stored: Array, in_file: DType) -> str:
     """Return why an operator's weights take more than in the file."""
-    name, kind = schedule_text(step.schedule), graph.types[step.node.inputs[1]].dtype
+    name = schedule_text(step.schedule)
+    if in_file is DType.FLOAT16 and stored.dtype == np.float32:
+        return f"float16 weights are float32 in {name}"
+    kind = graph.types[step.node.inputs[1]].dtype
     if kind.is_float and in_file.is_integer:
         return f"{in_file.label} weights are float32, since the activations are"
     if stored.dtype.itemsize == kind.size > in_file.size:

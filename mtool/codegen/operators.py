@@ -4,6 +4,7 @@ from mtool.codegen import linkage
 from mtool.codegen.arena import Arena
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions
 from mtool.codegen.inference import operator_prototype
 from mtool.codegen.wrap import wrapped
@@ -25,4 +26,4 @@ def operators_header(
             "/* One operator on its tensors, by its number: all of them, from 0 in order, are an inference. */",
         ]
         lines += [*(f"struct {model}_{name};" for name in calls.structures), f"{operator_prototype(plan, calls)};"]
-    return wrapped("\n".join([*lines, "", *linkage.END, "#endif", ""]))
+    return wrapped(qualified("\n".join([*lines, "", *linkage.END, "#endif", ""]), plan.target))

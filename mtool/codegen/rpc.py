@@ -5,6 +5,7 @@ from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
+from mtool.codegen.tensor_types import tensor_bytes
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string
 from mtool.ir import DType
@@ -57,25 +58,27 @@ def descriptor(
         lines += [f"static const struct mt_tensor {kind[:-1]}_tensors[] = {{"]
         for tensor, spot in zip(tensors, spots, strict=True):
             place = arena.bytes_at(spot) if spot else _buffer(plan, kind, tensor)
-            lines.append(f"    {{{place}, {tensor.bytes}}},")
+            lines.append(f"    {{{place}, {tensor_bytes(model, tensor)}}},")
         lines += ["    {0, 0},"] * (not tensors) + ["};"]
     if conventions.has_functions:
         lines += ["", *_functions(plan, interface)]
+    members = {
+        "name": c_string(model),
+        "model_hash": c_string(model_hash),
+        "inputs": "input_tensors",
+        "outputs": "output_tensors",
+        "input_count": len(interface.inputs),
+        "output_count": len(interface.outputs),
+        "operator_count": len(plan.steps),
+        **({"arena": f"{model}_arena", "arena_bytes": f"{model.upper()}_ARENA_BYTES"} if plan.arena_bytes else {}),
+        "run": "run",
+        "step": "step" if is_graph or calls.structures else f"{model}_operator",
+        **({"functions": "&functions"} if conventions.has_functions else {}),
+    }
     lines += [
         "",
         "const struct mt_model mt_model = {",
-        f"    {c_string(model)},",
-        f"    {c_string(model_hash)},",
-        "    input_tensors,",
-        "    output_tensors,",
-        f"    {len(interface.inputs)},",
-        f"    {len(interface.outputs)},",
-        f"    {len(plan.steps)},",
-        f"    {f'{model}_arena' if plan.arena_bytes else 0},",
-        f"    {plan.arena_bytes},",
-        "    run,",
-        f"    {'step' if is_graph or calls.structures else f'{model}_operator'},",
-        f"    {'&functions' if conventions.has_functions else 0},",
+        *(f"    .{name} = {value}," for name, value in members.items()),
         "};",
         "",
     ]
@@ -125,14 +128,12 @@ def _functions(plan: Plan, interface: Interface) -> list[str]:
         f"static int64_t dims[{dims}];",
         "",
         "static const struct mt_functions functions = {",
-        f"    {model}_functions,",
-        f"    {model.upper()}_FUNCTIONS,",
-        f"    {arguments},",
-        f"    {dims},",
-        *(
-            f"    {name},"
-            for name in ("tensors", "values", "codes", "dims", "mt_functions_find", "mt_functions_invoke")
-        ),
+        f"    .list = {model}_functions,",
+        f"    .count = {model.upper()}_FUNCTIONS,",
+        f"    .most_arguments = {arguments},",
+        f"    .most_dims = {dims},",
+        *(f"    .{name} = {name}," for name in ("tensors", "values", "codes", "dims")),
+        *(f"    .{name} = mt_functions_{name}," for name in ("find", "invoke")),
         "};",
     ]
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mtool.codegen.arena import Interface
+from mtool.codegen.tensor_types import tensor_bytes
 from mtool.errors import ModelError
 from mtool.escaping import argument
 from mtool.formulas import Formula, fitted
@@ -62,8 +63,7 @@ def bytes_in_c(plan: Plan, value: str, tensor: Tensor, interface: Interface, str
     """
     graph = plan.graph
     if dims_of(graph, value) is None:
-        dtype, macro = graph.types[value].dtype, f"{graph.name}_{tensor.c_name}_COUNT".upper()
-        return "0" if not tensor.bytes else macro if dtype.size == 1 else f"{macro} * sizeof({dtype.c})"
+        return tensor_bytes(graph.name, tensor)
     text = _bytes(graph, value)
     for size in graph.sizes:
         text = text.replace(f"\0{size.symbol}", f"*{structure}->{field_of(plan, interface, size.value)}")

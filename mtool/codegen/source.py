@@ -1,11 +1,13 @@
 """`<model>.c`: the arena, one function for each different operator, and the entry point that calls them."""
 
+import textwrap
 from dataclasses import replace
 
 from mtool.codegen.arena import Arena, Interface, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
 from mtool.codegen.entry import entry_point
+from mtool.codegen.flash import qualified
 from mtool.codegen.function import Function
 from mtool.codegen.functions import Functions
 from mtool.codegen.state_reset import reset_function
@@ -13,6 +15,7 @@ from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment, short_name
 from mtool.ir import DType, TensorType
+from mtool.ir.control import Control
 from mtool.ir.node import WithEpilogue
 from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
@@ -60,7 +63,7 @@ def source(
     lines += [*body, *_arena_pointers(plan, interface, arena), *reset_function(plan, interface, arena)]
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, arena, conventions))
-    return wrapped("\n".join(lines))
+    return wrapped(qualified("\n".join(lines), plan.target))
 
 
 def _arena_map(plan: Plan) -> str:
@@ -131,7 +134,9 @@ def _short(origin: str) -> str:
     return name if len(name) <= 48 else "…" + name[-47:]
 
 
-def _comment(plan: Plan, number: int) -> list[str]:
+def _comment(function: Function) -> list[str]:
+    """Return the lines above a function: of its first operator."""
+    plan, number = function.uses[0].plan, function.uses[0].number
     step = plan.steps[number]
     node, graph = step.node, plan.graph
     kinds = [str(graph.types[value]) for value in node.inputs if value not in graph.constants] or ["nothing"]
@@ -144,7 +149,8 @@ def _comment(plan: Plan, number: int) -> list[str]:
     named = node.attrs.label if isinstance(node.attrs, WithEpilogue) else ""
     fused = [word for word in named.split("+") if word]
     whence = " ".join(f'"{_short(origin)}"' for origin in origins)
-    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {graph.types[node.outputs[0]]}"
+    made = dict.fromkeys(str(graph.types[value]) for value in node.outputs)
+    shapes = f"{', '.join(dict.fromkeys(kinds))} -> {', '.join(made)}"
     what = " + ".join([label, *fused])
     by_rows, rows = node.parts > 1 and not moves_rows(node), []
     if by_rows:
@@ -156,7 +162,24 @@ def _comment(plan: Plan, number: int) -> list[str]:
         *rows,
         *([whence] if whence else []),
         ", ".join(facts),
+        *_parameters(plan, number, function),
     ]
+
+
+def _parameters(plan: Plan, number: int, function: Function) -> list[str]:
+    """Return the lines that say which tensor of the model each parameter of a control node's function is."""
+    node, graph = plan.steps[number].node, plan.graph
+    if not isinstance(node.attrs, Control):
+        return []
+    named = []
+    for argument in function.kernel.arguments:
+        if isinstance(argument.source, str):
+            continue
+        kind, which = argument.source
+        value = (node.outputs if kind == "output" else node.inputs)[int(which)]
+        source = graph.sources.get(value)
+        named.append(f'{argument.name} "{_short(source.tensor if source else value)}"')
+    return textwrap.wrap("; ".join(named), 100, break_long_words=False)
 
 
 def _whole(plan: Plan, value: str) -> TensorType:
@@ -173,11 +196,12 @@ def _whole(plan: Plan, value: str) -> TensorType:
 
 def _function(function: Function) -> str:
     first, *others = function.uses
-    lines = _comment(first.plan, first.number)
+    lines = _comment(function)
     also = [title for title in dict.fromkeys(use.title for use in others) if title != first.title]
     lines += ["also " + ", ".join(also)] * bool(also)
     body = tidied(function.kernel.body.rstrip())
-    return f"{comment(*lines)}\n{_wrapped(f'MT_ALONE {function.prototype}')}\n{{\n{body}\n}}\n"
+    signature = _wrapped(qualified(f"MT_ALONE {function.prototype}", first.plan.target))
+    return f"{comment(*lines)}\n{signature}\n{{\n{body}\n}}\n"
 
 
 def _wrapped(signature: str) -> str:

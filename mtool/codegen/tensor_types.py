@@ -1,8 +1,9 @@
-"""Tensor types as packed functions know them: DLPack's code and bits, and a name in C for each."""
+"""Tensors in C: their bytes, and their types as packed functions know them, DLPack's code and bits and a name."""
 
 from collections.abc import Iterable
 
 from mtool.ir import DType, TensorType
+from mtool.manifest import Tensor
 
 _CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bool": "kDLBool"}
 
@@ -10,6 +11,12 @@ _CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bool": "kDLB
 def dlpack_code(dtype: DType) -> str:
     """Return DLPack's name for the kind of an element type."""
     return "kDLBfloat" if dtype.label == "bfloat16" else _CODES[dtype.kind]
+
+
+def tensor_bytes(model: str, tensor: Tensor) -> str:
+    """Return the bytes of an input or output in C, by the macro of its elements' number; "0": it has none."""
+    dtype, count = DType.of(tensor.dtype), f"{model}_{tensor.c_name}_COUNT".upper()
+    return "0" if not tensor.bytes else count if dtype.size == 1 else f"{count} * sizeof({dtype.c})"
 
 
 def type_name(model: str, kind: TensorType) -> str:

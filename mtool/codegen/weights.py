@@ -57,12 +57,12 @@ def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, f
     """Return `<model>_weights.h`; with what an AVR needs to read flash, if that is the target."""
     guard = f"{model.upper()}_WEIGHTS_H"
     lines = [f"extern {declaration(symbol, data)};" for symbol, data in constants.items()]
-    body = "\n".join([*linkage.BEGIN, *lines, "", *linkage.END])
+    body = "\n".join([*linkage.BEGIN, *lines, "", *linkage.END, ""]) if lines else ""
     far = "#define MT_FLASH_FAR /* an AVR reaches no more than 64 KB otherwise */\n" * (
         total_bytes(constants) > AVR_NEAR
     )
     includes = "#include <stdint.h>" + (f'\n\n{far}#include "mt_flash.h"' if flash_is_apart else "")
-    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}\n#endif\n"
+    return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}#endif\n"
 
 
 def _is_packed(layout: str) -> bool:

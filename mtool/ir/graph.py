@@ -99,6 +99,11 @@ class Graph:
         return tuple(zip(self.states, ins, outs, strict=True))
 
     @property
+    def scales(self) -> tuple[float, ...]:
+        """The scales of values that have one for the whole tensor."""
+        return tuple(sorted({quant.scale[0] for quant in self.quant.values() if len(quant.scale) == 1}))
+
+    @property
     def sized_nodes(self) -> frozenset[str]:
         """The names of the nodes that depend on run-time sizes; their last inputs are those."""
         return self._sized_nodes() if self.sizes else frozenset()

@@ -12,6 +12,7 @@ import numpy as np
 
 from mtool.formulas import Formula, Point, fitted
 from mtool.ir.expr import Expr
+from mtool.ir.joined_reals import real_formula
 from mtool.ir.types import Array
 
 _FEW = 64  # elements of an array that may each follow a formula
@@ -39,11 +40,13 @@ class Joiner:
     names: of the run-time sizes.
     points: their values, in the order of the things that are joined.
     period: formulas are for sizes alone that leave the remainders of the points when they are divided by it.
+    scales: of the model's tensors, that floats may be made of.
     """
 
     names: tuple[str, ...]
     points: tuple[Point, ...]
     period: int = 1
+    scales: tuple[float, ...] = ()
     _expressions: dict[tuple[int, ...], tuple[Joined, Sequence[Any]]] = field(default_factory=dict)
 
     def formula(self, values: Sequence[int]) -> Formula | None:
@@ -84,7 +87,7 @@ class Joiner:
             if formula is not None:
                 return Joined(formula.at)
         else:
-            real = real_formula(self, things)
+            real = real_formula(self.formula, self.names, self.points, things, self.scales)
             if real is not None:
                 return Joined(real.at)
         raise DifferError(f"{where}: {_shown(things)} follow no formula")
@@ -183,42 +186,6 @@ class Joiner:
             return np.ascontiguousarray(longest[tuple(slice(size) for size in shape)])
 
         return Joined(at)
-
-
-@dataclass(frozen=True, slots=True)
-class RealFormula:
-    """A float that is a whole number, or a whole number's inverse; `is_single`: as float32 has it."""
-
-    formula: Formula
-    is_inverse: bool
-    is_single: bool
-
-    def at(self, sizes: Mapping[str, int]) -> float:
-        """Return its value."""
-        number = self.formula.at(sizes)
-        if not self.is_inverse:
-            return float(number)
-        return float(np.float32(1) / np.float32(number)) if self.is_single else 1.0 / number
-
-
-def real_formula(joiner: Joiner, values: Sequence[float]) -> RealFormula | None:
-    """Return the formula that floats follow exactly; None: they follow none."""
-    if not all(np.isfinite(value) for value in values):
-        return None
-    if all(float(value).is_integer() for value in values):
-        found = joiner.formula([int(value) for value in values])
-        return None if found is None else RealFormula(found, is_inverse=False, is_single=False)
-    if any(value == 0 for value in values):
-        return None
-    whole = [round(1 / value) for value in values]
-    found = joiner.formula(whole) if 0 not in whole else None
-    for is_single in (True, False) if found is not None else ():
-        assert found is not None
-        real = RealFormula(found, is_inverse=True, is_single=is_single)
-        points = [dict(zip(joiner.names, point, strict=True)) for point in joiner.points]
-        if all(real.at(point) == value for point, value in zip(points, values, strict=True)):
-            return real
-    return None
 
 
 def _fixed(thing: Any) -> Joined:

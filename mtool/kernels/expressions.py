@@ -1,6 +1,7 @@
 """Expressions as C inside a kernel: element loads, index arithmetic, epilogues."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.node import WithEpilogue, expression_of
@@ -157,6 +158,50 @@ def is_identity(load: Expr, shape: Sequence[int], operand_shape: Sequence[int]) 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The C of what an expression is of: element loads, axes, results of the kernel.
+
+    Attributes:
+        node: the node whose inputs it loads.
+        graph: the graph.
+        names: C names of the inputs.
+        axes: the C of each loop axis.
+        acc: the C of the kernel's result.
+        offset: the C of the element's flat offset, if the kernel has it at hand.
+        reduce: the C of a reduction, where the kernel computes one.
+    """
+
+    node: Node
+    graph: Graph
+    names: dict[int, str]
+    axes: Callable[[int], Text]
+    acc: str = "acc"
+    offset: str = ""
+    reduce: Callable[[Expr], Text] | None = None
+
+    def number(self, expr: Expr) -> Text:
+        """Return an expression as a number to compute with."""
+        return render(expr, self._leaf)
+
+    def bits(self, load: Expr) -> str:
+        """Return an element as it is stored."""
+        shape = self.graph.types[self.node.inputs[load.value]].shape
+        if self.offset and is_identity(load, self.graph.types[self.node.outputs[0]].shape, shape):
+            return f"{self.names[load.value]}[{self.offset}]"
+        return f"{self.names[load.value]}[{flat_index([self.number(i) for i in load.args], shape).c}]"
+
+    def _leaf(self, part: Expr) -> Text:
+        if part.op == "axis":
+            return self.axes(part.value)
+        if part.op == "acc":
+            return Text(self.acc)
+        if part.op == "reduce":
+            assert self.reduce is not None
+            return self.reduce(part)
+        return Text(loaded(self.bits(part), self.graph.types[self.node.inputs[part.value]].dtype))
+
+
 def element(
     expr: Expr,
     node: Node,
@@ -167,44 +212,11 @@ def element(
     acc: str = "acc",
     offset: str = "",
     reduce: Callable[[Expr], Text] | None = None,
-    as_stored: bool = True,
 ) -> str:
-    """Return the C of one element's value.
-
-    Args:
-        expr: the expression.
-        node: the node whose inputs it loads.
-        graph: the graph.
-        names: C names of the inputs.
-        axes: the C of each loop axis.
-        acc: the C of the kernel's result.
-        offset: the C of the element's flat offset, if the kernel has it at hand.
-        reduce: the C of a reduction, where the kernel computes one.
-        as_stored: as the bits that a 16-bit float is stored as, not as a number to compute with.
-    """
-    shape = graph.types[node.outputs[0]].shape
-
-    def leaf(part: Expr) -> Text:
-        if part.op == "axis":
-            return axes(part.value)
-        if part.op == "acc":
-            return Text(acc)
-        if part.op == "reduce":
-            assert reduce is not None
-            return reduce(part)
-        kind = graph.types[node.inputs[part.value]]
-        if offset and is_identity(part, shape, kind.shape):
-            index = offset
-        else:
-            index = flat_index([render(i, leaf) for i in part.args], kind.shape).c
-        text = f"{names[part.value]}[{index}]"
-        return Text(text if raw and part is expr else loaded(text, kind.dtype))
-
-    raw = as_stored and expr.op == "load"  # a move: the bits go as they are
-    if raw:
-        return leaf(expr).c
-    if not as_stored:
-        return render(expr, leaf).c
+    """Return the C of one element's value as it is stored; the arguments are those of `Leaves`."""
+    leaves = Leaves(node, graph, names, axes, acc, offset, reduce)
+    if expr.op == "load":  # a move: the bits go as they are
+        return leaves.bits(expr)
     if expr.op == "cast" and expr.dtype.is_half and expr.args[0].dtype.computed == "float":
-        return stored(render(expr.args[0], leaf).c, expr.dtype)
-    return stored(render(expr, leaf).c, expr.dtype)
+        return stored(leaves.number(expr.args[0]).c, expr.dtype)
+    return stored(leaves.number(expr).c, expr.dtype)

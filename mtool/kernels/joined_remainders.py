@@ -129,7 +129,7 @@ class _Joining:
         """Return a line that all remainders have."""
         points = tuple(point for one in remainders for point in one.points)
         texts = [lines[at[one.number]] for one in remainders for lines in one.lines]
-        found = joined_text(Joiner(self.joiner.names, points, self.period), texts, self.top)
+        found = joined_text(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
         return _Piece(found.text, found.symbols)
 
     def between(self, remainders: Sequence[_Remainder], ranges: Mapping[int, tuple[int, int]]) -> "_Piece":
@@ -145,7 +145,7 @@ class _Joining:
         for one in remainders:
             begin, end = ranges[one.number]
             found = joined_text(
-                Joiner(self.joiner.names, one.points, self.period),
+                Joiner(self.joiner.names, one.points, self.period, self.joiner.scales),
                 ["\n".join(lines[begin:end]) for lines in one.lines],
                 self.top,
             )
@@ -171,7 +171,7 @@ class _Joining:
         points = tuple(point for one in longer for point in one.points)
         texts = ["\n".join(lines[cut[one.number]]) for one in longer for lines in one.lines]
         try:
-            found = joined_text(Joiner(self.joiner.names, points, self.period), texts, self.top)
+            found = joined_text(Joiner(self.joiner.names, points, self.period, self.joiner.scales), texts, self.top)
         except DifferError:
             return None
         return _Piece(found.text, found.symbols)

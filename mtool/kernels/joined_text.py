@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.formulas import Point
-from mtool.ir.joined import DifferError, Joiner, real_formula
+from mtool.ir.joined import DifferError, Joiner
+from mtool.ir.joined_reals import real_formula
 
 PREFIX = "size_"
 """Of the variables that hold the run-time sizes in a function."""
@@ -133,12 +134,11 @@ def _number(joiner: Joiner, column: Sequence[str], before: Sequence[str]) -> tup
         return f"{cast}{formula.c(PREFIX)}", formula.names
     is_single = all(token.endswith(("f", "F")) for token in column)
     kind = np.float32 if is_single else np.float64
-    real = real_formula(joiner, [float(kind(token.rstrip("fF"))) for token in column])
+    values = [float(kind(token.rstrip("fF"))) for token in column]
+    real = real_formula(joiner.formula, joiner.names, joiner.points, values, joiner.scales)
     if real is None or (real.is_inverse and real.is_single != is_single):
         raise DifferError(f"a number in its C follows no formula: {', '.join(dict.fromkeys(column))}")
-    c_type, one = ("float", "1.0f") if is_single else ("double", "1.0")
-    text = f"({c_type}){real.formula.c(PREFIX)}"
-    return (f"({one} / {text})" if real.is_inverse else text), real.formula.names
+    return real.c(PREFIX, is_single=is_single), real.formula.names
 
 
 def _whole(token: str) -> int:

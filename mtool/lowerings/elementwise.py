@@ -8,48 +8,26 @@ from typing import TypeVar
 
 from mtool.ir import Attributes, DType, Expr, Node
 from mtool.ir.expr import call, const
+from mtool.lowerings.activations import (
+    Elu,
+    Gelu,
+    HardSigmoid,
+    LeakyRelu,
+    Selu,
+    celu,
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky,
+    number_like,
+    prelu,
+    selu,
+)
 from mtool.lowerings.lowering import Epsilon, Lowering, Operator, moves_integers
 
 Build = Callable[..., Expr]
 A = TypeVar("A", bound=Attributes)
 MOST = 32  # operands of one expression
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeakyRelu(Attributes):
-    """alpha: the slope below 0."""
-
-    alpha: float = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HardSigmoid(Attributes):
-    """alpha * x + beta, between 0 and 1."""
-
-    alpha: float = 0.2
-    beta: float = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elu(Attributes):
-    """Elu, Celu: below 0 it comes near to -alpha."""
-
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selu(Attributes):
-    """gamma times Elu."""
-
-    alpha: float = 1.67326319217681884765625
-    gamma: float = 1.05070102214813232421875
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gelu(Attributes):
-    """approximate: "none", by the error function, or "tanh"."""
-
-    approximate: str = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,52 +59,8 @@ class Cast(Attributes):
     saturate: int = 1
 
 
-def _number(value: float, like: Expr) -> Expr:
-    return const(value, like.dtype)
-
-
 def _compare(op: str) -> Build:
     return lambda a, b: call(op, a, b, dtype=DType.BOOL)
-
-
-def _leaky(x: Expr, attrs: LeakyRelu) -> Expr:
-    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
-    return call("where", negative, call("mul", x, _number(attrs.alpha, x)), x, dtype=x.dtype)
-
-
-def _prelu(x: Expr, slope: Expr) -> Expr:
-    negative = call("less", x, _number(0, x), dtype=DType.BOOL)
-    return call("where", negative, call("mul", x, slope), x, dtype=x.dtype)
-
-
-def _hard_sigmoid(x: Expr, attrs: HardSigmoid) -> Expr:
-    line = call("add", call("mul", x, _number(attrs.alpha, x)), _number(attrs.beta, x))
-    return call("maximum", call("minimum", line, _number(1, x)), _number(0, x))
-
-
-def _elu(x: Expr, attrs: Elu) -> Expr:
-    curve = call("mul", call("sub", call("exp", x), _number(1, x)), _number(attrs.alpha, x))
-    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
-
-
-def _gelu(x: Expr, attrs: Gelu) -> Expr:
-    if attrs.approximate == "tanh":
-        cube = call("mul", call("mul", x, x), call("mul", x, _number(0.044715, x)))
-        inner = call("tanh", call("mul", call("add", x, cube), _number(math.sqrt(2 / math.pi), x)))
-    else:
-        inner = call("erf", call("mul", x, _number(math.sqrt(0.5), x)))
-    return call("mul", call("mul", x, _number(0.5, x)), call("add", inner, _number(1, x)))
-
-
-def _celu(x: Expr, attrs: Elu) -> Expr:
-    """Below 0 alpha * (exp(x / alpha) - 1); above, where ONNX's own function divides and multiplies, x itself."""
-    curve = call("sub", call("exp", call("div", x, _number(attrs.alpha, x))), _number(1, x))
-    curve = call("mul", curve, _number(attrs.alpha, x))
-    return call("where", call("less", x, _number(0, x), dtype=DType.BOOL), curve, x, dtype=x.dtype)
-
-
-def _selu(x: Expr, attrs: Selu) -> Expr:
-    return call("mul", _elu(x, Elu(alpha=attrs.alpha)), _number(attrs.gamma, x))
 
 
 def _function(name: str) -> Build:
@@ -136,9 +70,9 @@ def _function(name: str) -> Build:
 def _is_infinite(x: Expr, attrs: IsInf) -> Expr:
     signs = []
     if attrs.detect_positive:
-        signs.append(call("equal", x, _number(math.inf, x), dtype=DType.BOOL))
+        signs.append(call("equal", x, number_like(math.inf, x), dtype=DType.BOOL))
     if attrs.detect_negative:
-        signs.append(call("equal", x, _number(-math.inf, x), dtype=DType.BOOL))
+        signs.append(call("equal", x, number_like(-math.inf, x), dtype=DType.BOOL))
     if not signs:
         return call("and", call("isnan", x, dtype=DType.BOOL), const(False, DType.BOOL))
     return signs[0] if len(signs) == 1 else call("or", *signs)
@@ -161,17 +95,17 @@ def _shift(a: Expr, b: Expr, attrs: BitShift) -> Expr:
 
 
 UNARY: dict[str, Build] = {
-    "Relu": lambda x: call("maximum", x, _number(0, x)),
+    "Relu": lambda x: call("maximum", x, number_like(0, x)),
     "Sigmoid": lambda x: call("sigmoid", x),
     "Tanh": lambda x: call("tanh", x),
-    "HardSwish": lambda x: call("mul", x, _hard_sigmoid(x, HardSigmoid(alpha=1 / 6))),
+    "HardSwish": lambda x: call("mul", x, hard_sigmoid(x, HardSigmoid(alpha=1 / 6))),
     "Softplus": _function("softplus"),
     "Mish": _function("mish"),
-    "Softsign": lambda x: call("div", x, call("add", call("abs", x), _number(1, x))),
+    "Softsign": lambda x: call("div", x, call("add", call("abs", x), number_like(1, x))),
     "Exp": lambda x: call("exp", x),
     "Log": lambda x: call("log", x),
     "Sqrt": lambda x: call("sqrt", x),
-    "Reciprocal": lambda x: call("div", _number(1, x), x),
+    "Reciprocal": lambda x: call("div", number_like(1, x), x),
     "Neg": lambda x: call("neg", x),
     "Abs": lambda x: call("abs", x),
     "Floor": lambda x: call("floor", x),
@@ -198,7 +132,7 @@ BINARY: dict[str, Build] = {
     "BitwiseXor": lambda a, b: call("bit_xor", a, b),
     "Or": lambda a, b: call("or", a, b),
     "Xor": lambda a, b: call("xor", a, b),
-    "PRelu": _prelu,
+    "PRelu": prelu,
     "And": lambda a, b: call("and", a, b),
     "Less": _compare("less"),
     "LessOrEqual": _compare("less_equal"),
@@ -274,7 +208,7 @@ def _clip(ctx: Lowering, node: Node) -> None:
 
 def _mean(ctx: Lowering, node: Node) -> None:
     total, inputs = _joined(ctx, node, VARIADIC["Sum"])
-    ctx.loop(node, call("div", total, _number(len(node.inputs), total)), inputs)
+    ctx.loop(node, call("div", total, number_like(len(node.inputs), total)), inputs)
 
 
 def saturated(value: Expr, dtype: DType) -> Expr:
@@ -283,7 +217,7 @@ def saturated(value: Expr, dtype: DType) -> Expr:
         return value
     most = dtype.largest
     wide = call("cast", value, dtype=DType.FLOAT32)
-    return call("maximum", call("minimum", wide, _number(most, wide)), _number(-most, wide))
+    return call("maximum", call("minimum", wide, number_like(most, wide)), number_like(-most, wide))
 
 
 def _cast(ctx: Lowering, node: Node) -> None:
@@ -330,12 +264,12 @@ def _expand(ctx: Lowering, node: Node) -> None:
 LOWERINGS: dict[str, Operator] = {
     **{op: _elementwise(build) for op, build in {**UNARY, **BINARY}.items()},
     **{op: _variadic(build) for op, build in VARIADIC.items()},
-    "LeakyRelu": _unary(LeakyRelu, _leaky),
-    "HardSigmoid": _unary(HardSigmoid, _hard_sigmoid),
-    "Elu": _unary(Elu, _elu),
-    "Celu": _unary(Elu, _celu),
-    "Selu": _unary(Selu, _selu),
-    "Gelu": _unary(Gelu, _gelu),
+    "LeakyRelu": _unary(LeakyRelu, leaky),
+    "HardSigmoid": _unary(HardSigmoid, hard_sigmoid),
+    "Elu": _unary(Elu, elu),
+    "Celu": _unary(Elu, celu),
+    "Selu": _unary(Selu, selu),
+    "Gelu": _unary(Gelu, gelu),
     "IsInf": _unary(IsInf, _is_infinite),
     "Mod": _binary(Mod, _modulo),
     "BitShift": _binary(BitShift, _shift),

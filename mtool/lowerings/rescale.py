@@ -117,8 +117,8 @@ def _mean(ctx: Lowering, node: Node) -> None:
     total = load(0, kind.dtype, identity(len(kind.shape)))
     steps = call("mean", call("cast", total, dtype=DType.INT32), count)
     limits = Limits.of(node)
-    for how, bound in (("maximum", limits.low), ("minimum", limits.high)):
-        steps = call(how, steps, const(bound, DType.INT32))
+    for how, bound, end in zip(("maximum", "minimum"), (limits.low, limits.high), DType.INT32.limits, strict=True):
+        steps = steps if bound == end else call(how, steps, const(bound, DType.INT32))
     ctx.loop(node, call("cast", steps, dtype=result.dtype), node.inputs)
 
 

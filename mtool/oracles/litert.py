@@ -1,6 +1,5 @@
 """LiteRT as the reference of a TFLite model: its reference kernels, or those that it takes by default (XNNPACK's)."""
 
-import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from mtool.errors import BuildError, ModelError
 from mtool.oracles import Array, Sample
+from mtool.oracles.installed import version_of
 from mtool.oracles.process import HINT
 
 NAME = "LiteRT"
@@ -18,10 +18,7 @@ States = Sequence[tuple[str, str]]
 
 def version() -> str:
     """Return LiteRT's version, or "" if it is not installed."""
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return version_of(PACKAGE)
 
 
 def outputs(

@@ -3,7 +3,6 @@
 Its products of integers are exact whatever the processor (mtool.oracles.products).
 """
 
-import importlib.metadata
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ import onnx
 
 from mtool.errors import BuildError, ModelError
 from mtool.oracles import Array, Sample, products
+from mtool.oracles.installed import version_of
 from mtool.oracles.process import HINT
 
 NAME = "onnxruntime"
@@ -27,10 +27,7 @@ _TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"}  # the others
 
 def version() -> str:
     """Return onnxruntime's version, or "" if it is not installed."""
-    try:
-        return importlib.metadata.version(NAME)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return version_of(NAME)
 
 
 def outputs(

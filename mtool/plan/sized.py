@@ -244,7 +244,7 @@ def _of_usual(names: tuple[str, ...], texts: Mapping[Point, str], graph: Graph) 
     above = [point for point in others if all(size > low for size, low in zip(point, least, strict=True))]
     reasons = []
     for points in (list(texts), *(some for some in (others, above) if _cover(some, len(names)))):
-        some = Joiner(names, tuple(points))
+        some = Joiner(names, tuple(points), scales=graph.scales)
         for joining in (joined_text, joined_remainders):
             try:
                 made = joining(some, [texts[point] for point in points], top)

@@ -19,6 +19,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 
 from mtool.errors import MtoolError, UsageError
+from mtool.project.translated import translated
 
 DEFAULTS = "cookiecutter.json"
 _TRUST = "if you trust its author, with your account: --trust-template"
@@ -82,6 +83,7 @@ def environment(variables: Mapping[str, Any], folder: Path, *, trust: bool) -> j
     kind = StrictEnvironment if trust else _Sandbox
     try:
         env: jinja2.Environment = kind(context=variables, keep_trailing_newline=True, **settings)
+        env.bytecode_cache = translated(kind.__name__, json.dumps([settings, extensions], sort_keys=True))
     except (UnknownExtension, AssertionError, TypeError) as refused:
         raise UsageError(f"{folder / DEFAULTS} can't be used", details=[str(refused)]) from None
     return env

@@ -181,7 +181,7 @@ class _Model:
         for points in (tuple(graphs), *([others] if beyond else [])):  # the largest may meet another dimension's
             chosen = with_large_tables([graphs[point] for point in points])
             try:
-                return Joiner(self.symbols, points).join(chosen)
+                return Joiner(self.symbols, points, scales=chosen[0].scales).join(chosen)
             except DifferError as found:
                 failed = failed or found
         details = [*operator_of(next(iter(graphs.values())), str(failed)), str(failed)]

@@ -1,6 +1,7 @@
 """Drive a device: open a session with the firmware of a built project. Reads `mtool.json` and nothing else."""
 
-from mtool.session.device import Device, DeviceInfo
+from mtool.session.device import Device
+from mtool.session.device_info import DeviceInfo
 from mtool.session.graph import GraphExecutor
 from mtool.session.opening import open, open_transport
 from mtool.session.timing import Timing

@@ -3,25 +3,25 @@
 import base64
 import functools
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import ArrayLike
 
+from mtool.closing import Closing
 from mtool.errors import BoardError, CommunicationError, MtoolError, UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, Expected, protocol
 from mtool.session import calibration, faults, functions
 from mtool.session.calibration import Calibration
+from mtool.session.device_info import DeviceInfo
 from mtool.session.graph import GraphExecutor
 from mtool.session.profile import Profile, operator_times
-from mtool.session.run_time_sizes import bytes_at, largest
-from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes
+from mtool.session.run_time_sizes import bytes_at
+from mtool.session.stopwatch import Stopwatch
+from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes, zeros
 from mtool.session.timing import Timing
 from mtool.transport import Transport
 
@@ -35,34 +35,9 @@ _LEAST_WORK_S = 10.0
 _ALIVE_S = 3.0
 _REOPEN_S = 0.2  # between two looks for a port that has gone
 _EMULATED_S = 20e6 * 1e-9  # an emulated instruction is a nanosecond of the machine's time
-_MOST_RUNS = (1 << 32) - 1
-_MOST_GROWTH = 100  # of the inferences in a repeat, from one try to the next
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
-    """A device's description of itself.
-
-    Attributes:
-        model: the model's name.
-        model_hash: first 16 hex digits of the hash of the model's file.
-        build_hash: the same of everything that went into the firmware.
-        protocol_version: of the RPC.
-        packet_bytes: largest frame of the RPC.
-        window_bytes: what may be on its way to the device; 0: any amount.
-        timer_granularity_ns: smallest step of the timer.
-    """
-
-    model: str
-    model_hash: str
-    build_hash: str
-    protocol_version: int
-    packet_bytes: int
-    window_bytes: int
-    timer_granularity_ns: int
-
-
-class Device:
+class Device(Closing):
     """A session with a device that runs a model; use it in a `with` statement. `mtool.session.open` makes one.
 
     Args:
@@ -119,7 +94,7 @@ class Device:
                 device_s=self._device_s,
                 take_over=take_over,
             )
-            self._granularity_ns = self.client.info().granularity_ns
+            self._stopwatch = Stopwatch(self.client, self.unit, self.identity, self.client.info().granularity_ns)
             self.reset_state()
         except BaseException:
             self._transport.close()
@@ -167,9 +142,8 @@ class Device:
         """
         self._last_inputs = to_bytes(self.manifest.inputs, inputs)
         sizes = sizes_in(self.manifest.inputs, self._last_inputs)
-        elapsed_ns = self._timed(1, timeout_s or self.work_s)
+        timing = self._stopwatch.once(self._last_inputs, work_s=timeout_s or self.work_s)
         found = self.client.read(protocol.OUTPUTS, [bytes_at(tensor, sizes) for tensor in self.manifest.outputs])
-        timing = Timing((elapsed_ns * self._ratio(),), 1, self.unit, self._granularity_ns, self._ratio())
         return from_bytes(self.manifest.outputs, found, sizes), timing
 
     def time(
@@ -203,46 +177,16 @@ class Device:
             DeviceError: the timer ran over its range, or the model failed.
             CommunicationError: the device stopped answering.
         """
-        if not 1 <= number <= _MOST_RUNS or repeat < 1:
-            raise UsageError(
-                f"number has to be 1 to {_MOST_RUNS:,}, and repeat at least 1",
-                details=[f"found number={number}, repeat={repeat}"],
-            )
-        if not 0 <= min_repeat_ms < math.inf or (warm_up or 0) < 0:
-            raise UsageError(
-                "min_repeat_ms and warm_up have to be 0 or more, and finite",
-                details=[f"found {min_repeat_ms} and {warm_up}"],
-            )
-        data = self._last_inputs if inputs is None else to_bytes(self.manifest.inputs, inputs)
-        self._last_inputs = data or self._zeros()
-        work_s = timeout_s or self.work_s
-        before = (0 if self.unit == "instructions" else 1) if warm_up is None else warm_up
-        if before:
-            self._timed(before, work_s)
-        while (elapsed_ns := self._timed(number, work_s)) < min_repeat_ms * 1e6 and number < _MOST_RUNS:
-            enough = 1.1 * number * min_repeat_ms * 1e6 / max(elapsed_ns, self._granularity_ns)
-            number = min(max(number + 1, min(int(enough) + 1, _MOST_GROWTH * number)), _MOST_RUNS)
-        runs = [elapsed_ns, *(self._timed(number, work_s) for _ in range(repeat - 1))]
-        ratio = self._ratio()
-        return Timing(tuple(run * ratio / number for run in runs), number, self.unit, self._granularity_ns, ratio)
-
-    def _zeros(self) -> list[bytes]:
-        """Return inputs of zeros, at the largest run-time sizes."""
-        most = largest(self.manifest.inputs)
-        return [
-            bytes(tensor.bytes) if tensor.range is None else most[tensor.range.symbol].to_bytes(4, "little")
-            for tensor in self.manifest.inputs
-        ]
-
-    def _ratio(self) -> float:
-        """Return what the timer's nanoseconds are multiplied by."""
-        known = calibration.stored(self.identity) if self.unit == "ns" else None
-        return 1.0 if known is None else known.ratio
-
-    def _timed(self, number: int, work_s: float) -> int:
-        """Return the timer's nanoseconds of `number` inferences on the last inputs."""
-        self.client.write(self._last_inputs or [])
-        return self.client.time(number, work_s=number * work_s)
+        data = None if inputs is None else to_bytes(self.manifest.inputs, inputs)
+        self._last_inputs = data or self._last_inputs or zeros(self.manifest.inputs)
+        return self._stopwatch.time(
+            self._last_inputs,
+            number,
+            repeat,
+            min_repeat_ms=min_repeat_ms,
+            warm_up=warm_up,
+            work_s=timeout_s or self.work_s,
+        )
 
     def profile(self, inputs: Mapping[str, ArrayLike], *, repeat: int = 3) -> Profile:
         """Time each operator of an inference, with the firmware as it is.
@@ -322,16 +266,7 @@ class Device:
 
     def info(self) -> DeviceInfo:
         """Return what the device says of itself."""
-        hello = self.client.hello
-        return DeviceInfo(
-            model=hello.model,
-            model_hash=hello.model_hash,
-            build_hash=hello.build_hash,
-            protocol_version=hello.version,
-            packet_bytes=hello.packet_bytes,
-            window_bytes=hello.window_bytes,
-            timer_granularity_ns=self._granularity_ns,
-        )
+        return DeviceInfo.of(self.client.hello, self._stopwatch.granularity_ns)
 
     def is_alive(self, *, timeout_s: float = _ALIVE_S) -> bool:
         """Tell whether the device answers within `timeout_s`; if not, the session is over: `reconnect`."""
@@ -387,11 +322,3 @@ class Device:
         project: Any = self.manifest.project
         timer = project.board.timer
         return "ns" if timer is None else str(timer.unit)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mtool.errors import UsageError
 from mtool.manifest import Operand, Tensor
-from mtool.session.run_time_sizes import Sizes, bytes_at, given_inputs, shape_at, sizes_of
+from mtool.session.run_time_sizes import Sizes, bytes_at, given_inputs, largest, shape_at, sizes_of
 
 Array = NDArray[Any]
 
@@ -43,6 +43,15 @@ def to_bytes(tensors: Sequence[Tensor], arrays: Mapping[str, ArrayLike]) -> list
             described = tensor if tensor.dims is None else tensor.model_copy(update=own)
             found.append(bytes_of(tensor.name, described, given[tensor.name]))
     return found
+
+
+def zeros(tensors: Sequence[Tensor]) -> list[bytes]:
+    """Return inputs of zeros, at the largest run-time sizes."""
+    most = largest(tensors)
+    return [
+        bytes(tensor.bytes) if tensor.range is None else most[tensor.range.symbol].to_bytes(4, "little")
+        for tensor in tensors
+    ]
 
 
 def sizes_in(tensors: Sequence[Tensor], data: Sequence[bytes]) -> dict[str, int]:

@@ -14,6 +14,9 @@ Array = NDArray[Any]
 
 EQUAL = "equal"
 
+FLOAT = 1e-5
+"""What floats may differ by, of the largest magnitude and of their own, unless said otherwise."""
+
 _LSB_BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64), (65, 128), (129, 255))
 
 
@@ -23,15 +26,15 @@ class Tolerance:
 
     lsb: steps of a quantised integer output.
     grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
-    atol: absolute difference of a float output, times max(1, largest magnitude of the reference).
-    rtol: difference of a float output relative to the reference.
+    atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
+    rtol: difference of a float output relative to the reference; None: FLOAT.
     ties: differences are allowed where the reference's own rounding is a tie (mtool.workflow.rounding_ties).
     """
 
     lsb: int = 0
     grid_steps: int | None = None
-    atol: float = 1e-5
-    rtol: float = 1e-5
+    atol: float | None = None
+    rtol: float | None = None
     ties: bool = True
 
 
@@ -151,10 +154,11 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         allowed = f"{lsb} LSB"
     elif expected.dtype.kind == "f":
         finite = np.abs(wide_expected[np.isfinite(wide_expected)])
-        atol = tolerance.atol * max(1.0, float(finite.max(initial=0.0)))
+        atol, rtol = (FLOAT if given is None else given for given in (tolerance.atol, tolerance.rtol))
+        atol *= max(1.0, float(finite.max(initial=0.0)))
         with np.errstate(invalid="ignore"):
-            within = same | (distance <= atol + tolerance.rtol * np.abs(wide_expected))
-        allowed = f"{atol:.3g} + {tolerance.rtol:g} x |reference|"
+            within = same | (distance <= atol + rtol * np.abs(wide_expected))
+        allowed = f"{atol:.3g} + {rtol:g} x |reference|"
     else:
         within = same
         allowed = "no difference"

@@ -1,11 +1,11 @@
 """The interface of a transport."""
 
-from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
+from abc import abstractmethod
+
+from mtool.closing import Closing
 
 
-class Transport(ABC):
+class Transport(Closing):
     """A byte channel to a device: bytes arrive in order, or not at all, or damaged.
 
     Attributes:
@@ -50,11 +50,3 @@ class Transport(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of the channel and of what was started for it. May be called again."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -220,8 +220,8 @@ def _held(place: Place) -> Iterator[None]:
     devices: tuple[str, ...] = ()
     if place.is_attached:
         found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
-        devices = (found.probe, found.port, f"at {found.port}")  # a link may lead elsewhere after it was unplugged
-    with locks.locked(*filter(None, devices)):
+        devices = (found.lock,)
+    with locks.locked(*devices):
         yield
 
 

@@ -19,6 +19,7 @@ from onnx import helper
 
 from mtool import boards, session
 from mtool.errors import MtoolError
+from mtool.frontend import is_tflite
 from mtool.ir.source import moved
 from mtool.manifest import Operand, Operator
 from mtool.session import Device
@@ -64,14 +65,16 @@ def look_inside(
 
     Args:
         model: that the node is of.
-        network: the ONNX network of it.
+        network: the ONNX network of it, whose states are inputs of the samples.
         operator: the control node.
         seen: its differing results.
         compare: compares the operators of a model.
         tolerance: what is allowed.
     """
-    node = next((one for one in network.proto.graph.node if _is_of(one, operator)), None)
-    if node is None or network.states:
+    node = next(
+        (one for one in network.proto.graph.node if _is_of(one, operator, numbered=is_tflite(model.path))), None
+    )
+    if node is None:
         return []
     try:
         title = f"inside_{operator.name}"
@@ -81,8 +84,10 @@ def look_inside(
         return []
 
 
-def _is_of(node: onnx.NodeProto, operator: Operator) -> bool:
-    return node.op_type in CONTROL and bool({node.name, *node.output} & {*operator.origins} - {""})
+def _is_of(node: onnx.NodeProto, operator: Operator, *, numbered: bool) -> bool:
+    """Whether a node is what an operator computes; `numbered`: its name has a number behind it (reference.network)."""
+    name = node.name.rpartition(" ")[0] if numbered else node.name
+    return node.op_type in CONTROL and bool({name, *node.output} & {*operator.origins} - {""})
 
 
 def _of_sample(

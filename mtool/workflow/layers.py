@@ -27,7 +27,7 @@ from mtool.workflow.inside_bodies import Seen, look_inside
 from mtool.workflow.rounding_ties import RoundingTies
 from mtool.workflow.samples import Array, Sample
 from mtool.workflow.stages import Model, Options, build_model
-from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.tolerance import default_tolerance, of_float16
 from mtool.workflow.translation import Mistranslation, checked
 
 CALLS = "calls"
@@ -228,11 +228,13 @@ def compare_layers(
     network: reference.Network | None = None
     found: dict[str, _Found] = {}
     seen: set[str] = set()
-    for number, (at_sizes, samples) in enumerate(_sequences(model, inputs)):
+    sequences = _sequences(model, inputs)
+    for number, (at_sizes, samples) in enumerate(sequences):
         if number:
             device.reset_state()
         network = reference.network(model.path, at_sizes.options)
         allowed = allowed or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
+        allowed = of_float16(allowed, tensors)
         ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)
         _compare_sequence(device, at_sizes, network, ties, samples, found, seen)
@@ -241,7 +243,7 @@ def compare_layers(
     assert allowed is not None, "there is no sample"
     against = ort.NAME if network else reference.name_of(model.path)
     layers = tuple(_layer(row, allowed, against) for row in found.values())
-    if network and not is_tflite(model.path):
+    if network and not network.in_parts and len(sequences) == 1:
         rows = zip(found.values(), layers, strict=True)
         layers = tuple(_explained(model, network, inputs, row, layer, allowed) for row, layer in rows)
     has_rounding = has_rounding or any(layer.inside for layer in layers)
@@ -309,6 +311,7 @@ def _explained(
     """Return a layer with what its control node computed; if that is right but for ties, so is the layer."""
     if layer.operator.schedule != CALLS or layer.difference is None or layer.difference.within:
         return layer
+    inputs, network = reference.with_states(model.path, network, inputs, options=model.options)
     results = zip(inputs, row.operands, row.samples, strict=True)
     seen = [Seen(sample, at, mine) for sample, at, (known, mine) in results if not np.array_equal(known, mine)]
     inside = tuple(look_inside(model, network, layer.operator, seen, compare_layers, allowed))

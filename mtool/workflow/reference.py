@@ -4,7 +4,7 @@ Either runs in a process of its own (mtool.oracles.process).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,18 @@ def intermediates(
     fixed = {} if is_tflite(model) else options.constants
     states = compared.states, compared.initial
     return _onnxruntime(whole, model, samples, *states, constants=fixed, optimised=False)
+
+
+def with_states(
+    model: Path, compared: Network, samples: Sequence[Sample], *, options: Options
+) -> tuple[Sequence[Sample], Network]:
+    """Return the samples of a sequence with what states are before each, and the network with these as inputs."""
+    if not compared.states:
+        return samples, compared
+    known = intermediates(model, compared, samples, [output for output, _ in compared.states], options=options)
+    before = [compared.initial, *({put: one[output] for output, put in compared.states} for one in known[:-1])]
+    found = [{**sample, **state} for sample, state in zip(samples, before, strict=True)]
+    return found, replace(compared, states=(), initial={})
 
 
 def part_results(model: Path, compared: Network, sample: Sample, known: Sample, *, options: Options) -> Sample:

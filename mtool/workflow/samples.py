@@ -34,14 +34,14 @@ def inputs_of(path: Path, tensors: Sequence[Tensor]) -> list[Sample]:
     columns = {}
     for index, tensor in enumerate(given_inputs(tensors)):
         names = [tensor.name, tensor.c_name, f"x{index}", *(["x"] if len(given_inputs(tensors)) == 1 else [])]
-        columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path, one_is_allowed=True)
+        columns[tensor.name] = _split(_pick(arrays, names, path), tensor, path)
     return _rows(columns, path)
 
 
 def golden_of(
     path: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], suffix: str = "", *, floats: bool = False
 ) -> tuple[list[Sample], list[Sample]]:
-    """Read a golden file: inputs "x0".. and outputs "y0".., each with a leading axis of samples.
+    """Read a golden file: inputs "x0".. and outputs "y0".., each one sample, or with a leading axis of samples.
 
     An output of integers, or any with `floats`, is the array of its name and `suffix`, if the file has one.
 
@@ -56,7 +56,7 @@ def golden_of(
             own = floats or not tensor.dtype.startswith("float")
             special = letter == "y" and f"{key}{suffix}" in arrays and own
             array = _pick(arrays, [f"{key}{suffix}" if special else key], path)
-            columns[key] = _split(array, tensor, path, one_is_allowed=False)
+            columns[key] = _split(array, tensor, path)
     rows = _rows(columns, path)
     return (
         [{tensor.name: row[f"x{index}"] for index, tensor in enumerate(given_inputs(inputs))} for row in rows],
@@ -130,7 +130,7 @@ def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -
     )
 
 
-def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bool) -> list[Array]:
+def _split(array: StoredArray, tensor: Tensor, path: Path) -> list[Array]:
     """Return the samples that lie in an array, which is read only if its type and shape are right."""
     if array.dtype != np.dtype(tensor.dtype):
         raise UsageError(
@@ -141,7 +141,7 @@ def _split(array: StoredArray, tensor: Tensor, path: Path, *, one_is_allowed: bo
     if tensor.dims is not None:
         tensor = _as_given(tensor, array.shape)
     without_batch = tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
-    if one_is_allowed and array.shape in (tensor.shape, without_batch):
+    if array.shape in (tensor.shape, without_batch):
         return [array.load().reshape(tensor.shape)]
     if array.shape and array.shape[1:] in (tensor.shape, without_batch):
         return [sample.reshape(tensor.shape) for sample in array.load()]

@@ -1,10 +1,15 @@
 """The default tolerance of a model's outputs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from mtool.frontend import is_tflite
+from mtool.manifest import Manifest
 from mtool.option_values import Rounding
 from mtool.session.verify import Tolerance
+
+FLOAT16 = 2.0**-10
+"""What a model in float16 may differ by, of the largest magnitude and of each number: a step of float16."""
 
 
 def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx") -> Tolerance:
@@ -13,3 +18,17 @@ def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx") ->
     A TFLite model is held to LiteRT's: to its reference kernels exactly with their rounding, to others within a step.
     """
     return Tolerance(lsb=int(model is not None and is_tflite(model) and rounding != "tflite"))
+
+
+def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:
+    """Return what is allowed of a model that has tensors of float16, where it is not given: a step of float16.
+
+    onnxruntime keeps what is between two operators as float32, and rounds where a tensor of float16 is wanted; a
+    device rounds every tensor that it stores.
+    """
+    kinds = {tensor.dtype for tensor in (*manifest.inputs, *manifest.outputs)}
+    kinds |= {operand.dtype for operator in manifest.operators for operand in (*operator.reads, *operator.writes)}
+    if "float16" not in kinds:
+        return tolerance
+    atol, rtol = (FLOAT16 if given is None else given for given in (tolerance.atol, tolerance.rtol))
+    return replace(tolerance, atol=atol, rtol=rtol)

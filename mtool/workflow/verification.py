@@ -22,7 +22,7 @@ from mtool.workflow.inference import run_samples
 from mtool.workflow.layers import Layers, compare_layers
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options, build_model
-from mtool.workflow.tolerance import default_tolerance
+from mtool.workflow.tolerance import default_tolerance, of_float16
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def judge(
     _check_shapes(tensors, expected, found)
     expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
     found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
-    allowed = tolerance or default_tolerance(model.path, model.options.rounding)
+    allowed = of_float16(tolerance or default_tolerance(model.path, model.options.rounding), tensors)
     name = golden.name if golden is not None else reference.name_of(model.path)
 
     def compared(within: Tolerance) -> Report:

@@ -124,7 +124,7 @@ def sources_version(root: Path) -> str:
     digest = hashlib.sha256((root / "boards.yaml").read_bytes())
     for folder in ("mtool", "crt", "project_templates"):
         for path in sorted((root / folder).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
+            if path.is_file() and path.parent.name != "__pycache__":
                 digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -218,3 +218,34 @@ def test_the_sides_of_an_image_that_windows_reach_beyond() -> None:
     assert conv.outside(0, "y") == ["y >= 8"]
     assert conv.outside(1, "x") == ["x < 0", "x >= 6"] and conv.outside(1, "x", 3) == ["x < 0", "x > 3"]
     assert Conv(1, (8, 6), 4, (7, 6), 4, (1, 1), (1, 1), (-1, 0), (1, 1), 1, 0).outside(0, "y") == []
+
+
+def _alone(
+    op: str, shape: tuple[int, ...], constants: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]
+) -> str:
+    """Return the files of an operator, whose other operands are constants."""
+    nodes = [helper.make_node(op, ["x", *constants], ["y"], "only")]
+    plan = compiled(model(nodes, {"x": (np.float32, shape)}, ["y"], constants), HOST, "net")
+    files, _ = codegen.generate(plan, "net.onnx", "0" * 64)
+    return files.text("net.c") + files.text("net_weights.c")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "weights"), [("MatMul", (1, 600), (600, 5)), ("Conv", (1, 3, 5, 5), (4, 3, 2, 2))]
+)
+def test_a_layer_without_a_bias_reads_none(op: str, shape: tuple[int, ...], weights: tuple[int, ...]) -> None:
+    assert "bias" not in _alone(op, shape, {"w": np.ones(weights, np.float32)})
+
+
+def test_a_sum_is_added_to() -> None:
+    assert re.search(r"total \+= input\[\w\];", _alone("ReduceSum", (7,), {}))
+
+
+def test_recurrent_operators_have_nothing_of_lengths_that_are_not_given() -> None:
+    text = control_flow_c("an lstm in a loop")
+    assert "length" not in text and "[(" not in text and "* (tanhf" not in text
+
+
+def test_functions_say_what_their_parameters_are_in_the_model() -> None:
+    assert ' * input0 "x"; input1 "limit"; output0 "y"; output1 "count" */' in control_flow_c("while")
+    assert "-> float32[6], int64[]" in control_flow_c("while")

@@ -5,29 +5,11 @@ from pathlib import Path
 
 from mtool.boards import Board
 from mtool.flash import Job
+from tests.flash.known import SETTINGS
 
 MEMORIES = {
     "flash": {"base": 0x08000000, "size": "1 MiB", "holds": ["code", "weights"]},
     "sram": {"base": 0x20000000, "size": "64 KiB", "holds": ["arena", "data", "stack"]},
-}
-SETTINGS: dict[str, dict[str, str | int]] = {
-    "west": {"runner": "openocd"},
-    "openocd": {"config": "board/stm32f746g-disco.cfg"},
-    "pyocd": {"target": "stm32f746zg"},
-    "st-flash": {},
-    "stm32cubeprogrammer": {},
-    "nrfutil": {},
-    "nrfjprog": {"family": "NRF52"},
-    "jlink": {"device": "nRF52840_xxAA"},
-    "avrdude": {"part": "atmega328p", "programmer": "arduino"},
-    "bossac": {"offset": 0x2000, "touch": 1},
-    "dfu-util": {"id": "0483:df11"},
-    "picotool": {},
-    "uf2": {"volume": "RPI-RP2", "family": "0xe48bff56"},
-    "esptool": {"chip": "esp32s3", "address": 0x10000},
-    "arduino-cli": {},
-    "gdb": {},
-    "command": {"run": "'lab tool' write --to={port} {elf} '{folder}/a b' {other} $HOME;reboot"},
 }
 BOARD = Board.model_validate(
     {

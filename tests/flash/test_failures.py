@@ -9,25 +9,8 @@ from mtool import flash
 from mtool.errors import BoardError, FlashError, MtoolError
 from mtool.flash import RUNNERS, failures
 from tests.flash.jobs import fake, job
+from tests.flash.known import NO_PROBE
 
-NO_PROBE = {
-    "west": "Error: open failed\nFATAL ERROR: command exited with status 1: openocd",
-    "openocd": "Error: open failed\nin procedure 'program'\n** OpenOCD init failed **",
-    "pyocd": "0000123 W No available debug probes are connected [__main__]",
-    "st-flash": "2026-01-01T00:00:00 WARN usb.c: Couldn't find any ST-Link devices",
-    "stm32cubeprogrammer": "Error: No debug probe detected.",
-    "nrfutil": "Error: No devices found (Could not find any matching devices)",
-    "nrfjprog": "ERROR: There is no debugger connected to the PC.",
-    "jlink": "Connecting to J-Link via USB...FAILED: Cannot connect to J-Link.",
-    "avrdude": "avrdude error: cannot open port /dev/ttyACM7: No such file or directory",
-    "bossac": "No device found on ttyACM7",
-    "dfu-util": "dfu-util: No DFU capable USB device available",
-    "picotool": "No accessible RP-series devices in BOOTSEL mode were found.",
-    "uf2": "cp: cannot create regular file '/media/me/RPI-RP2/': No such file or directory",
-    "esptool": "A fatal error occurred: Failed to connect to ESP32-S3: No serial data received.",
-    "arduino-cli": "Failed uploading: no upload port provided\navrdude: ser_open(): can't open device",
-    "gdb": "127.0.0.1:3333: Connection refused.\nYou can't do that when your target is `exec'",
-}
 PERMISSION = {
     "west": "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS\nError: open failed",
     "openocd": "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS\nError: open failed",

@@ -13,63 +13,8 @@ from mtool.errors import BoardError, FlashError, UsageError
 from mtool.flash import RUNNERS, power, uf2
 from mtool.flash.by_command import ByCommand
 from mtool.flash.power import Power
-from tests.flash.jobs import BOARD, SETTINGS, fake, job
-
-ELF, HEX, BIN = "/p/build/zephyr/zephyr.elf", "/p/build/zephyr/zephyr.hex", "/p/build/zephyr/zephyr.bin"
-TO_HEX = f"arm-none-eabi-objcopy -O ihex {ELF} {HEX}"
-TO_BIN = f"arm-none-eabi-objcopy -O binary {ELF} {BIN}"
-OPTIONS = "chip_erase_mode=ERASE_RANGES_TOUCHED_BY_FIRMWARE,verify=VERIFY_READ,reset=RESET_SYSTEM"
-
-# runner: its lines for a job with the probe 0671FF and the port /dev/ttyACM7
-LINES = {
-    "west": [
-        "west flash --skip-rebuild --build-dir /p/build --runner openocd --verify"
-        " --cmd-pre-init 'adapter serial 0671FF'"
-    ],
-    "openocd": [
-        f"openocd -f board/stm32f746g-disco.cfg -c 'adapter serial 0671FF' -c 'program {{{ELF}}} verify reset exit'"
-    ],
-    "pyocd": [f"pyocd flash --no-wait --target stm32f746zg --uid 0671FF {ELF}"],
-    "st-flash": [TO_BIN, f"st-flash --serial 0671FF --reset write {BIN} 0x08000000"],
-    "stm32cubeprogrammer": [
-        f"STM32_Programmer_CLI --connect port=SWD mode=UR reset=HWrst sn=0671FF --download {ELF} --verify -hardRst"
-    ],
-    "nrfutil": [TO_HEX, f"nrfutil device program --firmware {HEX} --options {OPTIONS} --serial-number 0671FF"],
-    "nrfjprog": [
-        TO_HEX,
-        f"nrfjprog --family NRF52 --program {HEX} --sectorerase --verify --reset --snr 0671FF",
-    ],
-    "jlink": [
-        f'# /p/build/flash.jlink holds: r; loadfile "{ELF}"; r; g; q',
-        "JLinkExe -nogui 1 -if SWD -speed 4000 -device nRF52840_xxAA -USB 671FF -autoconnect 1 -ExitOnError 1"
-        " -CommandFile /p/build/flash.jlink",
-    ],
-    "avrdude": [
-        TO_HEX,
-        f"avrdude -q -p atmega328p -c arduino -P /dev/ttyACM7 -b 115200 -D -U flash:w:{HEX}:i",
-    ],
-    "bossac": [
-        TO_BIN,
-        "stty -F /dev/ttyACM7 1200 hupcl && sleep 2.5",
-        f"bossac --port=ttyACM7 --erase --write --verify --offset=0x00002000 --reset {BIN}",
-    ],
-    "dfu-util": [TO_BIN, f"dfu-util -d 0483:df11 -a 0 -S 0671FF -s 0x08000000:leave -D {BIN}"],
-    "picotool": [f"picotool load --verify --execute {ELF} -t elf -f --ser 0671FF"],
-    "esptool": [
-        TO_BIN,
-        "esptool --chip esp32s3 --port /dev/ttyACM7 --baud 921600 --before default-reset --after hard-reset"
-        f" write-flash 0x00010000 {BIN}",
-    ],
-    "arduino-cli": [
-        "arduino-cli upload --fqbn vendor:arch:board --port /dev/ttyACM7 --verify --input-dir /p/build/zephyr /p/zephyr"
-    ],
-    "gdb": [
-        "gdb-multiarch -nx -batch -ex 'set confirm off' -ex 'set remotetimeout 10'"
-        " -ex 'target extended-remote /dev/ttyACM7' -ex load -ex compare-sections -ex 'monitor system_reset'"
-        f" -ex detach {ELF}"
-    ],
-    "command": [f"'lab tool' write --to=/dev/ttyACM7 {ELF} '/p/a b' '{{other}}' '$HOME;reboot'"],
-}
+from tests.flash.jobs import BOARD, fake, job
+from tests.flash.known import BIN, ELF, HEX, LINES, SETTINGS, TO_BIN, TO_HEX
 
 
 @pytest.fixture

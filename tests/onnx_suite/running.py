@@ -21,6 +21,7 @@ from tests import sanitized
 from .cases import Case
 
 BATCH = 80
+CLANG_WARNINGS = sanitized.TAUTOLOGIES if sanitized.COMPILER == "clang" else ()
 LIMIT_S = 20  # seconds that one model may take to compile
 
 
@@ -56,7 +57,7 @@ def _time_limit(seconds: int) -> Iterator[None]:
 def built(models: Sequence[CModel], folder: Path) -> Batch:
     """Build models under the sanitizers; a warning of either compiler refuses the model."""
     refused = build(models, folder, compiler="gcc", flags=("-fsyntax-only",)).refused
-    batch = build(models, folder, compiler=sanitized.COMPILER, flags=sanitized.FLAGS)
+    batch = build(models, folder, compiler=sanitized.COMPILER, flags=(*sanitized.FLAGS, *CLANG_WARNINGS))
     batch.refused.update(refused)
     return batch
 

@@ -1,5 +1,6 @@
 """The schedules lie where a newcomer looks for them: mtool/ops/<operator>/<instruction set>/<method>_<type>.py."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,13 @@ def test_the_folders_of_operators_and_of_the_kernel_library_have_the_same_names(
         if package.is_dir():
             found = {path.name for path in package.iterdir() if path.is_dir()}
             assert found - {"__pycache__", "epilogues"} <= folders, package
+
+
+def test_no_file_of_a_schedule_is_overlooked() -> None:
+    """A class with a name of a schedule is found by discovery, whatever file it lies in."""
+    found = {type(schedule) for _, schedule in SCHEDULES}
+    for path in (ROOT / "mtool" / "ops").rglob("[!_]*.py"):
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for one in vars(module).values():
+            if isinstance(one, type) and one.__module__ == module.__name__ and isinstance(vars(one).get("name"), str):
+                assert not hasattr(one, "emit") or any(issubclass(each, one) for each in found), (path, one)

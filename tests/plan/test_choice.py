@@ -63,6 +63,7 @@ def test_only_its_node_is_another() -> None:
     [
         ("conv_9", Choice("dsp_patch"), ["conv_9", "no such node", "conv_0, pool_1", "did you mean conv_"]),
         ("conv_2", Choice("dsp_path"), ["dsp_path ", "conv_2: there is none", "c99_call, ", "did you mean dsp_patch?"]),
+        ("conv_2", Choice("dsp_window"), ["dsp_window is not one of conv_2 (conv2d 3x3)", "c99_patch"]),
         (
             "conv_2",
             Choice("mve_patch"),

@@ -63,6 +63,21 @@ def temporal() -> onnx.ModelProto:
     return build(nodes, {"x": (1, 4, "n")}, outputs, constants)
 
 
+def quantised_mean() -> onnx.ModelProto:
+    """Integers along time, with a stride, and means over what is there: one is an integer, one a float."""
+    constants = {
+        "x_s": np.float32(0.0397), "x_z": np.int8(3), "w_s": np.float32(0.00931), "z": np.int8(0),
+        "y_s": np.float32(0.0123), "y_z": np.int8(-4), "w": RNG.integers(-127, 128, (6, 4, 3)).astype(np.int8),
+    }  # fmt: skip
+    nodes = [
+        *quantised("x", "xf"), node("DequantizeLinear", "w w_s z", "wf"),
+        node("Conv", "xf wf", "a", pads=[1, 1], strides=[2]), *quantised("a", "af"),
+        node("GlobalAveragePool", "af", "m"), node("QuantizeLinear", "m y_s y_z", "q"),
+        node("DequantizeLinear", "q y_s y_z", "y"), node("GlobalAveragePool", "xf", "z0"),
+    ]  # fmt: skip
+    return build(nodes, {"x": (1, 4, "n")}, {"y": (1, 6, 1), "z0": (1, 4, 1)}, constants)
+
+
 def recurrent(op: str, direction: str) -> onnx.ModelProto:
     hidden, gates, ways = 5, {"LSTM": 4, "GRU": 3, "RNN": 1}[op], 2 if direction == "bidirectional" else 1
     constants = {
@@ -171,6 +186,11 @@ def test_a_batch_of_images(target: Target, tmp_path: Path) -> None:
 def test_convolutions_along_time(target: Target, tmp_path: Path) -> None:
     library = check(temporal(), {"n": 23}, tmp_path, target)
     assert [tensor.dims for tensor in library.manifest.outputs if tensor.dims] == [("1", "5", "(n + 1) // 2")]
+
+
+@pytest.mark.parametrize("target", [HOST, DSP, MVE], ids=["host", "dsp", "mve"])
+def test_means_of_integers_over_the_size(target: Target, tmp_path: Path) -> None:
+    check(quantised_mean(), {"n": 15}, tmp_path, target)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
         assert list(made_y) == ["y"] and made_y["y"].shape == (5, 1, 1, stateful.CLASSES)
     said("compile", "model.onnx", *state, "-d", "c")
     header = (tmp_path / "c" / "model.h").read_text()
-    assert "hn -> h0: float32[1,1,16], 64 bytes at model_arena + " in header
+    assert "hn -> h0: float32[1,1,16], 64 bytes at MODEL_STATE_H0_OFFSET" in header
     assert "void model_reset(void);" in header
     manifest = json.loads((tmp_path / "c" / "mtool.json").read_text())
     assert [(entry["output"], entry["input"]) for entry in manifest["states"]] == made[1]

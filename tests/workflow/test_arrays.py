@@ -89,6 +89,15 @@ def test_what_is_not_asked_for_is_not_read(tmp_path: Path) -> None:
         arrays.stored(path)["labels"].load()
 
 
+def test_a_golden_file_may_hold_one_sample(tmp_path: Path) -> None:
+    """As an array of the tensor's own shape, or some samples along a first axis."""
+    one = np.arange(4, dtype=np.float32).reshape(SMALL.shape)
+    for array, count in ((one, 1), (np.stack([one] * 3), 3)):
+        np.savez(tmp_path / "g.npz", x0=array, y0=array)
+        given, wanted = samples.golden_of(tmp_path / "g.npz", [SMALL], [SMALL])
+        assert len(given) == len(wanted) == count and all((sample["x"] == one).all() for sample in given)
+
+
 def special(kind: str, folder: Path) -> Path:
     if kind == "pipe":
         os.mkfifo(folder / "pipe.npy")

@@ -56,6 +56,21 @@ def test_weights_that_stay_bytes_are_not(zero: int, tmp_path: Path, caplog: pyte
     assert made.manifest.grown == () and not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("dilation", "board", "is_told"), [(1, "mps3_an547", False), (2, "mps3_an547", True), (1, "host", True)]
+)
+def test_float16_that_becomes_float32_is_told(dilation: int, board: str, is_told: bool, tmp_path: Path) -> None:
+    """The Cast behind the weights is folded as the model is read: the file has two bytes for each."""
+    weights = np.random.default_rng(3).standard_normal((16, 16, 4)).astype(np.float16)
+    nodes = [
+        helper.make_node("Cast", ["halves"], ["w"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Conv", ["x", "w"], ["y"], name="conv", dilations=[dilation]),
+    ]
+    path = written(tmp_path, model(nodes, {"x": (F, (1, 16, 20))}, ["y"], {"halves": weights}))
+    found = [(one.file_bytes, one.reason) for one in workflow.compile(path, board=board).manifest.grown]
+    assert found == ([(2048, "float16 weights are float32 in c99_patch")] if is_told else [])
+
+
 def test_integers_that_meet_floats_are_told(tmp_path: Path) -> None:
     weights = np.random.default_rng(2).integers(0, 256, (64, 40)).astype(np.uint8)
     nodes = [

@@ -10,6 +10,9 @@ import onnx
 import onnx.parser
 import pytest
 from altered import Altered
+from tflite_models import Graph as SubGraph
+from tflite_models import Op, T
+from tflite_models import model as tflite_model
 
 import mtool
 from mtool import ops
@@ -67,6 +70,50 @@ def test_ties_in_bodies_are_ties(board: str, path: Path, tmp_path: Path) -> None
     report = mtool.verify(path, board=board, deployment=deployment)
     report.check()
     assert report.ties == found.ties
+
+
+def looping() -> bytes:
+    """Return a TFLite model of 20 rounds, in which products lie halfway between two steps now and then."""
+    number = {"shape": [], "dtype": np.int32}
+    weights = np.random.default_rng(3).integers(-22, 23, [16, 16])
+
+    def row(name: str) -> T:
+        return T(name, [1, 16], np.int8, 0.02, 3)
+
+    def known(name: str, value: int) -> T:
+        return T(name, **number, data=np.int32(value))
+
+    node = Op("WHILE", ["x", "zero"], ["y", "n"], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})
+    less = Op("LESS", ["i", "most"], ["c"])
+    condition = SubGraph([row("x"), T("i", **number), known("most", 20), T("c", [], bool)], [less], ["x", "i"], ["c"])
+    tensors = [row("x"), T("i", **number), known("one", 1), T("k", **number), row("d"), row("y")]
+    ops = [
+        Op("FULLY_CONNECTED", ["x", "w", ""], ["d"], "FullyConnectedOptions", {}),
+        Op("ADD", ["d", "x"], ["y"], "AddOptions", {}),
+        Op("ADD", ["i", "one"], ["k"], "AddOptions", {}),
+    ]
+    body = SubGraph([*tensors, T("w", [16, 16], np.int8, 0.02, 0, 0, weights)], ops, ["x", "i"], ["y", "k"])
+    outer = [row("x"), known("zero", 0), T("n", **number), row("y")]
+    return tflite_model(outer, [node], ["x"], ["y"], condition, body)
+
+
+def test_ties_in_rounds_of_tflite_are_ties(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(looping())
+    found = mtool.verify_layers(path, board="host", samples=1, seed=9, deployment=mtool.Deployment(tmp_path / "p"))
+    found.check()
+    assert found.layers[0].inside and found.layers[0].ties > 0
+
+
+def test_ties_behind_a_state_are_ties(path: Path, tmp_path: Path) -> None:
+    """The first two samples are equal; the third finds the state that they leave."""
+    first = np.linspace(-0.75, 0.75, 8, dtype=np.float32)[None]
+    options = mtool.Options(states=[("y", "x")], state_values={"x": first})
+    deployment = mtool.Deployment(tmp_path / "project")
+    found = mtool.verify_layers(path, board="host", samples=3, options=options, deployment=deployment)
+    found.check()
+    (loop,) = [layer for layer in found.layers if layer.operator.schedule == "calls"]
+    assert found.sequence and loop.inside and loop.ties > 0
 
 
 class In(Altered):

@@ -163,3 +163,16 @@ def test_outcomes_tell_the_worst_output_and_the_worst_board() -> None:
     assert Row(boards={**boards, "c": Found("differs")}).outcome == "differs"
     rows = [("onnx", Row(boards=boards)), ("onnx", Row(refused="no")), ("onnx", Row(stopped="slow"))]
     assert results.summary(rows) == ["onnx: 1 of 3 load (33%), 1 are right (0 equal, 1 within), 1 refused, 1 slow"]
+
+
+def test_what_python_and_templates_keep_compiled_is_no_source(tmp_path: Path) -> None:
+    for name in ("boards.yaml", "mtool/a.py", "crt/a.h", "project_templates/a"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    before = results.sources_version(tmp_path)
+    cache = tmp_path / "mtool" / "__pycache__"
+    cache.mkdir()
+    (cache / "a.c.j2.cpython-311.bytecode").write_bytes(b"1")
+    assert results.sources_version(tmp_path) == before
+    (tmp_path / "mtool" / "a.py").write_text("")
+    assert results.sources_version(tmp_path) != before

@@ -7,7 +7,8 @@ from mtool.frontend.canonical.forms import Attrs, Canonical, attributes_of, unch
 from mtool.frontend.importer import Importer
 from mtool.ir import Attributes, TensorType
 from mtool.lowerings import LOWERINGS
-from mtool.lowerings.elementwise import Cast, Elu
+from mtool.lowerings.activations import Elu
+from mtool.lowerings.elementwise import Cast
 
 
 def _binary(state: Importer, proto: onnx.NodeProto, origin: str, attrs: Attrs, version: int) -> None:

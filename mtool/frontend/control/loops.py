@@ -5,7 +5,8 @@ from functools import partial
 import onnx
 
 from mtool.frontend.control.bodies import alias, body_named
-from mtool.frontend.control.rounds import NeverEnds, NothingOfTheRun, Repetition, import_rounds, is_short
+from mtool.frontend.control.repetition import NeverEnds, NothingOfTheRun, Repetition
+from mtool.frontend.control.rounds import import_rounds, is_short
 from mtool.frontend.control.written_out import loop_written_out, single
 from mtool.frontend.importer import Importer, NotThisWay
 from mtool.frontend.problems import Unsupported

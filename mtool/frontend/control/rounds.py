@@ -8,7 +8,8 @@ import onnx
 
 from mtool.frontend.bounds import Bound
 from mtool.frontend.control.bodies import check_is_tensor, free_values, graph_of, inline, without_elements
-from mtool.frontend.control.written_out import most_asked_for, single
+from mtool.frontend.control.repetition import NeverEnds, NothingOfTheRun, Repetition, limit_of, stated_names, unknown_of
+from mtool.frontend.control.written_out import most_asked_for
 from mtool.frontend.importer import Importer
 from mtool.frontend.inference import check_size
 from mtool.frontend.problems import Unsupported, ValueNeeded
@@ -18,50 +19,6 @@ from mtool.ir.control import Carried, Rounds
 
 SHORT = 64
 """Nodes of all rounds up to which a loop whose rounds are known is written out: its rounds may become constants."""
-
-_NEVER = 1 << 62  # rounds that are no limit: exporters write a while loop so
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """A Loop or a Scan as it is asked for. A value that is not given, or not wanted, is "".
-
-    body: its graph.
-    trips, condition: the number of rounds; whether there is a first one.
-    first: the first of each carried value.
-    rows: what is read by rows, and whether the last one comes first.
-    last: the outputs that are the last of each carried value.
-    written: the outputs that are written by rows, and whether the first row comes last.
-    names: under which a largest number of rounds may be stated.
-    ends: whether the first output of the body says if there is another round, and it has the number of the round and
-        a condition among its inputs.
-    most: the number of rounds, where it is known besides.
-    """
-
-    body: Body
-    trips: str
-    condition: str
-    first: Sequence[str]
-    rows: Sequence[tuple[str, bool]]
-    last: Sequence[str]
-    written: Sequence[tuple[str, bool]]
-    names: Sequence[str]
-    ends: bool
-    most: int | None = None
-
-
-class NothingOfTheRun(Unsupported):
-    """All that the rounds read is constant, so that what they give is too."""
-
-    def __init__(self) -> None:
-        super().__init__("what it gives is a constant")
-
-
-class NeverEnds(Unsupported):
-    """Nothing ends the rounds, so that they can't be written out either."""
-
-    def __init__(self) -> None:
-        super().__init__("it never ends")
 
 
 def is_short(body: Body, rounds: int) -> bool:
@@ -103,7 +60,7 @@ def import_rounds(
     body = _import_body(state, asked, state.unique(origin))
     if any(value not in state.types for value in body.made):
         return  # a problem is noted
-    limit = _limit(state, asked, body.going)
+    limit = limit_of(state, asked, body.going)
     if limit == 0:
         _no_round(state, asked, body.written, name_output)
         return
@@ -213,7 +170,7 @@ class _Made:
         """Return why values that change can't be carried; rounds whose number is known could be written out."""
         if not (self.trips or self.condition):
             return Unsupported(what)
-        value, role = _unknown(self.asked, self.trips, self.condition, "")
+        value, role = unknown_of(self.asked, self.trips, self.condition, "")
         return ValueNeeded(value, role, text=f"{what}, so its input {role!r} has to be known when it is compiled")
 
     def write_rows(self) -> None:
@@ -226,8 +183,8 @@ class _Made:
         for value, (output, back) in zip(self.body.written, asked.written, strict=False):
             if not output or _is_empty(state, value, output, self.limit if self.is_counted else None):
                 continue
-            if not self.is_counted and not _stated(state, asked):
-                unknown = _unknown(asked, self.trips, self.condition, self.body.going)
+            if not self.is_counted and not stated_names(state, asked):
+                unknown = unknown_of(asked, self.trips, self.condition, self.body.going)
                 raise ValueNeeded(*unknown, most_asked_for(asked.names))
             assert self.limit is not None
             kind = state.types[value]
@@ -299,38 +256,6 @@ def _passed_on(asked: Repetition) -> set[int]:
         if value == graph.input[2 * asked.ends + number].name:
             found.add(number)
     return found
-
-
-def _limit(state: Importer, asked: Repetition, going: str) -> int | None:
-    """Return how many rounds there are at most, as far as that is known.
-
-    Raises:
-        Unsupported: a number or a condition is not a single one.
-    """
-    limits = [] if asked.most is None else [asked.most]
-    if asked.trips in state.constants:
-        limits.append(max(int(single(state.constants[asked.trips], "M")), 0))
-    if asked.condition in state.constants and not single(state.constants[asked.condition], "cond"):
-        limits.append(0)
-    if going in state.constants and not single(state.constants[going], "cond"):
-        limits.append(1)
-    limits = [limit for limit in limits if limit < _NEVER]
-    depends = any(value and value not in state.constants for value in (asked.trips, asked.condition, going))
-    stated = _stated(state, asked)
-    if stated and depends:
-        state.used_maxima.add(stated[0])
-        limits.append(state.maxima[stated[0]])
-    return min(limits, default=None)
-
-
-def _stated(state: Importer, asked: Repetition) -> list[str]:
-    """Return the names under which a largest number of rounds is stated."""
-    return [name for name in asked.names if name in state.maxima]
-
-
-def _unknown(asked: Repetition, trips: Sequence[str], condition: Sequence[str], going: str) -> tuple[str, str]:
-    """Return what the number of rounds depends on: a value, and what the operator calls it."""
-    return (asked.trips, "M") if trips else (asked.condition if condition else going, "cond")
 
 
 def _no_round(

@@ -8,7 +8,8 @@ import onnx
 from onnx import helper
 
 from mtool.frontend.control.bodies import alias, body_named, check_is_tensor
-from mtool.frontend.control.rounds import Repetition, import_rounds, is_short
+from mtool.frontend.control.repetition import Repetition
+from mtool.frontend.control.rounds import import_rounds, is_short
 from mtool.frontend.control.written_out import node_of, scan_written_out, stack
 from mtool.frontend.importer import Importer, NotThisWay
 from mtool.frontend.problems import Unsupported

@@ -58,9 +58,7 @@ class _Cell:
             inputs.append(t.constant("bias", self._vectors(at.biases.present(t)), np.float32))
         sums = t.node("Gemm", inputs, transB=1)
         own = t.node("Gemm", [state, _stacked(t, at.recurrent.present(t), "recurrent weights")], transB=1)
-        names = at.weights.names(t)
-        parts = t.several("Split", [t.node("Add", [sums, own])], len(names), axis=1, num_outputs=len(names))
-        gates = dict(zip(names, parts, strict=True))
+        gates = at.gates(t, t.node("Add", [sums, own]))
         forget = t.node("Sigmoid", [self._gate("forget", gates, cell)])
         candidate = real_activation(t, self._gate("cell", gates, ""))
         if "input" in gates:

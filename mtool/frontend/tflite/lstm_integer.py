@@ -45,10 +45,7 @@ class _Cell:
         state, cell = states
         sums = self._sums(row, t.tensor(0), at.weights.present(t), INT16, at.biases.present(t))
         own = self._sums(state, self.state, at.recurrent.present(t), INT32, ())
-        total = self._narrow(t.node("Add", [widened(t, sums), own]))
-        names = at.weights.names(t)
-        parts = t.several("Split", [total], len(names), axis=1, num_outputs=len(names))
-        gates = dict(zip(names, parts, strict=True))
+        gates = at.gates(t, self._narrow(t.node("Add", [widened(t, sums), own])))
         forget = self._logistic(gates["forget"])
         if "input" in gates:
             let_in = self._logistic(gates["input"])

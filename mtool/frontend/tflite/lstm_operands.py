@@ -49,6 +49,12 @@ class Operands:
     cell: int
     norms: Gates | None = None
 
+    def gates(self, t: Translation, sums: str) -> dict[str, str]:
+        """Append the split of the sums of all gates; return those of each gate, by its name."""
+        names = self.weights.names(t)
+        parts = t.several("Split", [sums], len(names), axis=1, num_outputs=len(names))
+        return dict(zip(names, parts, strict=True))
+
     def is_normalised(self, t: Translation) -> bool:
         """Whether the sums of its gates are normalised."""
         return self.norms is not None and t.has(self.norms.output)

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtool.ir.expr import Expr
 from mtool.ir.scalar.function import A, Function
-from mtool.ir.scalar.text import UNARY, Text
+from mtool.ir.scalar.text import Text
 
 _FACTORS = (25520, 19875, 12055, 4435, 600, 11, 0)
 """exp(-2^n), n from -2 on."""
@@ -68,6 +68,6 @@ def _tanh(expr: Expr, x: A) -> A:
 
 
 FIXED16: dict[str, Function] = {
-    "logistic16": Function(_logistic, lambda expr, x: Text(f"({expr.dtype.c})mt_fixed16_logistic({x.c})", UNARY)),
-    "tanh16": Function(_tanh, lambda expr, x: Text(f"({expr.dtype.c})mt_fixed16_tanh({x.c}, {expr.value})", UNARY)),
+    "logistic16": Function(_logistic, lambda expr, x: Text(f"mt_fixed16_logistic({x.c})")),
+    "tanh16": Function(_tanh, lambda expr, x: Text(f"mt_fixed16_tanh({x.c}, {expr.value})")),
 }

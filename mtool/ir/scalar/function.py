@@ -27,15 +27,20 @@ def infix(symbol: str, level: int, meaning: Callable[..., A]) -> Function:
     def text(expr: Expr, left: Text, right: Text) -> Text:
         dtype = expr.dtype
         if dtype.kind == "int" and dtype.size >= 4 and expr.value != "index":  # wraps, as ONNX does; C's would not
-            unsigned = "u" + dtype.c
-            plain = f"(({unsigned}){left.at(UNARY)} {symbol} ({unsigned}){right.at(UNARY)})"
-            return Text(f"({dtype.c}){plain}", UNARY)
+            a, b = (_unsigned(operand.at(UNARY), dtype) for operand in (left, right))
+            return Text(f"({dtype.c})({a} {symbol} {b})", UNARY)
         if right.c[:1] == "-" and right.c[1:].isdigit() and level == ADD:
             flipped = {"+": "-", "-": "+"}[symbol]
             return wrap(expr, Text(f"{left.at(level)} {flipped} {right.c[1:]}", level))
         return wrap(expr, Text(f"{left.at(level)} {symbol} {right.at(level - 1)}", level))
 
     return Function(lambda expr, a, b: meaning(a, b).astype(expr.dtype.numpy), text)
+
+
+def _unsigned(c: str, dtype: DType) -> str:
+    """Return an operand as an unsigned number of a signed type's size; of a cast to that type the bits stay."""
+    own = c.removeprefix(f"({dtype.c})")
+    return own if own.startswith(f"((u{dtype.c})") else f"(u{dtype.c}){own}"
 
 
 def compare(symbol: str, meaning: Callable[..., A]) -> Function:

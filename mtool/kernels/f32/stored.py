@@ -30,13 +30,14 @@ def stored_as(node: Node, graph: Graph) -> Stored | None:
         if weights.dtype == np.int8:
             known[value] = "bytes" if weights.min(initial=0) > -128 else None
         elif weights.dtype == np.float32:
-            known[value] = "halves" if graph.halves and _are_halves(weights) else ""
+            known[value] = "halves" if graph.halves and are_halves(weights) else ""
         else:
             known[value] = None
     return known[value]
 
 
-def _are_halves(weights: Array) -> bool:
+def are_halves(weights: Array) -> bool:
+    """Whether float32 weights are float16 ones, each of them."""
     with np.errstate(over="ignore"):
         return bool(np.array_equal(weights.astype(np.float16).astype(np.float32), weights))
 

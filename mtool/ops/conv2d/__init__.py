@@ -5,8 +5,8 @@ the input zero point folded in), then whatever the epilogue reads. The output is
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.conv2d import c99, dsp, f32, integer, mve
 from mtool.ops.conv2d.geometry import Conv
 from mtool.ops.conv2d.node import SPECIFICATION, Conv2d
 
@@ -26,5 +26,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return conv.batch * conv.pixels * conv.out_channels * conv.depth
 
 
-SCHEDULES = c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

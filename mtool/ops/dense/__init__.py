@@ -5,8 +5,8 @@ epilogue reads. The output is [M,N].
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.dense import c99, dsp, f32, integer, mve
 from mtool.ops.dense.node import SPECIFICATION, Dense
 
 
@@ -21,5 +21,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * graph.types[node.inputs[0]].shape[1]
 
 
-SCHEDULES = c99.SCHEDULES + integer.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

@@ -4,8 +4,8 @@ Internal form `external`, with the attributes of mtool.ops.external.node. It has
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.external import call
 from mtool.ops.external.node import SPECIFICATION, External
 
 
@@ -17,4 +17,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return External.of(node).macs
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, (call.SCHEDULE,))
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

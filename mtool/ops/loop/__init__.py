@@ -4,8 +4,8 @@ from math import prod
 
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.loop import c99
 from mtool.ops.loop.node import SPECIFICATION, Loop
 
 
@@ -37,4 +37,4 @@ def _reads(factor: Expr) -> bool:
     return any(part.op == "load" for part in factor.parts(leaves=("load",)))
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

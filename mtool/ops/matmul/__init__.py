@@ -5,8 +5,8 @@ int32 sum of (a - its zero point) * (b - its zero point). The output is [..., M,
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.matmul import c99, dsp
 from mtool.ops.matmul.node import SPECIFICATION, Matmul
 
 
@@ -18,4 +18,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return graph.types[node.outputs[0]].count * Matmul.of(node).depth
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES + dsp.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

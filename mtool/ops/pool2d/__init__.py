@@ -4,8 +4,8 @@ Internal form `pool2d`: input x[N,H,W,C]; acc is the maximum, the mean (float) o
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.pool2d import c99, dsp, f32, mve
 from mtool.ops.pool2d.node import SPECIFICATION, Pool2d
 
 
@@ -19,4 +19,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return 0
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES + f32.SCHEDULES + dsp.SCHEDULES + mve.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

@@ -4,8 +4,8 @@ Internal form `template`, with the attributes of mtool.ops.template.node.
 """
 
 from mtool.ir import Graph, Node
+from mtool.kernels.discovery import schedules_of
 from mtool.kernels.schedule import KernelOp
-from mtool.ops.template import c99
 from mtool.ops.template.node import SPECIFICATION, TemplateKernel
 
 
@@ -17,4 +17,4 @@ def _macs(node: Node, graph: Graph) -> int:
     return TemplateKernel.of(node).macs
 
 
-KERNEL = KernelOp(SPECIFICATION, _label, _macs, c99.SCHEDULES)
+KERNEL = KernelOp(SPECIFICATION, _label, _macs, schedules_of(__name__, __path__))

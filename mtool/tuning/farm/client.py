@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import logging
 import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -34,6 +33,7 @@ SILENT_S = 900.0
 """After so long without a word from a slice that has begun, its worker is taken for lost."""
 
 _CONNECT_S = 5.0
+_FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
 _RESULT_S = 60.0
 _LOST = object()
@@ -109,7 +109,7 @@ class Farm:
         self.topic = f"mtool-{new_id()}"
         self.builders = 0
         self.offered: Counter[str] = Counter()
-        self._security = security.security_of(tls)
+        self._security = security.security_of(tls, self.address)
         self._events: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._client: Any = None
         self._epoch = 0
@@ -118,8 +118,7 @@ class Farm:
         self._asked: dict[str, _Asked] = {}
         self._workers: dict[str, _Worker] = {}
         self._numbers = itertools.count()
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        self._connect(_CONNECT_S)
+        self._connect(_FIRST_S)
 
     def __enter__(self) -> "Farm":
         return self
@@ -345,13 +344,12 @@ class Farm:
     def _reconnect(self) -> list[Any]:
         """Make the connection anew, and tell all slices as lost; firmware that was being built is built again."""
         log.warning("the scheduler at %s is gone; waiting for it", self.address)
-        old, self._epoch = self._client, self._epoch + 1
-        threading.Thread(target=_closed, args=(old,), daemon=True).start()
-        self._connect(self.patience_s)
+        self._epoch += 1
         lost = [Ended(ident, None, "the scheduler was started again") for ident in self._asked]
         self._asked.clear()
-        for worker in self._workers.values():
-            worker.busy = 0
+        with contextlib.suppress(Exception):  # before there is a new one, which would share its thread
+            self._client.close(timeout=1)
+        self._connect(self.patience_s)
         for ident, firmware in self._firmwares.items():
             if not firmware.is_built:
                 self._send(ident)
@@ -376,12 +374,16 @@ class Farm:
         for ident, asked in [*self._asked.items()]:
             if asked.worker not in counts:
                 lost.append(Ended(ident, None, f"the worker {asked.worker} is gone"))
+            elif asked.heard is None and busy[asked.worker] > counts[asked.worker]:
+                busy[asked.worker] -= 1  # it would wait there for a board that is gone
+                lost.append(Ended(ident, None, f"a board of the worker {asked.worker} is gone"))
             elif asked.heard is not None and now - asked.heard > self.silent_s:
                 lost.append(Ended(ident, None, f"the worker {asked.worker} has said nothing for {self.silent_s:.0f} s"))
         for one in lost:
             asked = self._asked[one.ident]
             self._forget(one.ident)
-            asked.future.cancel()
+            with contextlib.suppress(Exception):
+                asked.future.cancel()
         return lost
 
     def heard(self, ident: str) -> None:
@@ -403,11 +405,6 @@ def _result(future: Any) -> Any:
         return future.result(timeout=_RESULT_S)
     except (OSError, TimeoutError, FutureCancelledError, RuntimeError):
         return _LOST
-
-
-def _closed(client: Any) -> None:
-    with contextlib.suppress(Exception):
-        client.close(timeout=1)
 
 
 def _is_of_the_cluster(error: BaseException) -> bool:

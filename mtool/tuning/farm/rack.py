@@ -73,6 +73,7 @@ class Held:
         opener: brings firmware onto it.
         strikes: how often it has failed in a row.
         is_busy: it works, or hangs.
+        is_hung: it hangs, until its thread ends.
         beat: when it last said anything, by `time.monotonic`.
         asked: the id of what it measures.
     """
@@ -82,6 +83,7 @@ class Held:
     opener: Opener
     strikes: int = 0
     is_busy: bool = False
+    is_hung: bool = False
     beat: float = 0.0
     asked: str = ""
     reasons: list[str] = field(default_factory=list)
@@ -91,6 +93,11 @@ class Held:
         """It has failed too often."""
         return self.strikes >= STRIKES
 
+    @property
+    def is_able(self) -> bool:
+        """It gets work."""
+        return not (self.is_quarantined or self.is_hung)
+
 
 class Rack:
     """The boards of one worker.
@@ -98,20 +105,20 @@ class Rack:
     Args:
         boards: all of them.
         hang_s: without an answer for so long a board hangs.
-        on_quarantine: called when a board gets no more work.
+        on_change: called when the number of boards that get work has changed.
     """
 
     def __init__(
-        self, boards: Sequence[Held], hang_s: float = HANG_S, on_quarantine: Callable[[], object] = lambda: None
+        self, boards: Sequence[Held], hang_s: float = HANG_S, on_change: Callable[[], object] = lambda: None
     ) -> None:
-        self.boards, self.hang_s, self.on_quarantine = tuple(boards), hang_s, on_quarantine
+        self.boards, self.hang_s, self.on_change = tuple(boards), hang_s, on_change
         self._changed = threading.Condition()
 
     def counts(self) -> dict[str, int]:
         """Return how many boards of each name get work."""
         found = dict.fromkeys((held.board for held in self.boards), 0)
         for held in self.boards:
-            found[held.board] += not held.is_quarantined
+            found[held.board] += held.is_able
         return found
 
     def measure(
@@ -168,7 +175,7 @@ class Rack:
         """Take the free board that has failed least, and was used longest ago; wait for one."""
         with self._changed:
             while not is_stopped():
-                able = [held for held in self.boards if held.board == board and not held.is_quarantined]
+                able = [held for held in self.boards if held.board == board and held.is_able]
                 able = [held for held in able if label in ("", held.label)]
                 if not able:
                     return None
@@ -194,10 +201,13 @@ class Rack:
             except BaseException as raised:
                 error = raised
             with self._changed:
-                held.is_busy = False
+                came_back = held.is_hung
+                held.is_busy = held.is_hung = False
                 held.beat = time.monotonic()
                 self._changed.notify_all()
             ended.put(error)
+            if came_back:
+                self.on_change()
 
         threading.Thread(target=run, name=held.label, daemon=True).start()
         while True:
@@ -208,6 +218,10 @@ class Rack:
                 silent_s = time.monotonic() - held.beat
                 if silent_s > self.hang_s:
                     at, held.beat = held.asked, -1.0  # it stops, if it ever comes back
+                    with self._changed:
+                        held.is_hung = held.is_busy
+                        self._changed.notify_all()
+                    self.on_change()
                     self._strike(held, f"it has said nothing for {silent_s:.0f} s")
                     return held.reasons[-1], at
         if error is None:
@@ -226,7 +240,7 @@ class Rack:
         log.warning("%s has failed: %s", held.label, reason)
         if held.strikes == STRIKES:
             log.error("%s is quarantined, after %d failures in a row: %s", held.label, STRIKES, "; ".join(held.reasons))
-            self.on_quarantine()
+            self.on_change()
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ _LEAST = 8  # candidates that a board is flashed for, where there are so many
 _MOST = 48  # of one slice: what is lost with a board at most, and asked again
 _BASELINE_READINGS = 3  # of the baseline, at the beginning of each slice
 _TRIES = 8  # of a slice, on different boards where there are
-_SUSPECT = 2  # boards that did not come back from the same candidate: then it is the cause
+_SUSPECT = 2  # times that a board did not come back from the same candidate: then it is the cause
 _DIFFERENT = 0.01  # a board of another speed, from which on it is told
 _POLL_S = 1.0
 _EMPTY_S = 20.0  # without a single board left, after some were quarantined
@@ -116,7 +116,7 @@ class _State:
     running: dict[str, _Running] = field(default_factory=dict)
     open: dict[str, _Open] = field(default_factory=dict)
     again: deque[Sequence[Wanted]] = field(default_factory=deque)  # halves of what could not be built
-    suspects: dict[str, set[str]] = field(default_factory=dict)
+    suspects: dict[str, list[str]] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
 
@@ -183,7 +183,7 @@ class RackSearch(Search):
         state, farm = self._state, self.farm
         while state.waiting and farm.free > 0:
             self._submit(state.waiting.popleft())
-        while len(state.waiting) < max(farm.boards, 1) and len(state.making) < max(farm.builders, 1):
+        while len(state.waiting) < max(farm.boards, 1) and len(state.making) <= max(farm.builders, 1):
             batch = state.again.popleft() if state.again else source()
             if not batch:
                 return
@@ -244,7 +244,7 @@ class RackSearch(Search):
             self._refused(*batch[0], event.error)
 
     def _parts(self, firmware: _Firmware) -> Iterator[_Part]:
-        """Cut a firmware into slices: as many as there are boards, but not too small ones."""
+        """Cut a firmware into slices: so that all boards have their part of what is to come, but not too small ones."""
         wanted = {(space.task.record.key, one.text) for space, one in firmware.batch}
         asks = [
             [
@@ -258,7 +258,10 @@ class RackSearch(Search):
             cut = [each for each in asks if each]
         else:
             everything = [ask for each in asks for ask in each]
-            size = min(max(-(-len(everything) // max(self.farm.boards, 1)), _LEAST), _MOST)
+            parts = (*self._state.waiting, *(one.part for one in self._state.running.values()))
+            to_come = len(everything) + len(self._left) + sum(len(part.asks) for part in parts)
+            to_come += sum(len(other.batch) for other in self._state.making.values())
+            size = even(len(everything), min(max(-(-to_come // max(self.farm.boards, 1)), _LEAST), _MOST))
             cut = [everything[at : at + size] for at in range(0, len(everything), size)]
         for each in cut:
             self._open(firmware, each, "")
@@ -361,10 +364,10 @@ class RackSearch(Search):
         """Record a candidate as a fault from which boards did not come back: the next one would not either."""
         if self._state.open.get(ident) is None:
             return
-        boards = self._state.suspects.setdefault(ident, set())
-        boards.add(board)
-        if len(boards) >= min(_SUSPECT, max(self.farm.boards, 1)):
-            told = f"{' and '.join(sorted(boards))} did not come back from it: {reason}"
+        boards = self._state.suspects.setdefault(ident, [])
+        boards.append(board)
+        if len(boards) >= _SUSPECT:
+            told = f"{' and '.join(dict.fromkeys(boards))} did not come back from it: {reason}"
             self._answer(Answer(ident, Outcome("fault", reason=told[:400]), board))
 
     def _board_failed(self, board: str, reason: str, is_quarantined: bool) -> None:
@@ -412,6 +415,11 @@ class RackSearch(Search):
             log.warning(
                 "%s is %.1f%% %s than the others", answer.board, abs(change) * 100, "slower" if change > 0 else "faster"
             )
+
+
+def even(total: int, most: int) -> int:
+    """Return the size of slices so that as few as there are of at most a size have about the same."""
+    return max(-(-total // max(-(-total // most), 1)), 1)
 
 
 def mode_text(mode: Mode) -> str:

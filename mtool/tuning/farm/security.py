@@ -1,5 +1,6 @@
 """Certificates for the connections of a rack, as Dask takes them, and an address that is written as it takes it."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class RackAt:
 
 
 def require() -> None:
-    """Look whether dask.distributed is installed.
+    """Look whether dask.distributed is installed, and keep it from writing to the terminal.
 
     Raises:
         UsageError: it is not.
@@ -38,19 +39,27 @@ def require() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise UsageError("a rack needs dask.distributed", hint='install it: pip install "mtool[farm]"') from None
+    for name in [*logging.root.manager.loggerDict]:  # what goes wrong is told here, without tracebacks
+        if name.startswith("distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def security_of(tls: Tls) -> Any:
+def security_of(tls: Tls, address: str) -> Any:
     """Return Dask's `Security`: of the certificates that are given, else of Dask's own configuration.
 
     Raises:
-        UsageError: a file is not there, or one of the three is missing.
+        UsageError: a file is not there, one of the three is missing, or the address needs them.
     """
     from distributed import Security
 
     given = (tls.ca, tls.certificate, tls.key)
     if not any(given):
-        return Security()
+        configured = Security()
+        if address.startswith("tls:") and not configured.tls_client_cert:
+            raise UsageError(
+                f"{address} asks for certificates", hint="give --tls-ca, --tls-cert and --tls-key (docs/farm.md)"
+            )
+        return configured
     if not all(given):
         raise UsageError("--tls-ca, --tls-cert and --tls-key are given together or not at all")
     for path in given:

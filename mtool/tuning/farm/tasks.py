@@ -33,7 +33,7 @@ class RackPlugin(WorkerPlugin):  # type: ignore[misc]
         def declare() -> None:
             worker.loop.add_callback(lambda: worker.set_resources(**self.resources()))
 
-        self.rack.on_quarantine = declare
+        self.rack.on_change = declare
 
     def build_folder(self) -> Path:
         """Return the folder in which this thread compiles: what its last build made is used again."""

@@ -84,8 +84,6 @@ def serve(service: Service) -> None:
         UsageError: dask.distributed is missing, or the address or a certificate is wrong.
     """
     security.require()
-    # All that a worker keeps is firmware: Dask is not to pause it because something else has filled the memory.
-    logging.getLogger("distributed").setLevel(logging.ERROR)
     asyncio.run(_serve(service))
 
 
@@ -101,7 +99,7 @@ async def _serve(service: Service) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     address = security.address_of(service.address, service.tls)
-    certificates = security.security_of(service.tls)
+    certificates = security.security_of(service.tls, address)
     pause_s, is_told = 0.2, False
     with tempfile.TemporaryDirectory(prefix="mtool-worker-") as folder:
         while not ended.is_set():
@@ -138,7 +136,7 @@ def _worker(service: Service, address: str, certificates: Any, folder: str) -> A
         name=service.name or f"{platform.node()}-{os.getpid()}",
         resources=resources(service),
         security=certificates,
-        memory_limit=0,
+        memory_limit=0,  # all that it keeps is firmware: it is not to pause because others fill the memory
         local_directory=folder,
         plugins=(RackPlugin(service.rack, lambda: resources(service)),),
     )

@@ -19,8 +19,7 @@
 extern "C" {
 #endif
 
-void sized_pw_0(const int8_t *input, int8_t *output, const uint32_t *weights, int32_t *scratch,
-        const int32_t *in_n);
+void sized_pw_0(const int8_t *input, int8_t *output, const uint32_t *weights, int32_t *scratch, const int32_t *in_n);
 void sized_matmul_1(const int8_t *a, const int8_t *b, float *output, const int32_t *in_n);
 void sized_softmax_2(const float *input, float *output, const int32_t *in_n);
 void sized_count_5(int32_t *output, const int32_t *in_n);

@@ -10,27 +10,26 @@ static int32_t run(void)
 }
 
 static const struct mt_tensor input_tensors[] = {
-    {sized_arena + SIZED_IN_X_OFFSET, 72},
-    {sized_arena + SIZED_IN_N_OFFSET, 4},
+    {sized_arena + SIZED_IN_X_OFFSET, SIZED_X_COUNT},
+    {sized_arena + SIZED_IN_N_OFFSET, SIZED_N_COUNT * sizeof(int32_t)},
 };
 static const struct mt_tensor output_tensors[] = {
-    {sized_arena + SIZED_OUT_ROWS_OFFSET, 48},
-    {sized_arena + SIZED_OUT_SHARE_OFFSET, 576},
-    {sized_arena + SIZED_OUT_ROWS_COUNT_OFFSET, 4},
-    {sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET, 4},
+    {sized_arena + SIZED_OUT_ROWS_OFFSET, SIZED_ROWS_COUNT},
+    {sized_arena + SIZED_OUT_SHARE_OFFSET, SIZED_SHARE_COUNT * sizeof(float)},
+    {sized_arena + SIZED_OUT_ROWS_COUNT_OFFSET, SIZED_ROWS_COUNT_COUNT * sizeof(int32_t)},
+    {sized_arena + SIZED_OUT_SHARE_COUNT_OFFSET, SIZED_SHARE_COUNT_COUNT * sizeof(int32_t)},
 };
 
 const struct mt_model mt_model = {
-    "sized",
-    "abababababababababababababababababababababababababababababababab",
-    input_tensors,
-    output_tensors,
-    2,
-    4,
-    5,
-    sized_arena,
-    636,
-    run,
-    sized_operator,
-    0,
+    .name = "sized",
+    .model_hash = "abababababababababababababababababababababababababababababababab",
+    .inputs = input_tensors,
+    .outputs = output_tensors,
+    .input_count = 2,
+    .output_count = 4,
+    .operator_count = 5,
+    .arena = sized_arena,
+    .arena_bytes = SIZED_ARENA_BYTES,
+    .run = run,
+    .step = sized_operator,
 };

@@ -20,10 +20,10 @@ static int32_t step(uint16_t number)
 }
 
 static const struct mt_tensor input_tensors[] = {
-    {small_arena + SMALL_IN_X_OFFSET, 72},
+    {small_arena + SMALL_IN_X_OFFSET, SMALL_X_COUNT},
 };
 static const struct mt_tensor output_tensors[] = {
-    {small_arena + SMALL_OUT_Y_OFFSET, 3},
+    {small_arena + SMALL_OUT_Y_OFFSET, SMALL_Y_COUNT},
 };
 
 static DLTensor tensors[2];
@@ -32,29 +32,29 @@ static int32_t codes[2];
 static int64_t dims[8];
 
 static const struct mt_functions functions = {
-    small_functions,
-    SMALL_FUNCTIONS,
-    2,
-    8,
-    tensors,
-    values,
-    codes,
-    dims,
-    mt_functions_find,
-    mt_functions_invoke,
+    .list = small_functions,
+    .count = SMALL_FUNCTIONS,
+    .most_arguments = 2,
+    .most_dims = 8,
+    .tensors = tensors,
+    .values = values,
+    .codes = codes,
+    .dims = dims,
+    .find = mt_functions_find,
+    .invoke = mt_functions_invoke,
 };
 
 const struct mt_model mt_model = {
-    "small",
-    "abababababababababababababababababababababababababababababababab",
-    input_tensors,
-    output_tensors,
-    1,
-    1,
-    6,
-    small_arena,
-    252,
-    run,
-    step,
-    &functions,
+    .name = "small",
+    .model_hash = "abababababababababababababababababababababababababababababababab",
+    .inputs = input_tensors,
+    .outputs = output_tensors,
+    .input_count = 1,
+    .output_count = 1,
+    .operator_count = 6,
+    .arena = small_arena,
+    .arena_bytes = SMALL_ARENA_BYTES,
+    .run = run,
+    .step = step,
+    .functions = &functions,
 };

@@ -10,23 +10,22 @@ static int32_t run(void)
 }
 
 static const struct mt_tensor input_tensors[] = {
-    {small_arena + SMALL_IN_X_OFFSET, 72},
+    {small_arena + SMALL_IN_X_OFFSET, SMALL_X_COUNT},
 };
 static const struct mt_tensor output_tensors[] = {
-    {small_arena + SMALL_OUT_Y_OFFSET, 3},
+    {small_arena + SMALL_OUT_Y_OFFSET, SMALL_Y_COUNT},
 };
 
 const struct mt_model mt_model = {
-    "small",
-    "abababababababababababababababababababababababababababababababab",
-    input_tensors,
-    output_tensors,
-    1,
-    1,
-    6,
-    small_arena,
-    252,
-    run,
-    small_operator,
-    0,
+    .name = "small",
+    .model_hash = "abababababababababababababababababababababababababababababababab",
+    .inputs = input_tensors,
+    .outputs = output_tensors,
+    .input_count = 1,
+    .output_count = 1,
+    .operator_count = 6,
+    .arena = small_arena,
+    .arena_bytes = SMALL_ARENA_BYTES,
+    .run = run,
+    .step = small_operator,
 };

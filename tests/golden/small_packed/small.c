@@ -38,8 +38,8 @@ MT_ALONE void small_transpose_0(const int8_t *input, int8_t *output)
 /* conv_1: conv2d 3x3 + relu + quantizelinear, int8[1,6,6,2] -> int8[1,6,6,4]
  * "stem/conv" "stem/relu" "cf_q"
  * schedule c99_patch, 2,592 MACs */
-MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights,
-                           const int32_t *bias, const float *scale, int8_t *scratch)
+MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
+                           const float *scale, int8_t *scratch)
 {
     for (int32_t p = 0; p < 36; p += 2) {
         /* the input patches of pixels p and p + 1 */
@@ -99,9 +99,8 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
 /* dw_2: depthwise 3x3 + quantizelinear + dequantizelinear + add + relu, int8[1,6,6,4] -> int8[1,6,6,4]
  * "block/depthwise" "df_q" "cf" "…"
  * schedule c99_plane, 1,296 MACs */
-MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights,
-                         const int32_t *bias, const int8_t *residual, const float *scale,
-                         int8_t *scratch)
+MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
+                         const int8_t *residual, const float *scale, int8_t *scratch)
 {
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
@@ -161,8 +160,7 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
 /* dense_4: dense + quantizelinear, int8[1,4] -> int8[1,3]
  * "head/dense" "hf_q"
  * schedule c99_rows, 12 MACs */
-MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights,
-                            const int32_t *bias)
+MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias)
 {
     const int8_t *column0 = input;
     for (int32_t c = 0; c < 3; ++c) {

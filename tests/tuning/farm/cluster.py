@@ -25,9 +25,9 @@ class Cluster:
     def address(self) -> str:
         return f"tcp://127.0.0.1:{self.port}"
 
-    def start_scheduler(self) -> None:
+    def start_scheduler(self, *options: str) -> None:
         argv = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
-        self.scheduler = self._start("scheduler", [*argv, "--host", "127.0.0.1", "--port", str(self.port)])
+        self.scheduler = self._start("scheduler", [*argv, "--host", "127.0.0.1", "--port", str(self.port), *options])
 
     def start_worker(self, count: int, *behaviours: str) -> None:
         argv = [sys.executable, "-m", "tests.tuning.farm.stand_in", self.address, str(count), *behaviours]
@@ -56,13 +56,13 @@ def end(process: "subprocess.Popen[bytes]", number: int = signal.SIGTERM) -> Non
 
 
 @contextlib.contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
+def cluster(folder: Path, *options: str) -> Iterator[Cluster]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     made = Cluster(port, folder)
     try:
-        made.start_scheduler()
+        made.start_scheduler(*options)
         yield made
     finally:
         for process in filter(None, (*made.workers, made.scheduler)):

@@ -110,7 +110,8 @@ class StandInOpener:
         return WholeRun((), (sum(firmware.times.values()),))
 
 
-def rack_of(count: int, behaviours: Sequence[str] = (), hang_s: float = 2.0) -> Rack:
+def rack_of(count: int, behaviours: Sequence[str] = ()) -> Rack:
+    hang_s = 2.0 if "hangs" in behaviours else 120.0
     kinds = [*behaviours, *["good"] * (count - len(behaviours))]
     boards = [
         Held(BOARD, f"{BOARD} {number} of {os.getpid()}", StandInOpener(kind)) for number, kind in enumerate(kinds)

@@ -52,3 +52,6 @@ class Copies(BaseSchedule):
             lines = [f"    for (int32_t i = 0; i < {outer}; ++i) {{", *lines, "    }"]
         arguments.append(Argument("output", out.dtype.c, "output"))
         return Kernel(tuple(arguments), "\n".join(lines), constants)
+
+
+SCHEDULE = Copies()

@@ -59,3 +59,6 @@ class Depthwise(BaseSchedule):
             epilogue=epilogue,
         )
         return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+
+
+SCHEDULE = Depthwise()

@@ -55,3 +55,6 @@ class Im2col(BaseSchedule):
             epilogue=epilogue,
         )
         return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c)
+
+
+SCHEDULE = Im2col()

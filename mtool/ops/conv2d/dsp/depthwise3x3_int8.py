@@ -152,3 +152,6 @@ def pack(taps: Array, bias: Array, scaling: Scaling) -> Array:
     rows[:, :, :3] = taps
     heads = bias.astype(np.int32).view(np.uint32)[:, None]
     return np.concatenate([heads, scaling.words, rows.reshape(-1, 12).view(np.uint32)], axis=1)
+
+
+SCHEDULE = Depthwise3x3()

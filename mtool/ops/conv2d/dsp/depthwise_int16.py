@@ -29,3 +29,6 @@ class Depthwise(depthwise_int8.Depthwise):
     def supports(self, node: Node, graph: Graph, target: Target) -> bool:
         """Any kernel, stride and multiplier, one image, int16 to int16, sums of 32 bits."""
         return bool(graph.constants[node.inputs[2]].dtype == np.int32) and super().supports(node, graph, target)
+
+
+SCHEDULE = Depthwise()

@@ -204,3 +204,6 @@ def pack(taps: Array, bias: Array, scaling: Scaling | None) -> Array:
     if scaling is not None:
         heads = np.concatenate([heads, scaling.words], axis=1)
     return np.concatenate([np.ascontiguousarray(heads).view(taps.dtype), filled], axis=1)
+
+
+SCHEDULE = Depthwise()

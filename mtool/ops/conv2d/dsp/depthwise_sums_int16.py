@@ -69,3 +69,6 @@ class Depthwise(depthwise_int8.Depthwise):
         )
         layout = "a channel a row: bytes of bias, taps in rows that are filled up"
         return epilogue.kernel(node, graph, body, packed, layout, self.header, "int16_t")
+
+
+SCHEDULE = Depthwise()

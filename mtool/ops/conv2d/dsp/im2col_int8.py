@@ -114,3 +114,6 @@ class Im2col(Tiles):
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t")
+
+
+SCHEDULE = Im2col()

@@ -62,3 +62,6 @@ class Pointwise(Tiles):
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
         return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADER, "int32_t")
+
+
+SCHEDULE = Pointwise()

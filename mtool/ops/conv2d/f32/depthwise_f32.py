@@ -109,3 +109,6 @@ def pack(taps: Array, bias: Array) -> Array:
         bias: float32 [C].
     """
     return np.concatenate([bias[:, None], taps.reshape(taps.shape[0], -1)], axis=1).astype(np.float32)
+
+
+SCHEDULE = Depthwise()

@@ -101,3 +101,6 @@ class Im2col(BaseSchedule):
         weights = packed(filters, graph.constants[node.inputs[2]], tile.channels, stored)
         layout = LAYOUT + words_of(stored)
         return epilogue.kernel(node, graph, body, weights, layout, HEADERS[tile.name], "float")
+
+
+SCHEDULE = Im2col()

@@ -145,3 +145,6 @@ def _is_local(node: Node, graph: Graph) -> bool:
         if axis.op == "axis"
     }
     return all(axis.value == 3 for axis in own)
+
+
+SCHEDULE = Depthwise()

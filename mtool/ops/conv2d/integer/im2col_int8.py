@@ -85,3 +85,6 @@ class Im2col(BaseSchedule):
             epilogue=epilogue,
         )
         return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout(tile.channels))
+
+
+SCHEDULE = Im2col()

@@ -98,3 +98,6 @@ class Depthwise3x3(BaseSchedule):
         )
         layout = f"16 channels a row: a vector a tap, bytes of biases, bytes of {epilogue.scaling.meaning}"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
+
+
+SCHEDULE = Depthwise3x3()

@@ -169,3 +169,6 @@ class Depthwise(BaseSchedule):
         weights = pack(taps, graph.constants[node.inputs[2]])
         layout = "of four channels together their biases, then each tap"
         return epilogue.kernel(node, graph, body, weights, layout, HEADER, "float")
+
+
+SCHEDULE = Depthwise()

@@ -100,3 +100,6 @@ class Depthwise(BaseSchedule):
         layout = "8 channels a row: bytes of biases (even channels first), a vector a tap"
         layout += "" if scale is None else ", bytes of scales"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int32_t")
+
+
+SCHEDULE = Depthwise()

@@ -102,3 +102,6 @@ class Depthwise(BaseSchedule):
         )
         layout = f"16 channels a row: bytes of biases, a vector a tap, bytes of {epilogue.scaling.meaning}"
         return epilogue.kernel(node, graph, body, packed, layout, HEADER, "int8_t")
+
+
+SCHEDULE = Depthwise()

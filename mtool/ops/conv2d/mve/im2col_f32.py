@@ -105,3 +105,6 @@ class Im2col(BaseSchedule):
         filters = graph.constants[node.inputs[1]].reshape(conv.out_channels, -1)
         weights = packed(filters, graph.constants[node.inputs[2]], CHANNELS[pixels], stored)
         return epilogue.kernel(node, graph, body, weights, LAYOUT + words_of(stored), HEADER, "float")
+
+
+SCHEDULE = Im2col()

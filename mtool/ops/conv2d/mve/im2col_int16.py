@@ -16,3 +16,6 @@ class Im2col(Tiles):
     def fits(self, conv: Conv) -> bool:
         """More than one input of a group."""
         return not conv.is_depthwise
+
+
+SCHEDULE = Im2col()

@@ -14,3 +14,6 @@ class Pointwise(Tiles):
     def fits(self, conv: Conv) -> bool:
         """1x1, stride 1, no padding, no groups."""
         return conv.is_pointwise and conv.group == 1
+
+
+SCHEDULE = Pointwise()

@@ -42,3 +42,6 @@ class Gemv(BaseSchedule):
             epilogue=epilogue,
         )
         return epilogue.kernel(body, weights)
+
+
+SCHEDULE = Gemv()

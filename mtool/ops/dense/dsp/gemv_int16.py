@@ -79,3 +79,6 @@ class Gemv(Rows):
         stream = packed_by_rows(rows, group, weights, bias, epilogue.scale)
         function = kind.function("mt_dsp16_row", self.unroll or best_unroll(filled))
         return Call(function, stream, kind.layout(group), "&range")
+
+
+SCHEDULE = Gemv()

@@ -93,3 +93,6 @@ class Gemv(GroupedGemv):
         if epilogue.is_plain:
             return Call(function, packed, layout)
         return Call(f"{function}_range", packed, layout, "&range")
+
+
+SCHEDULE = Gemv()

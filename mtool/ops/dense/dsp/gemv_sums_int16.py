@@ -36,3 +36,6 @@ class Gemv(Rows):
         stream = packed_by_rows(rows, group, weights, bias)
         function = kind.function("mt_dsp16_row_sums", self.unroll or best_unroll(filled))
         return Call(function, stream, kind.layout(group, scaled=False))
+
+
+SCHEDULE = Gemv()

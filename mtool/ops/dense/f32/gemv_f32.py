@@ -64,3 +64,6 @@ class Gemv(GroupedGemv):
         assert stored is not None
         function = epilogue.function("mt_f32_rows", self.product or best_product(target), stored)
         return Call(function, pack(weights, bias, GROUP, stored), LAYOUT + words_of(stored))
+
+
+SCHEDULE = Gemv()

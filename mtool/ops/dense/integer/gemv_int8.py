@@ -74,3 +74,6 @@ class Gemv(BaseSchedule):
         )
         weights = pack(stored_weights(node, graph), tile.channels)
         return epilogue.kernel(body, weights, layout=layout(tile.channels))
+
+
+SCHEDULE = Gemv()

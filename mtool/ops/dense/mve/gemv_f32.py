@@ -62,3 +62,6 @@ class Gemv(GroupedGemv):
         stored = stored_as(node, graph) or ""
         function = f"mt_mve_f32_rows_{stored + '_' if stored else ''}{group}"
         return Call(function, pack(weights, bias, group, stored), LAYOUT + words_of(stored), epilogue.least)
+
+
+SCHEDULE = Gemv()

@@ -83,3 +83,6 @@ class Gemv(Rows):
         weights, bias = (graph.constants[node.inputs[n]] for n in (1, 2))
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns, the bytes of scales"
         return Call("mt_mve16_dense", packed_by_rows(pack, GROUP, weights, bias, epilogue.scale), layout, "&range")
+
+
+SCHEDULE = Gemv()

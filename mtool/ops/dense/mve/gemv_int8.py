@@ -90,3 +90,6 @@ class Gemv(GroupedGemv):
         layout = "8 outputs a row: bytes of biases, vectors of 16 weights by turns, "
         layout += f"bytes of {epilogue.scaling.meaning}"
         return Call(function, packed, layout, "&range")
+
+
+SCHEDULE = Gemv()

@@ -30,3 +30,6 @@ class Gemv(Rows):
         layout = "8 outputs a row: the bytes of biases, vectors of 8 weights by turns"
         stream = packed_by_rows(partial(pack, scale=None), GROUP, weights, bias)
         return Call("mt_mve16_dense_sums", stream, layout)
+
+
+SCHEDULE = Gemv()

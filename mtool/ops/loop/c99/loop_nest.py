@@ -4,6 +4,7 @@ from mtool.ir import Expr, Graph, Node
 from mtool.ir.expr import Reduction, first_of
 from mtool.ir.scalar import FUNCTIONS, Text, literal
 from mtool.kernels.expressions import (
+    Leaves,
     element,
     is_identity,
     needs_math,
@@ -94,7 +95,7 @@ class LoopNest(BaseSchedule):
         def reduce(part: Expr) -> Text:
             if part not in totals:
                 totals[part] = f"total{len(totals)}" if totals else "total"
-                body = element(part.args[0], node, graph, names, axes, reduce=reduce, as_stored=False)
+                body = Leaves(node, graph, names, axes, reduce=reduce).number(part.args[0])
                 lines.extend(_reduction(part, totals[part], body, depth))
             return Text(totals[part])
 
@@ -116,7 +117,7 @@ def element_offset(shape: tuple[int, ...]) -> str:
     return text or "0"
 
 
-def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
+def _reduction(part: Expr, name: str, body: Text, depth: int) -> list[str]:
     how: Reduction = part.value
     dtype = part.dtype
     start = literal(first_of(how.kind, dtype), dtype)
@@ -127,7 +128,12 @@ def _reduction(part: Expr, name: str, body: str, depth: int) -> list[str]:
         lines.append(f"{INDENT * level}for (int32_t {axis} = 0; {axis} < {size}; ++{axis}) {{")
         level += 1
     op = {"multiply": "mul"}.get(how.kind, how.kind)
-    combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), Text(body, 9)).c
-    lines.append(f"{INDENT * level}{name} = {combined};")
+    combined = FUNCTIONS[op].text(Expr(op, dtype), Text(name), body).c
+    symbol = next((symbol for symbol in "+*" if combined.startswith(f"{name} {symbol} ")), "")
+    changed = f"{symbol}= {body.c}" if symbol else f"= {combined}"
+    lines.append(f"{INDENT * level}{name} {changed};")
     lines.extend(INDENT * down + "}" for down in range(level - 1, depth - 1, -1))
     return lines
+
+
+SCHEDULE = LoopNest()

@@ -60,3 +60,6 @@ def _first(index: Expr, dim: int, size: int) -> int | None:
     if index.op == "add" and index.args[0] == axis(dim) and index.args[1].op == "const":
         return int(index.args[1].value)
     return None
+
+
+SCHEDULE = Move()

@@ -34,3 +34,6 @@ class Gemm(BaseSchedule):
             indices=product.indices,
         )
         return kernel(node, graph, body, epilogue.expr)
+
+
+SCHEDULE = Gemm()

@@ -95,3 +95,6 @@ class Gemm(BaseSchedule):
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
         return kernel(node, graph, body, epilogue.rest, "int32_t", (HEADER,))
+
+
+SCHEDULE = Gemm()

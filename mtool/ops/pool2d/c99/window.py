@@ -54,3 +54,6 @@ class Window(BaseSchedule):
         ]
         constants = operand_constants(node, graph, names)
         return Kernel(tuple(arguments), body, constants, needs_math(epilogue.expr))
+
+
+SCHEDULE = Window()

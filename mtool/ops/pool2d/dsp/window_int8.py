@@ -14,3 +14,6 @@ class Window(WindowSchedule):
     def fits(self, target: Target) -> bool:
         """SIMD32."""
         return target.has_dsp
+
+
+SCHEDULE = Window()

@@ -18,3 +18,6 @@ class Window(WindowSchedule):
     def fits(self, target: Target) -> bool:
         """A Cortex-M with a float32 FPU."""
         return has_tiles(target)
+
+
+SCHEDULE = Window()

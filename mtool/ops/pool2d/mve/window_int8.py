@@ -15,3 +15,6 @@ class Window(WindowSchedule):
     def fits(self, target: Target) -> bool:
         """Helium."""
         return target.has_mve
+
+
+SCHEDULE = Window()

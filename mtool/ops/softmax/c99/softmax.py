@@ -61,3 +61,6 @@ class Softmax(BaseSchedule):
         layouts = {"exponential": f"exp(scale * d) for {DISTANCES}"}
         math = not integer or needs_math(epilogue.expr)
         return Kernel(tuple(arguments), body, constants, math, layouts=layouts)
+
+
+SCHEDULE = Softmax()

@@ -40,3 +40,6 @@ class SoftmaxFixed(Softmax):
         constants |= operand_constants(node, graph, epilogue.names)
         layouts = {"exponential": f"exp(scale * d) in steps of 2^-31 for {DISTANCES}"}
         return Kernel(arguments, body, constants, needs_math(epilogue.expr), ("mt_fixed.h",), layouts)
+
+
+SCHEDULE = SoftmaxFixed()

@@ -55,3 +55,6 @@ class Template(BaseSchedule):
         if attrs.scratch:
             arguments.append(Argument("scratch", attrs.scratch_type, "scratch"))
         return Kernel(tuple(arguments), body, constants, attrs.math, attrs.headers)
+
+
+SCHEDULE = Template()

@@ -1,0 +1,154 @@
+"""A worker's own parts: its command line, addresses, certificates, bundles, the boards it holds."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mtool.cli import app
+from mtool.cli.worker import aligned
+from mtool.errors import BoardError, UsageError
+from mtool.tuning.farm import security
+from mtool.tuning.farm.asks import Slice
+from mtool.tuning.farm.bundle import Bundle, unpack
+from mtool.tuning.farm.rack import Held, Rack
+from mtool.tuning.farm.security import Tls
+from mtool.tuning.farm.whole import BoardLost, WholeRuns
+from tests.tuning.farm.stand_in import BOARD, Firmware, rack_of
+
+
+def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
+    given = ["rack:8786", "-b", "a", "--port", "/dev/x", "--board=b", "--probe=1", "-v", "--board", "c", "-p", "y"]
+    again = aligned(given)
+    assert [again[at + 1] for at, one in enumerate(again) if one == "--board"] == ["a", "b", "c"]
+    assert [again[at + 1] for at, one in enumerate(again) if one == "--port"] == ["/dev/x", "", "y"]
+    assert [again[at + 1] for at, one in enumerate(again) if one == "--probe"] == ["", "1", ""]
+    with pytest.raises(UsageError, match="belongs to no board"):
+        aligned(["rack:8786", "--port", "x", "--board", "a"])
+    with pytest.raises(UsageError, match="belongs to no board"):
+        aligned(["--board", "a", "--port", "x", "--port", "y"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["worker", "rack", "--board", "host"], 2, "is no address of a scheduler"),
+        (["worker", "rack:1", "--board", "nonesuch"], 6, "there is no board named"),
+        (["worker", "rack:1", "-b", "host", "--tls-ca", "ca.pem"], 2, "given together"),
+        (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "of two boards"),
+        (["tune", "m.onnx", "-b", "host", "--scheduler", "127.0.0.1:1"], 2, "m.onnx"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert app.invoke(arguments) == code
+    assert told in capsys.readouterr().err
+
+
+def test_addresses_have_their_protocol() -> None:
+    assert security.address_of("rack:8786", Tls()) == "tcp://rack:8786"
+    assert security.address_of("rack:8786", Tls(Path("ca"), Path("c"), Path("k"))) == "tls://rack:8786"
+    assert security.address_of("tls://[::1]:8786", Tls()) == "tls://[::1]:8786"
+    for wrong in ("", "rack", "http://rack:8786", "rack:port", "a rack:1"):
+        with pytest.raises(UsageError):
+            security.address_of(wrong, Tls())
+
+
+def test_a_bundle_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    for name in ("../x", "/tmp/x", "a/../../x"):
+        with pytest.raises(UsageError, match="outside"):
+            unpack(Bundle({name: b""}, ""), tmp_path / "in")
+    assert not (tmp_path / "x").exists()
+
+
+def asked(board: str = BOARD, version: str | None = None) -> Slice:
+    made = Slice("s", "t", board, (), (), "ns", 3)
+    return made if version is None else Slice("s", "t", board, (), (), "ns", 3, version=version)
+
+
+def measured(rack: Rack, one: Slice) -> Any:
+    return rack.measure(Firmware({}, flash_s=0.0).bundle("cc"), one, lambda answer: None, lambda: False)
+
+
+def test_three_failures_in_a_row_are_a_boards_end_and_are_told_to_the_scheduler() -> None:
+    rack, told = rack_of(1, ("dead",)), []
+    rack.on_change = lambda: told.append(rack.counts())  # type: ignore[method-assign]
+    ends = [measured(rack, asked()) for _ in range(4)]
+    assert [end.is_quarantined for end in ends] == [False, False, True, False]
+    assert ends[2].failed == "no probe answers" and ends[3].board == ""
+    assert told == [{BOARD: 0}]
+
+
+def test_a_failure_is_forgotten_after_a_success() -> None:
+    rack = rack_of(1)
+    for _ in range(4):
+        opener = rack.boards[0].opener
+        opener.behaviour = "dead"  # type: ignore[attr-defined]
+        assert measured(rack, asked()).failed
+        opener.behaviour = "good"  # type: ignore[attr-defined]
+        assert not measured(rack, asked()).failed
+    assert rack.counts() == {BOARD: 1}
+
+
+def test_another_version_of_mtool_is_refused() -> None:
+    with pytest.raises(BoardError, match=r"was asked by mtool 0\.0\.1"):
+        measured(rack_of(1), asked(version="0.0.1"))
+
+
+def test_a_board_that_comes_back_gets_work_again() -> None:
+    class Sleeper:
+        wake = threading.Event()
+
+        def open(self, bundle: Bundle, one: Slice) -> Any:
+            self.wake.wait(20)
+            raise UsageError("it was asleep")
+
+        def run(self, bundle: Bundle, unit: Any) -> Any:
+            raise NotImplementedError
+
+    told: list[int] = []
+    rack = Rack([Held(BOARD, "sleeper", Sleeper())], 0.2)
+    rack.on_change = lambda: told.append(rack.counts()[BOARD])  # type: ignore[method-assign]
+    end = measured(rack, asked())
+    assert "it has said nothing" in end.failed and rack.counts() == {BOARD: 0}
+    Sleeper.wake.set()
+    deadline = time.monotonic() + 10
+    while rack.counts() == {BOARD: 0} and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert rack.counts() == {BOARD: 1}
+    assert told[:1] == [0] and told[-1] == 1
+
+
+def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mtool.tuning.farm import whole
+    from mtool.tuning.farm.asks import SliceEnd
+    from mtool.tuning.farm.client import Ended
+    from mtool.tuning.whole_run import WholeRun
+
+    monkeypatch.setattr(whole, "pack", lambda prepared: None)
+    found = WholeRun((), (1.0,))
+    places: list[tuple[str, str]] = []
+    script = [
+        (Ended("", None, "its worker is gone"), "w1"),
+        (Ended("", SliceEnd((), "b2"), run=found), "w2"),
+        (Ended("", SliceEnd((), "b2", failed="no answer")), "w2"),
+        (Ended("", SliceEnd((), "b2"), run=found), "w2"),
+        (Ended("", None, "its worker is gone"), "w2"),
+    ]
+
+    class Scripted:
+        board = BOARD
+
+        def run(self, bundle: Any, unit: Any, where: tuple[str, str]) -> Any:
+            places.append(where)
+            return script.pop(0)
+
+    runs = WholeRuns(Scripted())  # type: ignore[arg-type]
+    assert runs(None, "ns") is found and runs(None, "ns") is found  # type: ignore[arg-type]
+    with pytest.raises(BoardLost):
+        runs(None, "ns")  # type: ignore[arg-type]
+    assert places == [("", ""), ("", ""), ("w2", "b2"), ("w2", "b2"), ("w2", "b2")]
