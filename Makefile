@@ -29,7 +29,7 @@ bench-farm:     ## what a rack of boards gives, and what it survives, with board
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_farm.py $(ARGS)
 
-bench-tune:     ## the schedules of MLPerf Tiny's models, tuned on emulated boards: docs/tune-gains.md
+bench-tune:     ## models tuned on emulated boards, and what that gives: docs/tune-gains.md
 	scripts/setup --dev
 	.venv/bin/python scripts/bench_tune.py $(ARGS)
 

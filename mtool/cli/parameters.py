@@ -335,18 +335,17 @@ _OF_A_DEPLOYMENT: dict[str, tuple[Any, Any]] = {
 ProjectDeployment = Annotated["Deployment", Asked(_OF_A_DEPLOYMENT, "deployment")]
 """The project folder, and the device that runs it."""
 
-FlashDeployment = Annotated[
-    "Deployment", Asked({**_OF_A_DEPLOYMENT, "flash_command": (FlashCommand, "")}, "deployment")
-]
-"""And the command that flashes it."""
+_OF_A_BOARD: dict[str, tuple[Any, Any]] = {"flash_command": (FlashCommand, ""), "power": (PowerCommand, "")}
+
+FlashDeployment = Annotated["Deployment", Asked({**_OF_A_DEPLOYMENT, **_OF_A_BOARD}, "deployment")]
+"""And the commands that flash it and cycle its power."""
 
 TrialsDeployment = Annotated[
     "Deployment",
     Asked(
         {
             **_OF_A_DEPLOYMENT,
-            "flash_command": (FlashCommand, ""),
-            "power": (PowerCommand, ""),
+            **_OF_A_BOARD,
             "output_dir": (
                 Annotated[
                     Path | None,

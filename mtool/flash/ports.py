@@ -43,6 +43,11 @@ class Attached:
     description: str
     more_ports: tuple[str, ...] = ()
 
+    @property
+    def lock(self) -> str:
+        """What to lock for as long as the board may be unplugged, and come back at a port that was another's before."""
+        return self.probe or f"the board at {self.port}"
+
     def __str__(self) -> str:
         more = f"   also {', '.join(self.more_ports)}" if self.more_ports else ""
         return f"{self.port or 'no port'}   {self.description} {self.probe or self.usb_id}".rstrip() + more

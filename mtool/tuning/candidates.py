@@ -3,12 +3,13 @@
 import hashlib
 import itertools
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import Kernel, Schedule, schedule_text
 from mtool.kernels.target import Target
 from mtool.tuned.tasks import Task
+from mtool.tuning.learned import CostModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,18 @@ class Candidate:
 class Space:
     """The candidates of a task: the cost model's choice first, the others by their estimates; and the reference.
 
-    `reference` is the portable schedule that all others have to agree with; it is one of the candidates.
+    `reference` is the portable schedule that all others have to agree with; it is one of the candidates. `prior` has
+    what candidates are expected to take, by their texts, where something is known beside the estimate.
     """
 
     task: Task
     candidates: tuple[Candidate, ...]
     reference: Candidate
+    prior: Mapping[str, float] = field(default_factory=dict)
+
+    def expected(self, candidate: Candidate) -> float:
+        """Return what a candidate is expected to take: by the prior, or by the estimate in instructions."""
+        return self.prior.get(candidate.text, candidate.estimate)
 
     @property
     def default(self) -> Candidate:
@@ -60,6 +67,14 @@ def space_of(task: Task, target: Target) -> Space:
     kernel = portable.emit(node, graph, target)
     reference = found[_likeness(kernel, portable, node, graph)]
     return Space(task, (default, *others), reference)
+
+
+def with_prior(space: Space, model: CostModel) -> Space:
+    """Return a space whose candidates are expected to take what a learned model says."""
+    record = space.task.record
+    return replace(
+        space, prior={one.text: model.cost(record, one.text, max(one.estimate, 1.0)) for one in space.candidates}
+    )
 
 
 def _settings(task: Task, target: Target) -> Iterator[Schedule]:

@@ -9,14 +9,14 @@ from pathlib import Path
 from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
-from mtool.flash import ports, power
+from mtool.flash import ports
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
-from mtool.tuning.revival import LOST, Revival
 from mtool.tuning.trial import NAME, Share, Trial, arena_bytes, trial_of
 from mtool.workflow import flashing
 from mtool.workflow.deployment import Deployment
+from mtool.workflow.revival import LOST, Revival
 from mtool.workflow.stages import Model, Options, Prepared, build_model, weights_of
 
 _RUNTIME_CODE = 48 * 1024  # bytes, generously, of a firmware without any operator; half of a small memory
@@ -82,7 +82,7 @@ class Place:
             UsageError: mtool.toml is malformed.
         """
         found = ports.wanted(self.deployment.port, self.deployment.probe)
-        return Revival(found.port, power.of(self.board, self.deployment.power, port=found.port, probe=found.probe))
+        return Revival.of(self.board, self.deployment.power, found.port, found.probe)
 
     def open(self, prepared: Prepared) -> Device:
         """Flash the firmware, or start its emulator, and return a session with it; an attached board is brought back.

@@ -16,7 +16,7 @@ _LEAST_NS = 2e6  # that a reading takes, where the timer counts time
 _STEPS = 1000  # of the timer, that a reading takes at least
 _MOST_RUNS = 100_000
 _IDLE_RUNS = 50
-_TRIES: Mapping[Status, int] = {"wrong": 3, "fault": 2, "timeout": 2}
+_TRIES: Mapping[Status, int] = {"wrong": 3, "fault": 3, "timeout": 3}
 _BEGIN_TRIES = 4
 _SCALE = 1.4826  # of the median absolute deviation: the standard deviation of a normal distribution
 

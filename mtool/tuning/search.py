@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 Wanted = tuple[Space, Candidate]
 
 _HALVED = 0.1  # of the estimate
+_CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
@@ -154,8 +155,8 @@ class Search:
 
         def key(wanted: Wanted) -> tuple[bool, float]:
             space, candidate = wanted
-            default = max(space.default.estimate, 1.0)
-            dearer = min(max(candidate.estimate / default - 1, 0.0), _MOST_DEARER)
+            default = max(space.expected(space.default), 1.0)
+            dearer = min(max(space.expected(candidate) / default - 1, _CHEAPER), _MOST_DEARER)
             return candidate is not space.default, -default * len(space.task.nodes) * 0.5 ** (dearer / _HALVED)
 
         return sorted(everything, key=key)

@@ -20,9 +20,10 @@ from mtool.tuned.log import Log
 from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
 from mtool.tuned.tasks import tasks_of
 from mtool.tuning.bench import BoardBench
-from mtool.tuning.candidates import space_of
+from mtool.tuning.candidates import space_of, with_prior
 from mtool.tuning.farm.security import RackAt
 from mtool.tuning.firmware import Place, Room
+from mtool.tuning.learned import shipped
 from mtool.tuning.measuring import REPEATS
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
@@ -149,6 +150,8 @@ def tune(
     setup = setup.model_copy(update={"unit": unit})
     plan, names = plan_model(source, target_board, replace(chosen, partial="never", schedules={}))
     spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan, names)]
+    model = shipped(target_board.cpu) if unit != "instructions" else None
+    spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
     progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
@@ -217,8 +220,8 @@ def _held(place: Place) -> Iterator[None]:
     devices: tuple[str, ...] = ()
     if place.is_attached:
         found = ports.require(place.board, ports.wanted(place.deployment.port, place.deployment.probe))
-        devices = (found.probe, found.port, f"at {found.port}")  # a link may lead elsewhere after it was unplugged
-    with locks.locked(*filter(None, devices)):
+        devices = (found.lock,)
+    with locks.locked(*devices):
         yield
 
 

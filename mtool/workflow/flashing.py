@@ -25,6 +25,7 @@ from mtool.workflow import formatting, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.layers import compare_layers
+from mtool.workflow.revival import Revival
 from mtool.workflow.stages import Model, Options, Prepared, build_model, compile, rendered_plan
 from mtool.workflow.verification import judge
 
@@ -81,10 +82,11 @@ def flash_model(
         board: a board or its name.
         runner: the flash tool; default: the board's first that is installed.
         options: how to compile and which template to use.
-        deployment: the project folder, and the device that is flashed.
+        deployment: the project folder, and the device that is flashed; its power is cycled where it can't be flashed
+            or does not answer, if there is a command for that.
 
     Raises:
-        BoardError: no board is attached, or several match, or the flash tool finds none.
+        BoardError: no board is attached, or several match, the power can't be cycled, or the flash tool finds none.
         FlashError: the flash tool is missing, or it failed.
         CommunicationError: the firmware does not answer, or it is another one.
         MismatchError: its outputs are not those of onnxruntime.
@@ -101,8 +103,14 @@ def flash_model(
     with locks.locked(*((device.probe, device.port) if device else ())):
         if emulated:
             return _flash_emulator(model, prepared, chosen)
-        flashed = _flash(prepared, chosen, device)
-        opened = session.open(prepared.folder, port=_port_of(target, device, chosen), timeout_s=_START_S)
+        revival = Revival.of(target, deployment.power, device.port if device else "", device.probe if device else "")
+
+        def attempt() -> tuple[flash.Flashed, Device]:
+            done = _flash(prepared, chosen, device)
+            port = _port_of(target, device, chosen)
+            return done, session.open(prepared.folder, port=port, timeout_s=_START_S)
+
+        flashed, opened = revival.until_back(attempt) if revival.power is not None else attempt()
         with opened:
             smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,20 @@ def test_what_is_appended_is_read_again_in_its_order(tmp_path: Path) -> None:
     read = tuning_log.read([path])
     assert [*read.measurements, *read.plans] == records
     assert read.measurements[0].median == 2.0
+
+
+def test_a_log_may_come_through_a_pipe_and_an_endless_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning_log.append(tmp_path / "a.jsonl", measurement("a", 1.0))
+    reading, writing = os.pipe()
+    os.write(writing, (tmp_path / "a.jsonl").read_bytes())
+    os.close(writing)
+    assert len(tuning_log.read([Path(f"/dev/fd/{reading}")]).measurements) == 1
+    os.close(reading)
+    monkeypatch.setattr(tuning_log, "_LARGEST", 1000)
+    with pytest.raises(UsageError, match="/dev/zero is no tuning log"):
+        tuning_log.read([Path("/dev/zero")])
 
 
 def test_logs_are_merged_by_concatenation_and_no_measurement_counts_twice(tmp_path: Path) -> None:

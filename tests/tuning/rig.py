@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -48,9 +49,15 @@ class Rig:
         ]  # fmt: skip
 
     def start(self, argv: list[str]) -> "subprocess.Popen[str]":
-        """Start a command in the folder."""
+        """Start a command in the folder, which Ctrl-C stops even where the tests run in a shell's background."""
         return subprocess.Popen(
-            argv, cwd=self.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            argv,
+            cwd=self.folder,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def tune(self, model: Path, *more: str, number: int = 0, expect: int = 0) -> str:

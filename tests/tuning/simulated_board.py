@@ -25,6 +25,7 @@ Options of `run`:
     --base NS       of the default truth: a candidate takes `true_ns(label, schedule, base)`
     --truth FILE    JSON: {"times": [{schedule: ns}, ...], "broken": {schedule: kind}}: the times of each board in turn;
                     the kinds are crash, endless, wrong, unplugged; the one of "whole" meets the whole model, once
+    --start-dead    flashing fails until the power is cycled for the first time
     --stay-dead     after a crash or an endless loop flashing fails until the power is cycled
 """
 
@@ -111,7 +112,7 @@ class Board:
         self.process: subprocess.Popen[bytes] | None = None
         self.life = 0  # how often it was reset: what is under way from before is lost
         self.fault = ""
-        self.is_dead = self.is_hung = False
+        self.is_dead, self.is_hung = options.start_dead, False
         self.master = self.slave = -1
         self.plug()
 
@@ -386,7 +387,7 @@ def main() -> int:
     run = commands.add_parser("run")
     run.add_argument("folder")
     run.add_argument("--truth", default="")
-    for name in ("quiet", "stay-dead"):
+    for name in ("quiet", "stay-dead", "start-dead"):
         run.add_argument(f"--{name}", action="store_true")
     for option, default in {
         "count": 1,

@@ -104,16 +104,17 @@ def held(board: Board, deployment: Deployment, number: int) -> tuple[Held, tuple
     """
     name = deployment.probe or deployment.port
     place = Place(board, Options(), Path(), deployment)
-    devices: tuple[str, ...] = (deployment.port, deployment.probe)
+    devices: tuple[str, ...] = ()
     if place.is_attached:
         try:
             found = ports.require(board, ports.Wanted(deployment.port, deployment.probe))
-            devices = (found.probe, found.port, f"at {found.port}")
+            devices = (found.lock, f"at {found.port}")
             name = name or found.probe or found.port
             deployment = replace(deployment, port=deployment.port or ("" if found.probe else found.port))
         except BoardError as missing:
             if not name:
                 raise
             log.warning("%s %s is not there yet: %s", board.name, name, missing.what)
+            devices = (ports.Attached(deployment.port, "", deployment.probe, "").lock,)
     label = f"{board.name} {name or f'{number}'} at {platform.node()}"
-    return Held(board.name, label, BoardOpener(board, deployment)), tuple(filter(None, devices))
+    return Held(board.name, label, BoardOpener(board, deployment)), devices
