@@ -358,7 +358,8 @@ class Farm:
     def _refresh(self) -> list[Any]:
         """Look which workers there are; a slice whose worker is gone, or has said nothing for long, is lost."""
         try:
-            workers = self._client.scheduler_info()["workers"]
+            # not scheduler_info(): what it returns may be of another call meanwhile, without the workers
+            workers = self._client.sync(self._client.scheduler.identity, callback_timeout=_RESULT_S)["workers"]
         except (OSError, TimeoutError, RuntimeError, CommunicationError):
             return []  # the client's status will tell
         self._refreshed = now = time.monotonic()

@@ -11,9 +11,8 @@ import pytest
 
 from mtool.tuned import log as tuning_log
 from mtool.tuning.candidates import Space
-from mtool.tuning.farm.client import Farm
 from mtool.tuning.search import Goal
-from tests.tuning.farm.cluster import Cluster, cluster, wait_for
+from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for
 from tests.tuning.farm.searches import StandInMaker, best, search, spaces_of, truly_best
 from tests.tuning.farm.stand_in import BOARD
 
@@ -33,17 +32,11 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def connected(rack: Cluster, boards: int) -> Farm:
-    farm = Farm(rack.address, BOARD, patience_s=60)
-    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, 60)
-    return farm
-
-
 def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     """Do something as soon as a log has so many lines."""
 
     def watch() -> None:
-        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 60)
+        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 120)
         do()
 
     thread = threading.Thread(target=watch)
