@@ -74,6 +74,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             files=product.files,
             scratch=product.scratch_bytes,
             alignment=product.alignment,
+            tensor_alignment=product.tensor_alignment,
             macs=region.macs,
             cost=product.cost,
             operators=tuple(one.name for one in region.operations),

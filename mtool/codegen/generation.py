@@ -10,7 +10,7 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.external import external_files
+from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -140,6 +140,7 @@ def emit(
     """
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
+    check_alignment(plan)
     functions = emit_functions(plan)
     plan = functions.plan
     graph = plan.graph

@@ -25,7 +25,8 @@ class External(Attributes):
     headers: what the body includes.
     files: what the build needs besides, by path in the model's folder.
     scratch: bytes of working memory, in the arena.
-    alignment: of that and of the region's tensors there, in bytes.
+    alignment: of that, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     macs: the multiply-accumulates of the operators that it computes.
     cost: its estimate in instructions of the core.
     operators: the model's operators that it computes.
@@ -42,6 +43,7 @@ class External(Attributes):
     files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     scratch: int = 0
     alignment: int = 4
+    tensor_alignment: int = 1
     macs: int = 0
     cost: float = 0.0
     operators: tuple[str, ...] = ()
