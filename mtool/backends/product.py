@@ -1,7 +1,6 @@
 """Checks of what a backend returns, which is not mtool's own code."""
 
 import math
-import numbers
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -113,12 +112,12 @@ def _is_free(name: str) -> bool:
 def _of_numbers(product: Any) -> str:
     alignments = {"alignment": product.alignment, "tensor_alignment": product.tensor_alignment}
     for name, value in {"scratch_bytes": product.scratch_bytes, **alignments}.items():
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not 0 <= value < 2**40:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value < 2**40:
             return f"{name} is {value!r}"
     for name, value in alignments.items():
         if not 1 <= value <= MOST_ALIGNMENT or value & (value - 1):
             return f"{name} is {value}; expected a power of two up to {MOST_ALIGNMENT}"
     for name, number in {"cost": product.cost, "cycles": product.cycles}.items():
-        if not isinstance(number, numbers.Real) or not 0 <= number < math.inf:
+        if not isinstance(number, int | float | np.number) or not 0 <= number < math.inf:
             return f"{name} is {number!r}"
     return ""
