@@ -11,6 +11,7 @@ import pytest
 import mtool
 from mtool.backends import BackendError, BackendSpec
 from mtool.backends.chosen import choose
+from mtool.cli import app
 from mtool.errors import MtoolError, UsageError
 from mtool.workflow.stages import Model, Options
 
@@ -176,3 +177,25 @@ def test_tensors_lie_as_the_device_needs_them(tmp_path: Path) -> None:
     with pytest.raises(MtoolError, match="needs tensors at multiples of 64 B") as raised:
         compiled(tmp_path, body, io="external").render_project()
     assert raised.value.exit_code == 5 and "is kept by the caller" in str(raised.value)
+
+
+ODD = 'relu"; evil() /* \u202e\n<b>'
+
+
+@pytest.mark.parametrize("command", ["build", "compile"])
+def test_nothing_is_written(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "npu.py").write_text(BACKEND.format(compile='raise ValueError("no room\\x1b[31m")'))
+    network = networks.integers(5)
+    for node in network.graph.node:
+        node.name += ODD
+    onnx.save(network, tmp_path / "net.onnx")
+    out = tmp_path / "out"
+    backend = ["--backend", str(tmp_path / "npu.py")]
+    assert app.invoke([command, str(tmp_path / "net.onnx"), "--board", "host", "-d", str(out), *backend]) == 5
+    said = capsys.readouterr().err
+    assert "ValueError: no room" in said and "evil()" in said and "Traceback" not in said
+    assert "\x1b" not in said and "\u202e" not in said
+    assert not out.exists()
+    (tmp_path / "npu.py").write_text(BACKEND.format(compile="return " + DOES_NOTHING.format("")))
+    assert app.invoke(["check", str(tmp_path / "net.onnx"), "--board", "host", *backend]) == 0
+    assert "npu (npu_0)" in capsys.readouterr().out, "regions are told with the operators"
