@@ -103,7 +103,11 @@ def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes
     chosen = choose(request.backends)
     view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
     context = Context(target_of(board), board.name, request.rounding, request.tolerance)
-    found = partition(view, graph, chosen, context, falls_back=request.backend_fallback)
+
+    def cost_in_c(body: Graph) -> float:
+        return make_plan(passes.run(body, context.target), context.target, partial="never").cost
+
+    found = partition(view, graph, chosen, context, falls_back=request.backend_fallback, cost_in_c=cost_in_c)
     notes.claims = tuple(
         Claim(
             operator=one.operation.name,
