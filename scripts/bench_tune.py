@@ -134,7 +134,9 @@ def main() -> int:
         print(rows[name].line(), flush=True)
         kept.write_text(json.dumps({each: asdict(row) for each, row in rows.items()}, indent=1))
         found = [rows[f"{one}-{where}"] for one, where in wanted if f"{one}-{where}" in rows]
+        missing = ", ".join(f"{one} on `{where}`" for one, where in wanted if f"{one}-{where}" not in rows)
         total = f"\nAll of it takes {sum(row.cpu_s for row in found) / 60:.0f} CPU minutes.\n"
+        total += f"Not measured yet: {missing}.\n" if missing else ""
         RESULT.write_text(HEAD + "\n".join(row.line() for row in found) + "\n" + total)
     slower = [name for name, row in rows.items() if row.tuned > row.default]
     if slower:

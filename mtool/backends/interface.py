@@ -80,6 +80,11 @@ class Product:
     alignment: of that memory, in bytes.
     cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`.
     cycles: an estimate of the accelerator's cycles; 0: there is none.
+    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
+        (crt/include/mt_device.h). Otherwise it returns nothing.
+    hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
+        "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
+        regions are called once.
     """
 
     body: str
@@ -91,6 +96,8 @@ class Product:
     alignment: int = 4
     cost: float = 0.0
     cycles: float = 0.0
+    can_fail: bool = False
+    hooks: Mapping[str, str] = field(default_factory=dict)
 
 
 class Backend:

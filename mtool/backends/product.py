@@ -9,6 +9,7 @@ import numpy as np
 
 from mtool.backends.interface import BackendError, Product, Region
 from mtool.ir import DType
+from mtool.ops.external.node import HOOKS
 
 _RESERVED = re.compile(r"input\d+|output\d+|scratch")
 
@@ -50,6 +51,17 @@ def _problem(product: Any) -> str:
     for header in fields.headers:
         if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header):
             return f"the header {header!r} is no name of one"
+    if not isinstance(fields.can_fail, bool):
+        return f"can_fail is {fields.can_fail!r}; expected True or False"
+    if fields.can_fail and not re.search(r"\breturn\b", fields.body):
+        return "can_fail is True, and the body returns no status"
+    for when, name in fields.hooks.items():
+        if when not in HOOKS:
+            return f"there is no hook {when!r}; there are {', '.join(HOOKS)}"
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            return f"the hook {when} is {name!r}; expected the name of a C function"
+    if fields.hooks and not fields.headers:
+        return "it has hooks, and no header that declares them"
     numbers = {"scratch_bytes": product.scratch_bytes, "alignment": product.alignment, "cost": product.cost}
     wrong = next((name for name, value in numbers.items() if not 0 <= value < 2**40), None)
     if wrong is not None or product.alignment < 1 or product.alignment & (product.alignment - 1):

@@ -23,7 +23,8 @@ _RULES = [
         (rf"(?: \*| /) 1{_END}", ""),
         (r"(?<=[(\[])1 \* (?!\d)|(?<=[,=] )1 \* (?!\d)", ""),
         (rf"(?<=[+-] )1 \* (?=\w+{_END})", ""),
-        (r"(?<=[=+-] )\((?!\w+_t\)|float\)|double\))(\w+)\)(?= [%*+/;-])", r"\1"),
+        (rf"(?<![*%/] )\b\w+ % 1{_END}", "0"),
+        (r"(?<=[=+?:-] )\((?!\w+_t\)|float\)|double\))(\w+)\)(?= [%*+/:;-]|[,;)])", r"\1"),
         (r"(?<=[=/+*-] )\((\w+\([^()]*\))\)(?!\w)", r"\1"),
         (r"(?<!__)\(\(([^(),=]*)\)\)(?!\w)", r"(\1)"),
         (rf"(?<![*%/] )\b0 \* \w+{_END}(?!\(|\[|->)", "0"),
@@ -203,6 +204,9 @@ def _without_block(lines: Sequence[str], head: int) -> list[str] | None:
         before[-1] += " {"
         return [*before, *(line[indent - outer :] for line in inside), " " * outer + "}", *after]
     own = [match[1] for line in inside if _indent(line) == indent + 4 and (match := _DECLARED.match(line.lstrip()))]
+    is_whole_body = bool(before) and before[-1].endswith(") {") and after[:1] == [" " * (indent - 4) + "}"]
+    if is_whole_body and not any(_is_named(name, before[-1:]) for name in own):
+        return [*before, *(line[4:] for line in inside), *after]
     if any(_is_named(name, after) or not _is_of_loops(name, before, indent) for name in own):
         return None
     return [*before, *(line[4:] for line in inside), *after]

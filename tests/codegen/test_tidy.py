@@ -259,3 +259,17 @@ def test_a_block_stays_if_its_names_are_those_of_others(other: str) -> None:
 def test_the_brace_of_a_loop_stands_on_its_line() -> None:
     body = "    for (int32_t n0 = 0; n0 < 4; ++n0)\n    {\n        first(n0);\n        second(n0);\n    }"
     assert tidied(body) == body.replace(")\n    {", ") {")
+
+
+def test_a_block_that_is_all_of_a_loop_is_none() -> None:
+    body = "    for (int32_t i = 0; i < 3; ++i) {\n        {\n            f(i);\n        }\n    }"
+    declared = body.replace("f(i);", "int32_t a = i;")
+    assert tidied(body) == "    for (int32_t i = 0; i < 3; ++i) {\n        f(i);\n    }"
+    assert tidied(declared + "\n    g(a);").count("{") == 1
+    shadowing = body.replace("f(i);", "int32_t i = g();")
+    assert tidied(shadowing) == shadowing
+
+
+def test_a_remainder_of_one_is_none_and_a_name_needs_no_parentheses() -> None:
+    assert tidied("    y = a * x % 1;\n    z = x % 1 + 3;") == "    y = a * x % 1;\n    z = 3;"
+    assert tidied("    f(a + (b), c > 0 ? (c) * 9 : (int32_t)d);") == "    f(a + b, c > 0 ? c * 9 : (int32_t)d);"

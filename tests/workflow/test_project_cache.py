@@ -11,7 +11,7 @@ from onnx import helper, save
 
 from mtool import workflow
 from mtool.errors import UsageError
-from mtool.workflow import Deployment, Options, execution, project_cache
+from mtool.workflow import Deployment, Options, deployment, project_cache
 
 F = np.float32
 
@@ -28,13 +28,13 @@ class Runs:
         self.path, self.deployment = folder / "net.onnx", Deployment(folder / "project")
         self.compiled = 0
         write(self.path, 2)
-        compile = execution.compile
+        compile = deployment.compile
 
         def counted(*arguments: object, **named: object) -> workflow.Model:
             self.compiled += 1
             return compile(*arguments, **named)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(execution, "compile", counted)
+        monkeypatch.setattr(deployment, "compile", counted)
 
     def run(self, options: Options | None = None) -> tuple[int, float]:
         """Return how often it was compiled for this, and the first output for an input of ones."""
