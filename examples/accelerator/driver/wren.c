@@ -63,6 +63,19 @@ static int32_t command(const uint8_t *binary, const uint8_t *words, uint32_t bin
     return order(WREN_RUN);
 }
 
+int32_t wren_open(void)
+{
+    uint8_t byte = 0;
+    raised = 0;
+    wren_registers.cause = 0;
+    wren_registers.host = (uintptr_t)&byte;
+    wren_registers.address = 0;
+    wren_registers.bytes = 1;
+    wren_registers.control = WREN_DMA_IN;
+    wren_device_clock();
+    return raised == WREN_DONE ? WREN_OK : WREN_SILENT;
+}
+
 int32_t wren_run(const uint8_t *binary, const void *const *inputs, void *const *outputs, void *scratch)
 {
     (void)scratch;

@@ -89,19 +89,19 @@ class Json(Backend):
                 details=[] if not self.simulator else ["its simulator runs on this computer alone"],
                 hint="give driver=FILE.c, or a folder",
             )
-        made = compile_region(
-            self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s
-        )  # fmt: skip
+        made = compile_region(self.name, self.compiler, region, folder, mode=self.mode, timeout_s=self.timeout_s)
         alignment = max(made.alignment, self.device.alignment)
+        hooks: Mapping[str, str] = {}
         if is_simulated:
             found = call.by_simulator(
                 self.name, self.simulator, region, len(made.binary), half=self.half, timeout_s=self.timeout_s
             )
         else:
             assert self.driver is not None
+            hooks = {str(when): name for when, name in self.device.hooks.items()}
             own = max(made.scratch_bytes, self.device.scratch_bytes)
             found = call.by_driver(
-                self.name, self.driver, region, half=self.half, scratch_bytes=own, alignment=alignment
+                self.name, self.driver, region, hooks, half=self.half, scratch_bytes=own, alignment=alignment
             )
         return Product(
             body="\n".join(f"    {line}" for line in found.lines),
@@ -112,6 +112,8 @@ class Json(Backend):
             scratch_bytes=found.scratch_bytes,
             alignment=alignment,
             cycles=made.cycles,
+            can_fail=True,
+            hooks=hooks,
         )
 
     def _is_here(self, region: Region) -> bool:

@@ -1,7 +1,7 @@
 """The C of a region's call: by a driver of the device, or, on this computer, by its simulator."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,10 +52,19 @@ def driver_of(path: Path, name: str) -> Driver:
     return Driver(chosen, files)
 
 
-def by_driver(backend: str, driver: Driver, region: Region, *, half: bool, scratch_bytes: int, alignment: int) -> Call:
+def by_driver(
+    backend: str,
+    driver: Driver,
+    region: Region,
+    hooks: Mapping[str, str],
+    *,
+    half: bool,
+    scratch_bytes: int,
+    alignment: int,
+) -> Call:
     """Return the call of `<driver>_run`."""
     header = f"{backend}/{driver.name}_call.h"
-    made = _header(driver.name)
+    made = _header(driver.name, hooks.values())
     files = {f"{backend}/{name}": data for name, data in driver.files.items()} | {header: made}
     border = _Border(region, half, scratch_bytes, alignment)
     scratch = "scratch" if scratch_bytes else "NULL"
@@ -64,8 +73,8 @@ def by_driver(backend: str, driver: Driver, region: Region, *, half: bool, scrat
         f"const void *const inputs[] = {{{border.inputs()}}};",
         f"void *const outputs[] = {{{border.outputs()}}};",
         f"const int32_t status = {driver.name}_run(binary, inputs, outputs, {scratch});",
-        _status(region),
         *border.after(),
+        "return status;",
     ]
     return Call(lines, (header, *border.headers), files, border.scratch_bytes)
 
@@ -102,19 +111,16 @@ def by_simulator(
         f"    {max(1, round(timeout_s))},",
         "};",
         f"const int32_t status = {function}(&job);",
-        _status(region),
         *border.after(),
+        "return status;",
     ]
     return Call(lines, (header, *border.headers), files, border.scratch_bytes)
 
 
-def _status(region: Region) -> str:
-    """Return the one line that says what a status other than 0 becomes."""
-    return f"if (status != 0) __builtin_trap(); /* a fault of {region.name}: there is no result */"
-
-
-def _header(name: str) -> bytes:
+def _header(name: str, hooks: Iterable[str]) -> bytes:
     guard = f"{name.upper()}_CALL_H"
+    declared = "".join(f"\nint32_t {hook}(void);" for hook in dict.fromkeys(hooks))
+    around = f"\n/* Called around its work, as mt_device.h says: 0, or a status. */{declared}\n" if declared else ""
     return f"""/* The call of the driver, by mtool. */
 #ifndef {guard}
 #define {guard}
@@ -125,7 +131,7 @@ def _header(name: str) -> bytes:
 /* Compute a region: its model binary, its inputs and outputs in the order of the nodes file, and working memory of
  * the size that the device file or the compiler's report asks for. Returns 0, or a status of the driver's own. */
 int32_t {name}_run(const uint8_t *binary, const void *const *inputs, void *const *outputs, void *scratch);
-
+{around}
 #endif
 """.encode()
 

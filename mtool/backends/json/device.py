@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,6 +13,8 @@ from mtool.option_values import Rounding
 
 Number = int | float
 Allowed = bool | str | Number | list[bool | str | Number] | dict[Literal["min", "max"], Number]
+
+Hook = Literal["activate", "open", "before", "after", "close", "deactivate"]
 
 
 class _Table(BaseModel):
@@ -75,6 +77,7 @@ class Device(_Table):
     driver: a C file, or a folder of them, from this file on.
     driver_name: what stands before `_run`; default: the driver's file or folder name.
     scratch_bytes, alignment: what the driver wants of the arena.
+    hooks: C functions of the driver that are called around its work, by occasion (crt/include/mt_device.h).
     """
 
     name: str = Field("json", pattern=r"^[a-z][a-z0-9_]{0,30}$")
@@ -86,6 +89,7 @@ class Device(_Table):
     driver_name: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
     scratch_bytes: int = Field(0, ge=0, lt=2**31)
     alignment: Literal[4, 8, 16, 32, 64] = 4
+    hooks: dict[Hook, Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]] = {}
     limits: Limits = Limits()
     operators: list[Operator]
 
