@@ -150,6 +150,10 @@ class Backend:
         """
         return None
 
+    def files(self, region: Region) -> Mapping[str, bytes]:
+        """Return the files that an external compiler of a region reads, by plain names; none: there is none."""
+        return {}
+
     def compile(self, region: Region, folder: Path) -> Product:
         """Return what computes a region.
 

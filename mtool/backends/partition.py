@@ -1,7 +1,7 @@
 """Partitioning of a network: backends get their regions, and what they compile stands in the graph as a call."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mtool.backends.asking import claims_of, compiled_by, cost_of, refusal_of
@@ -64,6 +64,51 @@ def partition(
     Raises:
         BackendError: a backend failed.
     """
+    divided = divide(view, graph, chosen, context, cost_in_c=cost_in_c)
+    compiled: list[tuple[Backend, Region, Product]] = []
+    for backend, region in divided.regions:
+        try:
+            compiled.append((backend, region, compiled_by(backend, region)))
+        except BackendError as failed:
+            if not falls_back:
+                raise
+            log.warning("%s is left to C: %s", region.name, failed.what)
+    regions = tuple(region for _, region, _ in compiled)
+    by = [(backend.name, region, product) for backend, region, product in compiled]
+    return Partition(replace_regions(divided.graph, by), divided.claims({one.name for one in regions}), regions)
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The regions of a network before their backends compile them.
+
+    graph: the network, laid out as the backends want it.
+    regions: each with its backend.
+    operations, refusals: the operations, and why backends that were asked do not compute each.
+    """
+
+    graph: Graph
+    regions: tuple[tuple[Backend, Region], ...]
+    operations: tuple[Operation, ...]
+    refusals: tuple[tuple[tuple[str, str], ...], ...]
+
+    def claims(self, made: Iterable[str]) -> tuple[Claim, ...]:
+        """Return who computes what, if of the regions those of these names are computed by their backends."""
+        of = {one.name: (region.name, backend.name) for backend, region in self.regions if region.name in {*made}
+              for one in region.operations}  # fmt: skip
+        rows = zip(self.operations, self.refusals, strict=True)
+        return tuple(Claim(one, *of.get(one.name, ("", "")), refusals) for one, refusals in rows)
+
+
+def divide(
+    view: Graph,
+    graph: Graph,
+    chosen: Sequence[Chosen],
+    context: Context,
+    *,
+    cost_in_c: Callable[[Graph], float] | None = None,
+) -> Division:
+    """Return the regions that backends claim, by the arguments of `partition`; none is compiled."""
     if any(one.backend.layout == "NHWC" for one in chosen):
         is_same = view is graph
         view = put_channels_last(view)
@@ -71,25 +116,9 @@ def partition(
     operations = operations_of(view)
     parts = _Partitioner(view, operations, chosen, context)
     parts.cost_in_c = None if cost_in_c is None else lambda region: cost_in_c(body_of(graph, region))
-    claimed = parts.claimed()
-    found = parts.regions(claimed)
-    compiled: list[tuple[Region, Product]] = []
-    for backend, region in found:
-        try:
-            compiled.append((region, compiled_by(backend, replace(region, body=body_of(graph, region)))))
-        except BackendError as failed:
-            if not falls_back:
-                raise
-            log.warning("%s is left to C: %s", region.name, failed.what)
-    made = {region.name for region, _ in compiled}
-    of = {one.name: region.name for _, region in found if region.name in made for one in region.operations}
-    names = {region.name: backend.name for backend, region in found}
-    claims = tuple(
-        Claim(one, of.get(one.name, ""), names.get(of.get(one.name, ""), ""), tuple(parts.refusals[number]))
-        for number, one in enumerate(operations)
-    )
-    by = [(names[region.name], region, product) for region, product in compiled]
-    return Partition(replace_regions(graph, by), claims, tuple(region for region, _ in compiled))
+    found = parts.regions(parts.claimed())
+    regions = tuple((backend, replace(region, body=body_of(graph, region))) for backend, region in found)
+    return Division(graph, regions, tuple(operations), tuple(map(tuple, parts.refusals)))
 
 
 class _Partitioner:
