@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,7 +105,8 @@ def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes
     """Give backends their regions."""
     from mtool.backends.partition import partition
 
-    found = partition(*_asked(graph, path, board, request), falls_back=request.backend_fallback)
+    falls_back = request.backend_fallback
+    found = partition(*_asked(graph, path, board, request), falls_back=falls_back, cost_in_c=_cost_on(board))
     notes.claims = tuple(map(_told, found.claims))
     return found.graph
 
@@ -122,7 +123,8 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         _check_no_backends(request, open_sizes)
-    found = divide(*_asked(frontend.load(path, request), path, board, request))
+    asked = _asked(frontend.load(path, request), path, board, request)
+    found = divide(*asked, cost_in_c=_cost_on(board))
     return found, tuple(map(_told, found.claims(region.name for _, region in found.regions)))
 
 
@@ -134,6 +136,12 @@ def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Gr
     chosen = choose(request.backends)
     view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
     return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
+
+
+def _cost_on(board: Board) -> Callable[[Graph], float]:
+    """Return what estimates the instructions of a graph that is compiled to C for a board."""
+    target = target_of(board)
+    return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
 
 
 def _told(one: "Claimed") -> Claim:

@@ -79,10 +79,9 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         "# Benchmarks",
         "",
         "One inference in QEMU, counted, not timed: the same on every machine; `make bench` writes this page.",
-        "Instructions are not cycles: no wait states, no dual issue; on a Cortex-M7, which has that, schedules are chosen",
-        "for fewer cycles. MACs are those of the ONNX model as given, *code*",
-        "is the whole standalone image without the model's constants, *arena* holds the inputs and outputs too, sizes",
-        "are in bytes.",
+        "Instructions are not cycles: no wait states, no dual issue; on a Cortex-M7, which has that, schedules are",
+        "chosen for fewer cycles. MACs are those of the ONNX model as given, *code* is the whole standalone image",
+        "without the model's constants, *arena* holds the inputs and outputs too, sizes are in bytes.",
         "",
     ]
     boards = load_all()

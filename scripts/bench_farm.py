@@ -21,15 +21,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from mtool.errors import CommunicationError  # noqa: E402
 from mtool.tuned import log as tuning_log  # noqa: E402
 from mtool.tuned.record import digest  # noqa: E402
 from mtool.tuning.candidates import Space  # noqa: E402
-from mtool.tuning.farm.client import Farm  # noqa: E402
 from mtool.tuning.progress import Progress  # noqa: E402
-from tests.tuning.farm.cluster import Cluster, cluster, wait_for  # noqa: E402
+from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for  # noqa: E402
 from tests.tuning.farm.searches import StandInMaker, best, search, spaces_of, truly_best  # noqa: E402
-from tests.tuning.farm.stand_in import BOARD  # noqa: E402
 
 FLASH_S, CALL_S = 4.0, 0.02
 A_FIRMWARE, A_SLICE = 240, 48
@@ -57,20 +54,6 @@ def trimmed(spaces: list[Space], total: int) -> list[Space]:
     kept = last.candidates[: total - each * (len(found) - 1)]
     found[-1] = dataclasses.replace(last, candidates=kept, reference=kept[0])
     return found
-
-
-def connected(made: Cluster, boards: int) -> Farm:
-    """Return a connection, as soon as all boards are there."""
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            farm = Farm(made.address, BOARD)
-            break
-        except CommunicationError:  # the scheduler has just been started, on a computer with much to do
-            if time.monotonic() > deadline:
-                raise
-    wait_for(lambda: farm.wait(0.5) == [] and farm.boards == boards, 300)
-    return farm
 
 
 def cpu_s(process: "subprocess.Popen[bytes] | None" = None) -> float:

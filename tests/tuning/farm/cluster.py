@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mtool.errors import CommunicationError
+from mtool.tuning.farm.client import Farm
+from tests.tuning.farm.stand_in import BOARD
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -68,6 +72,20 @@ def cluster(folder: Path, *options: str) -> Iterator[Cluster]:
         for process in filter(None, (*made.workers, made.scheduler)):
             if process.poll() is None:
                 end(process, signal.SIGKILL)
+
+
+def connected(made: Cluster, boards: int, patience_s: float = 120.0) -> Farm:
+    """Return a connection, as soon as all boards are there, on a computer that may have much else to do."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            farm = Farm(made.address, BOARD)
+            break
+        except CommunicationError:
+            if time.monotonic() > deadline:
+                raise
+    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, patience_s)
+    return farm
 
 
 def wait_for(condition: object, seconds: float = 30.0) -> None:

@@ -11,9 +11,8 @@ import pytest
 
 from mtool.tuned import log as tuning_log
 from mtool.tuning.candidates import Space
-from mtool.tuning.farm.client import Farm
 from mtool.tuning.search import Goal
-from tests.tuning.farm.cluster import Cluster, cluster, wait_for
+from tests.tuning.farm.cluster import Cluster, cluster, connected, wait_for
 from tests.tuning.farm.searches import StandInMaker, best, search, spaces_of, truly_best
 from tests.tuning.farm.stand_in import BOARD
 
@@ -33,17 +32,11 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-def connected(rack: Cluster, boards: int) -> Farm:
-    farm = Farm(rack.address, BOARD, patience_s=60)
-    wait_for(lambda: farm.wait(0.2) == [] and farm.boards == boards, 60)
-    return farm
-
-
 def when(path: Path, lines: int, do: Callable[[], None]) -> threading.Thread:
     """Do something as soon as a log has so many lines."""
 
     def watch() -> None:
-        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 60)
+        wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= lines, 120)
         do()
 
     thread = threading.Thread(target=watch)
@@ -57,15 +50,15 @@ def test_nothing_is_lost_or_doubled_when_workers_die_and_the_scheduler_is_starte
     path = tmp_path / "t.jsonl"
     with contextlib.ExitStack() as stack:
         rack = stack.enter_context(cluster(tmp_path))
-        for _ in range(3):
-            rack.start_worker(2)
+        for _ in range(2):
+            rack.start_worker(3)
         farm = stack.enter_context(connected(rack, 6))
         killed = when(path, 15, lambda: rack.kill_worker(0))
         again = when(path, 70, rack.restart_scheduler)
         progress = search(farm, spaces, path, StandInMaker(times=SLOW))
         killed.join()
         again.join()
-        assert farm.boards == 4
+        assert farm.boards == 3
     assert best(progress) == truly_best(spaces)
     assert progress.measured == progress.total == sum(len(space.candidates) for space in spaces)
     lines = path.read_text().splitlines()
