@@ -23,6 +23,7 @@ def simulator() -> Path:
     made = Path(tempfile.mkdtemp(prefix="wren-")) / "wrensim"
     sources = [FOLDER / "simulator" / "wrensim.c", *sorted((FOLDER / "driver").glob("*.c"))]
     flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-ffp-contract=off"]
+    flags += ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
     subprocess.run(["cc", *flags, f"-I{FOLDER / 'driver'}", *map(str, sources), "-o", str(made)], check=True)
     return made
 
