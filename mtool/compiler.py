@@ -105,8 +105,8 @@ def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes
     """Give backends their regions."""
     from mtool.backends.partition import partition
 
-    falls_back = request.backend_fallback
-    found = partition(*_asked(graph, path, board, request), falls_back=falls_back, cost_in_c=_cost_on(board))
+    asked = _asked(graph, path, board, request)
+    found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
     notes.claims = tuple(map(_told, found.claims))
     return found.graph
 
@@ -123,8 +123,7 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
     open_sizes = frontend.run_time_sizes(path, request)
     if open_sizes:
         _check_no_backends(request, open_sizes)
-    asked = _asked(frontend.load(path, request), path, board, request)
-    found = divide(*asked, cost_in_c=_cost_on(board))
+    found = divide(*_asked(frontend.load(path, request), path, board, request), cost_in_c=_cost_in_c(board))
     return found, tuple(map(_told, found.claims(region.name for _, region in found.regions)))
 
 
@@ -138,7 +137,7 @@ def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Gr
     return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
 
 
-def _cost_on(board: Board) -> Callable[[Graph], float]:
+def _cost_in_c(board: Board) -> Callable[[Graph], float]:
     """Return what estimates the instructions of a graph that is compiled to C for a board."""
     target = target_of(board)
     return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
