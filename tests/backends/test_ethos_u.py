@@ -34,7 +34,7 @@ HOST = Target("host", frozenset())
 DRIVER = Path(__file__).parent / "ethos_u_driver"
 CONFIG = "ethos-u55-128"
 installed = pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
-BOARDS = {"host": "cc", "mps3_an547": "qemu-system-arm"}
+BOARDS = {"host": ("cc", "ethos-u65-256"), "mps3_an547": ("qemu-system-arm", CONFIG)}
 
 
 def regions_of(path: Path, rounding: str = "tflite") -> list[Region]:
@@ -72,12 +72,12 @@ def test_a_region_is_written_as_it_was(name: str) -> None:
             np.testing.assert_array_equal(got[key], value)
 
 
-def standin(folder: Path, board: str) -> Path:
+def standin(folder: Path, board: str, config: str) -> Path:
     """Write the stand-in driver for KWS on a board, and return its folder."""
     (region,) = regions_of(model("kws"))
     path = folder / "standin.tflite"
     path.write_bytes(tflite_of(region))
-    made = vela.compiled(path, [f"--accelerator-config={CONFIG}"], [])
+    made = vela.compiled(path, [f"--accelerator-config={config}"], [])
     driver = folder / "driver"
     own = mtool.compile(path, board=board, options=Options(rounding="tflite", weights="text"))
     write_sources(own, driver)
@@ -90,7 +90,7 @@ def standin(folder: Path, board: str) -> Path:
         "MEMORY": made.inputs[0].base,
         "INPUT": made.inputs[0].offset,
         "OUTPUT": made.outputs[0].offset,
-        "MACS": CONFIG.rsplit("-", 1)[1],
+        "MACS": config.rsplit("-", 1)[1],
     }
     (driver / "expected.h").write_text("".join(f"#define EXPECTED_{key} {value}\n" for key, value in numbers.items()))
     return driver
@@ -100,10 +100,11 @@ def standin(folder: Path, board: str) -> Path:
 @models.needed
 @pytest.mark.parametrize("board", BOARDS)
 def test_the_driver_gets_what_it_needs(board: str, tmp_path: Path) -> None:
-    if shutil.which(BOARDS[board]) is None:
-        pytest.skip(f"{BOARDS[board]} is not installed")
-    driver = standin(tmp_path, board)
-    spec = BackendSpec("ethos_u", options={"config": CONFIG, "driver": str(driver)})
+    program, config = BOARDS[board]
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    driver = standin(tmp_path, board, config)
+    spec = BackendSpec("ethos_u", options={"config": config, "driver": str(driver)})
     options = Options(rounding="tflite", backends=(spec,))
     project = mtool.Deployment(tmp_path / "project")
     report = mtool.verify(model("kws"), board=board, options=options, deployment=project, samples=2)
