@@ -103,7 +103,11 @@ def _names(text: str) -> frozenset[str]:
 
 def known() -> dict[str, str]:
     """Return the backends that are there by name: `module:Class` of each."""
-    own = {"cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn", "json": "mtool.backends.json:Json"}
+    own = {
+        "cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn",
+        "ethos_u": "mtool.backends.ethos_u:EthosU",
+        "json": "mtool.backends.json:Json",
+    }
     offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
     return {**offered, **own}
 

@@ -14,7 +14,6 @@ import mtool
 from mtool import boards, workflow
 from mtool.backends import BackendSpec
 from mtool.backends.cmsis_nn import arithmetic
-from mtool.workflow.deployment import Deployment
 from mtool.workflow.stages import Options, build_project
 
 library = pytest.mark.skipif("CMSIS_NN_DIR" not in os.environ, reason="CMSIS_NN_DIR does not say where CMSIS-NN is")
@@ -30,7 +29,8 @@ def test_equal_to_litert(name: str, board: str, tmp_path: Path) -> None:
         pytest.skip(f"{BOARDS[board]} is not installed")
     path = (models.FOLDER / name).with_suffix(".tflite")
     options = Options(rounding="tflite", backends=(BackendSpec("cmsis_nn"),))
-    report = mtool.verify(path, board=board, deployment=Deployment(tmp_path / "project"), options=options, samples=1)
+    project = mtool.Deployment(tmp_path / "project")
+    report = mtool.verify(path, board=board, options=options, deployment=project, samples=1)
     assert report.ok
     model = mtool.compile(path, board=board, options=options)
     taken = [claim for claim in model.manifest.claims if claim.backend]
