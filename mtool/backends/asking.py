@@ -81,7 +81,7 @@ def _asked(backend: Backend, method: str, operations: Sequence[Operation], quest
             details=[*failed.details, *named(operations)],
             hint=failed.hint,
         ) from failed
-    except Exception as failed:
+    except (Exception, SystemExit) as failed:
         raise BackendError(
             f"the backend {backend.name} failed: {type(failed).__name__}: {failed}",
             details=[f"in {method} of", *named(operations)],

@@ -3,12 +3,14 @@
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import logging
 import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtool import spelling
 from mtool.backends.interface import Backend, BackendError, Region
 from mtool.backends.operation import Operation
 from mtool.backends.spec import COMMON, BackendSpec
@@ -18,13 +20,16 @@ from mtool.reserved import KEYWORDS
 
 GROUP = "mtool.backends"
 """The group of entry points by which installed packages offer backends."""
+_SEE = "mtool check lists them"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Chosen:
     """A backend, and what the user left to it.
 
-    skip, only: names of nodes of the model, in lower case.
+    skip, only: names of nodes of the model.
     most: how many regions it gets at most; None: all.
     inputs_only: its regions read nothing but inputs of the model.
     """
@@ -37,10 +42,20 @@ class Chosen:
 
     def skips(self, operation: Operation) -> str:
         """Return why an operation is not left to the backend; "": it is."""
-        names = {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+        names = _names_of(operation)
         if names & self.skip:
             return "skip= names it"
         return "only= does not name it" if self.only and not names & self.only else ""
+
+    def tell_unknown(self, operations: Sequence[Operation]) -> None:
+        """Warn of names behind skip= and only= that no operation has: they are misspelt, or nothing computes them."""
+        there = {name for operation in operations for name in _names_of(operation)}
+        for option, names in (("skip", self.skip), ("only", self.only)):
+            for name in sorted(names - there):
+                hint = spelling.did_you_mean(name, sorted(there))
+                log.warning(
+                    "%s: %s=%s names no operator of the model; %s", self.backend.name, option, name, hint or _SEE
+                )
 
     def limits(self, region: Region, count: int, graph: Graph) -> str:
         """Return why the backend does not get a region, of which it has some already; "": it does."""
@@ -90,11 +105,15 @@ def _made(kind: type[Backend], options: Mapping[str, str], spec: BackendSpec) ->
         return kind(options)
     except MtoolError:
         raise
-    except Exception as failed:
+    except (Exception, SystemExit) as failed:
         raise BackendError(
             f"the backend {spec.where} can't be made: {type(failed).__name__}: {failed}",
             details=[f"with the options {', '.join(f'{key}={value}' for key, value in options.items()) or 'none'}"],
         ) from failed
+
+
+def _names_of(operation: Operation) -> set[str]:
+    return {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
 
 
 def _names(text: str) -> frozenset[str]:
@@ -103,7 +122,11 @@ def _names(text: str) -> frozenset[str]:
 
 def known() -> dict[str, str]:
     """Return the backends that are there by name: `module:Class` of each."""
-    own = {"cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn", "json": "mtool.backends.json:Json"}
+    own = {
+        "cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn",
+        "ethos_u": "mtool.backends.ethos_u:EthosU",
+        "json": "mtool.backends.json:Json",
+    }
     offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
     return {**offered, **own}
 
@@ -121,7 +144,7 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
     module, _, name = places[spec.where].partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as failed:
+    except (Exception, SystemExit) as failed:
         raise UsageError(
             f"the backend {spec.where} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]
         ) from failed

@@ -64,6 +64,8 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
         kinds = tuple(dict.fromkeys(one.kind.lower() for one in region.operations))
         count = len(region.operations)
         label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {count} operators"
+        if product.cycles:
+            label += f", {product.cycles:,.0f} cycles"
         attrs = External(
             backend=backend,
             label=label,

@@ -41,6 +41,8 @@ def _problem(product: Any) -> str:
     fields: Any = product  # of any types
     if not isinstance(fields.body, str) or not fields.body.strip():
         return "the body is empty or no text"
+    if re.search(r"[\ud800-\udfff]", fields.body):
+        return "the body has halves of characters, which no file can hold"
     for name in ("files", "constants", "layouts", "hooks"):
         value = getattr(fields, name)
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):

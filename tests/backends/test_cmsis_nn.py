@@ -29,7 +29,8 @@ def test_equal_to_litert(name: str, board: str, tmp_path: Path) -> None:
         pytest.skip(f"{BOARDS[board]} is not installed")
     path = (models.FOLDER / name).with_suffix(".tflite")
     options = Options(rounding="tflite", backends=(BackendSpec("cmsis_nn"),))
-    report = mtool.verify(path, board=board, folder=tmp_path / "project", options=options, samples=1)
+    project = mtool.Deployment(tmp_path / "project")
+    report = mtool.verify(path, board=board, options=options, deployment=project, samples=1)
     assert report.ok
     model = mtool.compile(path, board=board, options=options)
     taken = [claim for claim in model.manifest.claims if claim.backend]
