@@ -58,7 +58,7 @@ class EthosU(Backend):
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
-        product = product_of(region, vela.compiled(path, self._vela_options(), names))
+        product = product_of(vela.compiled(path, self._vela_options(), names))
         return replace(product, files={**product.files, **self._driver()})
 
     def _vela_options(self) -> list[str]:

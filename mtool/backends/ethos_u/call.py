@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mtool.backends.ethos_u.vela import Compiled, Place
-from mtool.backends.interface import Product, Region
+from mtool.backends.interface import Product
 
 FOLDER = "ethos_u"
 """The folder of its files, in the model's own."""
@@ -20,20 +20,12 @@ _HEADER = """\
 #include <string.h>
 
 /*
- * Have the NPU compute a region, and wait for it.
+ * Have the NPU compute a region, and wait for it. Returns what ethosu_invoke_v3 does, 1 if there is no driver.
  *
  * commands: what Vela made, of `bytes` bytes; it is aligned to 16 bytes, as all base addresses are.
  * addresses, sizes: of the `count` memories that the command stream knows by their numbers.
  */
-void mt_ethos_u_run(const char *region, const uint8_t *commands, size_t bytes, uint64_t *addresses,
-                    const size_t *sizes, int count);
-
-/*
- * The NPU failed: `status` is what ethosu_invoke_v3 returned, 1 if there was no driver. It must not return, as the
- * region's results are not there. The project may have one of its own; this one traps, so that the port's handler of
- * faults gets it.
- */
-void mt_ethos_u_failed(const char *region, int status);
+int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count);
 
 #endif
 """
@@ -43,30 +35,20 @@ _SOURCE = """\
 
 #include "ethosu_driver.h"
 
-__attribute__((weak)) void mt_ethos_u_failed(const char *region, int status)
-{
-    (void)region;
-    (void)status;
-    __builtin_trap();
-}
-
-void mt_ethos_u_run(const char *region, const uint8_t *commands, size_t bytes, uint64_t *addresses,
-                    const size_t *sizes, int count)
+int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count)
 {
     struct ethosu_driver *const driver = ethosu_reserve_driver();
-    int status = 1;
-    if (driver != NULL) {
-        status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
-        ethosu_release_driver(driver);
-    }
-    if (status != 0)
-        mt_ethos_u_failed(region, status);
+    if (driver == NULL)
+        return 1;
+    const int status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
+    ethosu_release_driver(driver);
+    return status;
 }
 """
 
 
-def product_of(region: Region, made: Compiled) -> Product:
-    """Return what computes a region that Vela compiled.
+def product_of(made: Compiled) -> Product:
+    """Return what computes what Vela compiled.
 
     The memories stand in the arena one behind the other; the region's tensors are copied there and back.
     """
@@ -82,11 +64,14 @@ def product_of(region: Region, made: Compiled) -> Product:
             f"memcpy(scratch + {starts[place.base] + place.offset}, input{number}, {place.bytes});"
             for number, place in enumerate(made.inputs)
         ),
-        f'mt_ethos_u_run("{region.name}", commands, {made.commands.size}, addresses, sizes, {len(places)});',
+        f"const int32_t status = mt_ethos_u_run(commands, {made.commands.size}, addresses, sizes, {len(places)});",
+        "if (status != 0)",
+        "    return status;",
         *(
             f"memcpy(output{number}, scratch + {starts[place.base] + place.offset}, {place.bytes});"
             for number, place in enumerate(made.outputs)
         ),
+        "return 0;",
     ]
     aligned = f"aligned to {_ALIGNMENT} bytes"
     return Product(
@@ -102,6 +87,7 @@ def product_of(region: Region, made: Compiled) -> Product:
         alignment=_ALIGNMENT,
         cost=_SETUP + _copied(made.inputs) + _copied(made.outputs),
         cycles=made.cycles,
+        can_fail=True,
     )
 
 
