@@ -2,11 +2,14 @@
 
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from mtool.tuned.record import Measurement
-from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.measuring import Measuring, Outcome, spread
 from mtool.tuning.operators import Operators
+
+if TYPE_CHECKING:  # a worker's boards do without the compiler
+    from mtool.tuning.candidates import Candidate, Space
 
 _MOST = 8  # finalists of a task
 _TURNS = (5, 9, 15)  # of each round, after which half of them leave
@@ -15,7 +18,7 @@ _NEAR = 0.02  # of the best: at least so near candidates are told apart
 _STRIKES = 3  # failed readings, with which a finalist leaves if it has no more others
 
 
-def finalists(space: Space, measured: Mapping[str, Measurement]) -> list[Candidate]:
+def finalists(space: "Space", measured: Mapping[str, Measurement]) -> "list[Candidate]":
     """Return the candidates of a task that noise may have put in a wrong order; none, if the best is alone.
 
     Args:

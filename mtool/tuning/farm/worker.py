@@ -13,7 +13,7 @@ from typing import Any
 
 from mtool import boards, locks
 from mtool.errors import UsageError
-from mtool.tuning.farm import opening, security
+from mtool.tuning.farm import security
 from mtool.tuning.farm.asks import ANY, BUILD, PLENTY, resource
 from mtool.tuning.farm.rack import HANG_S, Rack
 from mtool.tuning.farm.security import DASKS, Tls
@@ -67,6 +67,8 @@ def work(
         UsageError: dask.distributed is missing, the address or a certificate is wrong, or a board is named twice.
         BoardError: a board is unknown, or in use, or was not named and is not the only one.
     """
+    from mtool.tuning.farm import opening
+
     security.require()
     found = [opening.held(boards.get(board), how, number) for number, (board, how) in enumerate(held)]
     devices = [device for _, own in found for device in own]
