@@ -137,6 +137,8 @@ class _Partitioner:
 
     def claimed(self) -> dict[int, str]:
         """Return the backend of each operation that one can compute by itself, the first in order of preference."""
+        for one in self.chosen.values():
+            one.tell_unknown(self.operations)
         found: dict[int, str] = {}
         for number, operation in enumerate(self.operations):
             for name, one in self.chosen.items():

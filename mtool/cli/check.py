@@ -87,7 +87,13 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
     )
     rows = [
-        [str(operator.index), operator.label, operator.shape, operator.schedule, f"{operator.macs:,}"]
+        [
+            str(operator.index),
+            operator.label,
+            operator.shape,
+            operator.backend or operator.schedule,
+            f"{operator.macs:,}",
+        ]
         for operator in manifest.operators
     ]
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
