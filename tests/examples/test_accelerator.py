@@ -79,6 +79,16 @@ def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) ->
     equal(detector, board, wren.spec(), tmp_path / "p")
 
 
+@needs_cc
+def test_float16(tmp_path: Path) -> None:
+    """Sums are float32 there, results float16: each layer adds a step of 2^-11 of a number, here about five."""
+    onnx.save(wren.floats(), tmp_path / "net.onnx")
+    near = Tolerance(atol=2**-9, rtol=2**-9)
+    manifest = equal(tmp_path / "net.onnx", "host", wren.spec(mode="float16"), tmp_path / "p", near)
+    taken = {claim.kind for claim in manifest.claims if claim.backend}
+    assert taken == {"Conv", "Add", "Pool", "Gemm"}
+
+
 @everything
 @models.needed
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])

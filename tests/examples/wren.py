@@ -51,6 +51,26 @@ def detector() -> onnx.ModelProto:
     return net.proto([boxes])
 
 
+def floats() -> onnx.ModelProto:
+    """Return a network of float32 with every operator that the Wren has."""
+    net = networks.Network(3)
+    net.inputs["x"] = (networks.F32, (1, 3, 8, 8))
+    weights = [
+        net.rng.uniform(-0.4, 0.4, shape).astype(networks.F32) for shape in ((6, 3, 3, 3), (6, 1, 3, 3), (96, 5))
+    ]
+    biases = [net.rng.uniform(-0.2, 0.2, size).astype(networks.F32) for size in (6, 6, 5)]
+    filters, depthwise, matrix = map(net.constant, weights)
+    first, second, third = map(net.constant, biases)
+    wide = net.op("Conv", ["x", filters, first], (1, 6, 8, 8), pads=[1] * 4)
+    positive = net.op("Relu", [wide], (1, 6, 8, 8))
+    deep = net.op("Conv", [positive, depthwise, second], (1, 6, 8, 8), pads=[1] * 4, group=6)
+    both = net.op("Add", [positive, deep], (1, 6, 8, 8))
+    small = net.op("MaxPool", [net.op("Relu", [both], (1, 6, 8, 8))], (1, 6, 4, 4), kernel_shape=[2, 2], strides=[2, 2])
+    mean = net.op("AveragePool", [small], (1, 6, 4, 4), kernel_shape=[1, 1])
+    flat = net.op("Flatten", [mean], (1, 96), axis=1)
+    return net.proto([net.op("Gemm", [flat, matrix, third], (1, 5))])
+
+
 def _block(net: Any, value: str) -> str:
     inner = net.conv(value, 8, 3, depthwise=False, dead=0.1)
     outer = net.conv(inner, 8, 3, depthwise=True, dead=0.0)
