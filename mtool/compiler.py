@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mtool import allocator, frontend, passes
 from mtool.boards import Board
@@ -21,6 +22,12 @@ from mtool.option_values import Partial
 from mtool.plan import Choice, Plan, make_plan
 from mtool.request import DEFAULTS, Request
 from mtool.tuned.known import Known
+
+if TYPE_CHECKING:
+    from mtool.backends.chosen import Chosen
+    from mtool.backends.interface import Context
+    from mtool.backends.partition import Claim as Claimed
+    from mtool.backends.partition import Division
 
 log = logging.getLogger(__name__)
 
@@ -95,26 +102,55 @@ def _lowered(path: Path, board: Board, request: Request, notes: _Notes) -> Graph
 
 
 def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes: _Notes) -> Graph:
-    """Give backends their regions; operators are recognised in the graph that rounds as ONNX does."""
+    """Give backends their regions."""
+    from mtool.backends.partition import partition
+
+    asked = _asked(graph, path, board, request)
+    found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
+    notes.claims = tuple(map(_told, found.claims))
+    return found.graph
+
+
+def division(path: Path, board: Board, request: Request) -> tuple["Division", tuple[Claim, ...]]:
+    """Return the regions that backends claim of a model, and who would compute what; nothing is compiled.
+
+    Raises:
+        UsageError: there is no such model, a backend or an option of it is wrong, or a size is known at run time only.
+        ModelError: the model is malformed, or something in it can't be compiled.
+    """
+    from mtool.backends.partition import divide
+
+    open_sizes = frontend.run_time_sizes(path, request)
+    if open_sizes:
+        _check_no_backends(request, open_sizes)
+    found = divide(*_asked(frontend.load(path, request), path, board, request), cost_in_c=_cost_in_c(board))
+    return found, tuple(map(_told, found.claims(region.name for _, region in found.regions)))
+
+
+def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
+    """Return what the partitioner is given: operators are recognised in the graph that rounds as ONNX does."""
     from mtool.backends.chosen import choose
     from mtool.backends.interface import Context
-    from mtool.backends.partition import partition
 
     chosen = choose(request.backends)
     view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
-    context = Context(target_of(board), board.name, request.rounding, request.tolerance)
-    found = partition(view, graph, chosen, context, falls_back=request.backend_fallback)
-    notes.claims = tuple(
-        Claim(
-            operator=one.operation.name,
-            kind=one.operation.kind,
-            backend=one.backend,
-            region=one.region,
-            refusals=tuple(Refusal(backend=name, reason=why) for name, why in one.refusals),
-        )
-        for one in found.claims
+    return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
+
+
+def _cost_in_c(board: Board) -> Callable[[Graph], float]:
+    """Return what estimates the instructions of a graph that is compiled to C for a board."""
+    target = target_of(board)
+    return lambda body: make_plan(passes.run(body, target), target, partial="never").cost
+
+
+def _told(one: "Claimed") -> Claim:
+    return Claim(
+        operator=one.operation.name,
+        kind=one.operation.kind,
+        backend=one.backend,
+        region=one.region,
+        refusals=tuple(Refusal(backend=name, reason=why) for name, why in one.refusals),
     )
-    return found.graph
 
 
 def _check_no_backends(request: Request, open_sizes: Mapping[str, int]) -> None:

@@ -1,7 +1,10 @@
 """Run an external program: the only place in mtool that starts one to completion."""
 
+import contextlib
 import logging
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -65,17 +68,7 @@ def run(
     log.debug("run %s", " ".join(argv))
     start = time.monotonic()
     try:
-        done = subprocess.run(
-            list(argv),
-            cwd=cwd,
-            env=dict(env) if env is not None else None,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
-            pass_fds=locks.handles(),
-        )
+        returncode, stdout = _finished(argv, cwd, env, timeout_s)
     except FileNotFoundError as failed:
         if cwd is not None and not cwd.is_dir():
             raise error(f"{what} failed: there is no folder {cwd}") from None
@@ -87,10 +80,34 @@ def run(
         output = (expired.stdout or b"").decode(errors="replace")
         raise error(f"{what} took more than {timeout_s:g} s", details=_tail(argv, output)) from None
     seconds = time.monotonic() - start
-    completed = Completed(tuple(argv), done.returncode, done.stdout.decode(errors="replace"), seconds)
-    if check and done.returncode != 0:
-        raise error(f"{what} failed with exit code {done.returncode}", details=_tail(argv, completed.output))
+    completed = Completed(tuple(argv), returncode, stdout.decode(errors="replace"), seconds)
+    if check and returncode != 0:
+        raise error(f"{what} failed with exit code {returncode}", details=_tail(argv, completed.output))
     return completed
+
+
+def _finished(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float
+) -> tuple[int, bytes]:
+    """Run a program to its end; if it takes too long, or this one is stopped, it ends with all that it has started."""
+    process = subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        env=dict(env) if env is not None else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=locks.handles(),
+        process_group=0,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return process.returncode, output
 
 
 def _tail(argv: Sequence[str], output: str) -> list[str]:

@@ -39,6 +39,11 @@ class Request(ModelOptions):
     tolerance: int = 0
     backend_fallback: bool = False
 
+    @property
+    def backend_steps(self) -> int:
+        """By how many steps an integer of the whole model's operators may differ because a backend computes it."""
+        return self.tolerance if self.backends else 0
+
     def allowed_partial(self) -> Partial:
         """Return `partial`, or "never" where operators are called by name, each as a whole.
 

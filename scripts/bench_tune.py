@@ -65,6 +65,8 @@ class Row:
 
     def line(self) -> str:
         """Return it as a row of the table."""
+        if not self.tasks:
+            return f"| {self.model} | `{self.board}` | {self.unit} | no choice | | | | | | | | {self.cpu_s:,.0f} |"
         saved = 1 - self.tuned / self.default
         tried = f"all {self.tried:,}" if self.tried == self.candidates else f"{self.tried:,} of {self.candidates:,}"
         arena = f"{self.arena:,}" if self.arena == self.default_arena else f"{self.default_arena:,} -> {self.arena:,}"
@@ -86,7 +88,8 @@ def tuned(model: str, path: Path, board: str, objective: Objective, work: Path, 
         trials=trials,
         deployment=mtool.Deployment(work / f"{path.stem}-{board}"),
     )
-    assert found.whole is not None
+    if found.whole is None:  # no operator has a choice there
+        return Row(model, board, found.setup.unit, 0, 0, 0, 0, 0, 0.0, 0.0, 0, 0, cpu_seconds() - before)
     best, default = found.whole.best, found.whole.default
     progress = found.progress
     return Row(

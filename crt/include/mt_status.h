@@ -29,7 +29,8 @@
     X(MT_BAD_TYPE,          18, "an argument is of another type")                      \
     X(MT_BAD_SHAPE,         19, "a tensor has another shape")                          \
     X(MT_BAD_GRAPH,         20, "the graph's JSON is malformed, or of another model")  \
-    X(MT_BAD_SIZE,          21, "a size is smaller or larger than the model takes")
+    X(MT_BAD_SIZE,          21, "a size is smaller or larger than the model takes")    \
+    X(MT_DEVICE,            22, "a device that computes a part of the model failed")
 /* clang-format on */
 
 enum {

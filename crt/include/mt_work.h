@@ -14,7 +14,7 @@ struct mt_work {
     uint64_t elapsed_ns;    /* of all runs, if they were timed and succeeded; else 0 */
     uint32_t stack_bytes;   /* how deep the stack went below the caller's, the timer's functions in it if it was timed;
                              * 0 where `stack_low` is NULL */
-    int32_t result;         /* what the model returned */
+    int32_t result;         /* what the model returned; of MT_DEVICE, the device's own status */
     uint16_t where;         /* the operator that failed, or MT_NO_OPERATOR */
 };
 

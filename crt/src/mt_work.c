@@ -2,6 +2,7 @@
 #include "mt_work.h"
 
 #include "mt_bytes.h"
+#include "mt_device.h"
 #include "mt_port.h"
 #include "mt_stack.h"
 #include "mt_status.h"
@@ -17,12 +18,22 @@ static void begin(struct mt_work *work, uint8_t *stack_low)
     mt_stack_paint(stack_low);
 }
 
+/* Say which operator failed, and with which status of its own, where a device did. */
+static void note_device(const struct mt_model *model, struct mt_work *work)
+{
+    if (work->result == MT_DEVICE && model->failure != NULL) {
+        work->result = model->failure->status;
+        work->where = model->failure->number;
+    }
+}
+
 int32_t mt_work_run(const struct mt_model *model, uint8_t *stack_low, struct mt_work *work)
 {
     const volatile uint8_t top = 0;
     begin(work, stack_low);
     work->result = model->run();
     work->stack_bytes = mt_stack_used(stack_low, &top);
+    note_device(model, work);
     return work->result == 0 ? MT_OK : MT_MODEL;
 }
 
@@ -36,6 +47,7 @@ int32_t mt_work_steps(const struct mt_model *model, uint8_t *stack_low, struct m
         work->result = model->step(i);
         if (work->result != 0 || !mt_stack_is_intact(stack_low)) {
             work->where = i;
+            note_device(model, work);
             status = work->result != 0 ? MT_MODEL : MT_STACK_OVERFLOW;
         }
     }
@@ -69,6 +81,7 @@ int32_t mt_work_time(const struct mt_model *model, uint16_t number, uint32_t cou
     if (status != MT_OK) {
         work->elapsed_ns = 0;
         work->where = number;
+        note_device(model, work);
     }
     return status;
 }
@@ -82,6 +95,10 @@ int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, siz
     running = number < model->operator_count ? number : MT_NO_OPERATOR; /* the operators are the first functions */
     work->where = running;
     const int32_t status = model->functions->invoke(model, request, count, &work->result, returned);
+    if (work->result == MT_DEVICE && model->failure != NULL) {
+        returned->type_code = MT_ARG_INT;
+        returned->value.v_int64 = (int64_t)model->failure->number << 32 | (uint32_t)model->failure->status;
+    }
     running = MT_NO_OPERATOR;
     work->stack_bytes = mt_stack_used(stack_low, &top);
     return status;

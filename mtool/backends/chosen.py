@@ -1,26 +1,35 @@
 """Backends as a user chose them: found by name or path, with the limits that every backend has."""
 
+import importlib.machinery
 import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
+import logging
+import re
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool.backends.interface import Backend, Region
+from mtool import spelling
+from mtool.backends.interface import Backend, BackendError, Region
 from mtool.backends.operation import Operation
 from mtool.backends.spec import COMMON, BackendSpec
-from mtool.errors import UsageError
+from mtool.errors import MtoolError, UsageError
 from mtool.ir import Graph
+from mtool.reserved import KEYWORDS
 
 GROUP = "mtool.backends"
 """The group of entry points by which installed packages offer backends."""
+_SEE = "mtool check lists them"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Chosen:
     """A backend, and what the user left to it.
 
-    skip, only: names of nodes of the model, in lower case.
+    skip, only: names of nodes of the model.
     most: how many regions it gets at most; None: all.
     inputs_only: its regions read nothing but inputs of the model.
     """
@@ -33,10 +42,20 @@ class Chosen:
 
     def skips(self, operation: Operation) -> str:
         """Return why an operation is not left to the backend; "": it is."""
-        names = {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+        names = _names_of(operation)
         if names & self.skip:
             return "skip= names it"
         return "only= does not name it" if self.only and not names & self.only else ""
+
+    def tell_unknown(self, operations: Sequence[Operation]) -> None:
+        """Warn of names behind skip= and only= that no operation has: they are misspelt, or nothing computes them."""
+        there = {name for operation in operations for name in _names_of(operation)}
+        for option, names in (("skip", self.skip), ("only", self.only)):
+            for name in sorted(names - there):
+                hint = spelling.did_you_mean(name, sorted(there))
+                log.warning(
+                    "%s: %s=%s names no operator of the model; %s", self.backend.name, option, name, hint or _SEE
+                )
 
     def limits(self, region: Region, count: int, graph: Graph) -> str:
         """Return why the backend does not get a region, of which it has some already; "": it does."""
@@ -71,7 +90,7 @@ def _chosen(spec: BackendSpec) -> Chosen:
     alone = common.get("inputs-only", "no")
     if alone not in ("yes", "no"):
         raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
-    backend = _class_of(spec)(own)
+    backend = _made(_class_of(spec), own, spec)
     return Chosen(
         backend,
         _names(common.get("skip", "")),
@@ -81,13 +100,33 @@ def _chosen(spec: BackendSpec) -> Chosen:
     )
 
 
+def _made(kind: type[Backend], options: Mapping[str, str], spec: BackendSpec) -> Backend:
+    try:
+        return kind(options)
+    except MtoolError:
+        raise
+    except (Exception, SystemExit) as failed:
+        raise BackendError(
+            f"the backend {spec.where} can't be made: {type(failed).__name__}: {failed}",
+            details=[f"with the options {', '.join(f'{key}={value}' for key, value in options.items()) or 'none'}"],
+        ) from failed
+
+
+def _names_of(operation: Operation) -> set[str]:
+    return {operation.name, *operation.origins, *(one.tensor for one in operation.outputs)}
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(name.strip() for name in text.split("|") if name.strip())
 
 
 def known() -> dict[str, str]:
     """Return the backends that are there by name: `module:Class` of each."""
-    own = {"cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn", "ethos_u": "mtool.backends.ethos_u:EthosU"}
+    own = {
+        "cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn",
+        "ethos_u": "mtool.backends.ethos_u:EthosU",
+        "json": "mtool.backends.json:Json",
+    }
     offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
     return {**offered, **own}
 
@@ -105,23 +144,31 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
     module, _, name = places[spec.where].partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as failed:
+    except (Exception, SystemExit) as failed:
         raise UsageError(
             f"the backend {spec.where} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]
         ) from failed
     return _checked(found, spec.where)
 
 
+class _Source(importlib.machinery.SourceFileLoader):
+    """Reads the file that is there: bytecode of the same second and size would pass for it, and is not written."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(spec: BackendSpec) -> type[Backend]:
     path = Path(spec.where)
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="give the path of the backend's Python file")
-    made = importlib.util.spec_from_file_location(f"mtool_backend_{path.stem}", path)
+    name = f"mtool_backend_{path.stem}"
+    made = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     assert made is not None and made.loader is not None
     module = importlib.util.module_from_spec(made)
     try:
         made.loader.exec_module(module)
-    except Exception as failed:
+    except (Exception, SystemExit) as failed:
         raise UsageError(f"{path} can't be loaded", details=[f"{type(failed).__name__}: {failed}"]) from failed
     own = [
         one for one in vars(module).values()
@@ -138,6 +185,7 @@ def _from_file(spec: BackendSpec) -> type[Backend]:
 def _checked(found: object, where: str) -> type[Backend]:
     if not (isinstance(found, type) and issubclass(found, Backend)):
         raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
-    if not found.name.isidentifier():
+    name: object = found.name
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or name in KEYWORDS:
         raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
     return found

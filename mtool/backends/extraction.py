@@ -8,7 +8,7 @@ from mtool.backends.interface import BackendError, Product, Region
 from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
 from mtool.lowerings.external import KIND
-from mtool.ops.external.node import External
+from mtool.ops.external.node import HOOKS, External
 
 Compiled = tuple[str, Region, Product]
 """The name of a backend, a region of it, and what it made of that."""
@@ -76,9 +76,13 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             files=product.files,
             scratch=product.scratch_bytes,
             alignment=product.alignment,
+            tensor_alignment=product.tensor_alignment,
             macs=region.macs,
-            cost=product.cost,
+            cost=float(product.cost),
+            cycles=float(product.cycles),
             operators=tuple(one.name for one in region.operations),
+            can_fail=product.can_fail,
+            hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
         )
         inputs = (*(one.value for one in region.inputs), *constants)
         kept.append(Node(KIND, region.name, inputs, tuple(one.value for one in region.outputs), attrs, origins))

@@ -78,8 +78,14 @@ class Product:
     layouts: what stands where in them, by name.
     scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
     alignment: of that memory, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`.
     cycles: an estimate of the accelerator's cycles; 0: there is none.
+    can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
+        (crt/include/mt_device.h). Otherwise it returns nothing.
+    hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
+        "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
+        regions are called once.
     """
 
     body: str
@@ -89,8 +95,11 @@ class Product:
     layouts: Mapping[str, str] = field(default_factory=dict)
     scratch_bytes: int = 0
     alignment: int = 4
+    tensor_alignment: int = 1
     cost: float = 0.0
     cycles: float = 0.0
+    can_fail: bool = False
+    hooks: Mapping[str, str] = field(default_factory=dict)
 
 
 class Backend:
@@ -136,9 +145,14 @@ class Backend:
     def cost(self, region: Region) -> float | None:
         """Return what a region costs, copies at its border included, in instructions of the core.
 
-        None: it is always worth it.
+        The region is compiled to C instead where mtool's own estimate for that is not larger, and `mtool check` says
+        so. None: it is always worth it.
         """
         return None
+
+    def files(self, region: Region) -> Mapping[str, bytes]:
+        """Return the files that an external compiler of a region reads, by plain names; none: there is none."""
+        return {}
 
     def compile(self, region: Region, folder: Path) -> Product:
         """Return what computes a region.

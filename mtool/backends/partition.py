@@ -1,17 +1,15 @@
 """Partitioning of a network: backends get their regions, and what they compile stands in the graph as a call."""
 
 import logging
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from mtool.backends.asking import claims_of, compiled_by, cost_of, refusal_of
 from mtool.backends.chosen import Chosen
 from mtool.backends.extraction import body_of, replace_regions
 from mtool.backends.interface import Backend, BackendError, Context, Product, Region
 from mtool.backends.layout import put_channels_last
 from mtool.backends.operation import Operand, Operation
-from mtool.backends.product import checked
 from mtool.backends.reading import operations_of
 from mtool.backends.regions import grown
 from mtool.ir import Graph
@@ -45,7 +43,13 @@ class Partition:
 
 
 def partition(
-    view: Graph, graph: Graph, chosen: Sequence[Chosen], context: Context, *, falls_back: bool = False
+    view: Graph,
+    graph: Graph,
+    chosen: Sequence[Chosen],
+    context: Context,
+    *,
+    falls_back: bool = False,
+    cost_in_c: Callable[[Graph], float] | None = None,
 ) -> Partition:
     """Give the regions of a network that backends claim to them.
 
@@ -55,35 +59,67 @@ def partition(
         chosen: the backends, in order of preference.
         context: what they compile for.
         falls_back: a region that a backend fails to compile is left to C, with a warning.
+        cost_in_c: estimates the instructions of a graph that is compiled to C; None: every region is worth it.
 
     Raises:
         BackendError: a backend failed.
     """
+    divided = divide(view, graph, chosen, context, cost_in_c=cost_in_c)
+    compiled: list[tuple[Backend, Region, Product]] = []
+    for backend, region in divided.regions:
+        try:
+            compiled.append((backend, region, compiled_by(backend, region)))
+        except BackendError as failed:
+            if not falls_back:
+                raise
+            log.warning("%s is left to C: %s", region.name, failed.what)
+    regions = tuple(region for _, region, _ in compiled)
+    by = [(backend.name, region, product) for backend, region, product in compiled]
+    return Partition(replace_regions(divided.graph, by), divided.claims({one.name for one in regions}), regions)
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The regions of a network before their backends compile them.
+
+    graph: the network, laid out as the backends want it.
+    regions: each with its backend.
+    operations, refusals: the operations, and why backends that were asked do not compute each.
+    """
+
+    graph: Graph
+    regions: tuple[tuple[Backend, Region], ...]
+    operations: tuple[Operation, ...]
+    refusals: tuple[tuple[tuple[str, str], ...], ...]
+
+    def claims(self, made: Iterable[str]) -> tuple[Claim, ...]:
+        """Return who computes what, if of the regions those of these names are computed by their backends."""
+        kept = {*made}
+        pairs = [(backend, region) for backend, region in self.regions if region.name in kept]
+        of = {one.name: (region.name, backend.name) for backend, region in pairs for one in region.operations}
+        rows = zip(self.operations, self.refusals, strict=True)
+        return tuple(Claim(one, *of.get(one.name, ("", "")), refusals) for one, refusals in rows)
+
+
+def divide(
+    view: Graph,
+    graph: Graph,
+    chosen: Sequence[Chosen],
+    context: Context,
+    *,
+    cost_in_c: Callable[[Graph], float] | None = None,
+) -> Division:
+    """Return the regions that backends claim, by the arguments of `partition`; none is compiled."""
     if any(one.backend.layout == "NHWC" for one in chosen):
         is_same = view is graph
         view = put_channels_last(view)
         graph = view if is_same else put_channels_last(graph)
     operations = operations_of(view)
     parts = _Partitioner(view, operations, chosen, context)
-    claimed = parts.claimed()
-    found = parts.regions(claimed)
-    compiled: list[tuple[Region, Product]] = []
-    for backend, region in found:
-        try:
-            compiled.append((region, _compiled(backend, replace(region, body=body_of(graph, region)))))
-        except BackendError as failed:
-            if not falls_back:
-                raise
-            log.warning("%s is left to C: %s", region.name, failed.what)
-    made = {region.name for region, _ in compiled}
-    of = {one.name: region.name for _, region in found if region.name in made for one in region.operations}
-    names = {region.name: backend.name for backend, region in found}
-    claims = tuple(
-        Claim(one, of.get(one.name, ""), names.get(of.get(one.name, ""), ""), tuple(parts.refusals[number]))
-        for number, one in enumerate(operations)
-    )
-    by = [(names[region.name], region, product) for region, product in compiled]
-    return Partition(replace_regions(graph, by), claims, tuple(region for region, _ in compiled))
+    parts.cost_in_c = None if cost_in_c is None else lambda region: cost_in_c(body_of(graph, region))
+    found = parts.regions(parts.claimed())
+    regions = tuple((backend, replace(region, body=body_of(graph, region))) for backend, region in found)
+    return Division(graph, regions, tuple(operations), tuple(map(tuple, parts.refusals)))
 
 
 class _Partitioner:
@@ -93,6 +129,7 @@ class _Partitioner:
         self.graph, self.operations, self.context = graph, operations, context
         self.chosen = {one.backend.name: one for one in chosen}
         self.refusals: list[list[tuple[str, str]]] = [[] for _ in operations]
+        self.cost_in_c: Callable[[Region], float] | None = None
         self.readers: dict[str, set[int]] = {}
         for number, operation in enumerate(operations):
             for operand in operation.variables:
@@ -100,11 +137,13 @@ class _Partitioner:
 
     def claimed(self) -> dict[int, str]:
         """Return the backend of each operation that one can compute by itself, the first in order of preference."""
+        for one in self.chosen.values():
+            one.tell_unknown(self.operations)
         found: dict[int, str] = {}
         for number, operation in enumerate(self.operations):
             for name, one in self.chosen.items():
-                why = one.skips(operation) or _told(one.backend, operation, self.context)
-                why = why or one.backend.claims(self.region("", [number]))
+                why = one.skips(operation) or refusal_of(one.backend, operation, self.context)
+                why = why or claims_of(one.backend, self.region("", [number]))
                 if not why:
                     found[number] = name
                     break
@@ -115,7 +154,7 @@ class _Partitioner:
         """Return the regions that are worth it, by the limits of the user's, and their backends."""
 
         def may_join(members: Sequence[int]) -> bool:
-            return not self.chosen[claimed[members[0]]].backend.claims(self.region("", members))
+            return not claims_of(self.chosen[claimed[members[0]]].backend, self.region("", members))
 
         grows = [name for name, one in self.chosen.items() if one.backend.whole_regions]
         found: list[tuple[Backend, Region]] = []
@@ -126,7 +165,7 @@ class _Partitioner:
         for members in largest_first:
             name = claimed[members[0]]
             one, region = self.chosen[name], self.region("", members)
-            why = one.limits(region, counts[name], self.graph)
+            why = one.limits(region, counts[name], self.graph) or self.loss(one.backend, region)
             if why:
                 for number in members:
                     self.refusals[number].append((name, why))
@@ -142,6 +181,14 @@ class _Partitioner:
             found.append((self.chosen[name].backend, self.region(stem, members)))
         return found
 
+    def loss(self, backend: Backend, region: Region) -> str:
+        """Return why a region does not pay; "": it does."""
+        cost = cost_of(backend, region)
+        if cost is None or self.cost_in_c is None:
+            return ""
+        ours = self.cost_in_c(replace(region, name=f"{backend.name}_region"))
+        return "" if cost < ours else f"it does not pay: about {cost:,.0f} instructions there, {ours:,.0f} in C"
+
     def region(self, name: str, members: Sequence[int]) -> Region:
         """Return operations as a region."""
         inside, operations = {*members}, [self.operations[number] for number in members]
@@ -155,34 +202,3 @@ class _Partitioner:
             one for value, one in made.items() if value in self.graph.outputs or self.readers.get(value, set()) - inside
         ]
         return Region(name, self.graph.name, tuple(operations), tuple(read.values()), tuple(outputs), self.context)
-
-
-def _told(backend: Backend, operation: Operation, context: Context) -> str:
-    """Return why a backend can't compute an operation; what it raises is told as an error of its own."""
-    try:
-        return backend.refusal(operation, context)
-    except BackendError:
-        raise
-    except Exception as failed:
-        raise _error(backend, [operation], failed) from failed
-
-
-def _compiled(backend: Backend, region: Region) -> Product:
-    """Let a backend compile a region in a folder of its own, and check what it returns."""
-    with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
-        try:
-            product = backend.compile(region, Path(folder))
-        except BackendError:
-            raise
-        except Exception as failed:
-            raise _error(backend, region.operations, failed) from failed
-    return checked(product, backend.name, region)
-
-
-def _error(backend: Backend, operations: Iterable[Operation], failed: Exception) -> BackendError:
-    names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in operations]
-    return BackendError(
-        f"the backend {backend.name} failed: {type(failed).__name__}: {failed}",
-        details=names[:5] + [f"and {len(names) - 5} more"] * (len(names) > 5),
-        hint="--backend-fallback leaves such regions to C",
-    )

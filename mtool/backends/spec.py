@@ -19,6 +19,9 @@ COMMON: Mapping[str, str] = {
 _PAIR = re.compile(r"""\s*(?P<key>[\w.-]+)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|'[^']*'|[^,"']*)\s*(?:,|$)""")
 
 
+_OPTION = re.compile(r":\s*[\w.-]+\s*=")
+
+
 @dataclass(frozen=True, slots=True)
 class BackendSpec:
     """A backend that is asked for.
@@ -49,7 +52,7 @@ def parse(text: str) -> BackendSpec:
     Raises:
         UsageError: it is malformed, or a file is missing.
     """
-    if text.endswith(".toml"):
+    if text.endswith(".toml") and not _OPTION.search(text):
         return _from_toml(Path(text))
     where, _, rest = _head(text)
     attribute = ""

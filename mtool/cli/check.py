@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from mtool import workflow
 from mtool.cli import parameters
+from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
 from mtool.escaping import short_name
@@ -86,25 +87,18 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
     )
     rows = [
-        [str(operator.index), operator.label, operator.shape, operator.schedule, f"{operator.macs:,}"]
+        [
+            str(operator.index),
+            operator.label,
+            operator.shape,
+            operator.backend or operator.schedule,
+            f"{operator.macs:,}",
+        ]
         for operator in manifest.operators
     ]
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
     if manifest.claims:
-        out.text(table(("operator of the model", "", "computed by", "why not by others"), _claims(manifest)), "")
-
-
-def _claims(manifest: "Manifest") -> list[list[str]]:
-    """Return who computes each operator that backends were asked for, and why the others do not."""
-    return [
-        [
-            short_name(one.operator),
-            one.kind,
-            f"{one.backend} ({one.region})" if one.backend else "C",
-            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
-        ]
-        for one in manifest.claims
-    ]
+        out.text(claims_table(manifest.claims), "")
 
 
 def _of(need: "Need | None") -> str:

@@ -45,9 +45,9 @@ BoardName = Annotated[
 ]
 
 
-def output_dir(meaning: str) -> Any:
-    """Return the option -d with its help."""
-    return typer.Option("--output-dir", "-d", metavar="DIR", parser=_folder, help=meaning, show_default=False)
+def output_dir(meaning: str, *others: str) -> Any:
+    """Return the option -d with its help; `others` are further names of it."""
+    return typer.Option("--output-dir", "-d", *others, metavar="DIR", parser=_folder, help=meaning, show_default=False)
 
 
 def boards(meaning: str) -> Any:
@@ -367,6 +367,12 @@ ModelOptions = Annotated["Options", Asked(_OF_A_MODEL)]
 
 SourceOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_FOLDER})]
 """And how it becomes C, in a folder."""
+
+PartitionOptions = Annotated[
+    "Options",
+    Asked({**_OF_A_MODEL, **{name: _OF_ITS_C[name] for name in ("backend", "tolerance")}, **_OF_A_FOLDER}),
+]
+"""Which model and which backends, in a folder."""
 
 FitOptions = Annotated[
     "Options", Asked({**{name: each for name, each in _OF_ITS_C.items() if name != "tuned"}, **_OF_A_TEMPLATE})

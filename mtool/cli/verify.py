@@ -70,7 +70,8 @@ def verify(
     The reference is a golden file, or onnxruntime, or LiteRT for a .tflite file. Ends with exit code 9 if they differ
     by more than is allowed.
     """
-    tolerance = dataclasses.replace(workflow.default_tolerance(model, options.rounding), atol=atol, rtol=rtol)
+    tolerance = workflow.default_tolerance(model, options.rounding, options.backend_steps)
+    tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
         tolerance = dataclasses.replace(tolerance, lsb=lsb, ties=False)
     compare = workflow.verify_layers if layers else workflow.verify

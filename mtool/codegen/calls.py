@@ -7,6 +7,7 @@ from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import IN_PLACE, Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops, moved
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import devices_of, failure_call, is_failing
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -72,11 +73,12 @@ def calls_of(plan: Plan, functions: Functions, interface: Interface, arena: Aren
             call = functions.calls[number]
             memories |= {address_of(plan, value).memory for value in _passed(plan, number, call, typed)}
             if typed:
-                steps.append((_typed(plan, number, call, pointers, moves),))
+                repeats = f" + {loop.length} * n" if loop.times > 1 else ""
+                steps.append(_typed(plan, number, call, pointers, moves, f"{number}{repeats}"))
             else:
                 steps.append(_wrapped(plan, number, conventions.operators, pointers))
         operators.append(Repeated(loop, tuple(steps)))
-    can_fail = conventions.operators in ("values", "packed")
+    can_fail = conventions.operators in ("values", "packed") or devices_of(plan).can_fail
     return Calls(tuple(pointers.declarations.values()), tuple(operators), frozenset(memories), can_fail)
 
 
@@ -123,13 +125,22 @@ def operands_of(plan: Plan, node: Node) -> tuple[tuple[str, ...], tuple[str, ...
     return reads, tuple(value for value in dict.fromkeys(node.outputs) if value)
 
 
-def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int]) -> str:
+def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequence[int], of: str) -> tuple[str, ...]:
+    """Return the lines that call a function; `of` is the operator's number in C."""
     arguments = arguments_of(plan, number, call, pointers.value, pointers.scratch)
     if moves:
         arguments = moved(arguments, moves)
     text = f"{call.function.name}({', '.join(arguments)});"
+    if call.function.kernel.can_fail:
+        return ("{", *(f"    {line}" for line in _checked(plan, of, text)), "}")
     title, first = plan.steps[number].node.title, call.function.uses[0].title
-    return text if title == first else f"{text} {comment(title)}"
+    return (text if title == first else f"{text} {comment(title)}",)
+
+
+def _checked(plan: Plan, number: str, call: str) -> list[str]:
+    """Return the lines that call what may fail, and leave the function if it does."""
+    failed = failure_call(plan, f"(uint16_t)({number})" if "*" in number else number, "status")
+    return [f"const int32_t status = {call}", "if (status != 0)", f"    return {failed};"]
 
 
 def _passed(plan: Plan, number: int, call: Call, typed: bool) -> set[str]:
@@ -155,7 +166,11 @@ def _wrapped(plan: Plan, number: int, form: str, pointers: _Pointers) -> tuple[s
     count = len(values)
     if form == "pointers":
         listed = ", ".join(_unqualified(pointers.value(value)) for value in values)
-        return ("{", f"    void *const arguments[] = {{{listed}}};", f"    {function}(arguments);", "}")
+        called = f"{function}(arguments);"
+        checked = [called]
+        if is_failing(plan, number):  # the wrapper has noted what failed
+            checked = [f"const int32_t status = {called}", "if (status != 0)", "    return status;"]
+        return ("{", f"    void *const arguments[] = {{{listed}}};", *(f"    {line}" for line in checked), "}")
     if form == "values":
         listed = ", ".join(f"mt_pointer_value({pointers.value(value)})" for value in values)
         codes = ", ".join(["MT_ARG_HANDLE"] * count)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from mtool.codegen.arena import Arena, Interface, Spot
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import all_operators, operator_call, operator_functions
 from mtool.codegen.packed import packed_entry_point
 from mtool.codegen.sized import bytes_in_c, range_test
@@ -34,7 +35,10 @@ def whole(
     """
     model = plan.graph.name
     is_packed = conventions.interface == "packed"
-    name = "static int32_t run" if is_packed else f"int32_t {model}_run"
+    name = outer = "static int32_t run" if is_packed else f"int32_t {model}_run"
+    has_hooks = devices_of(plan).have_hooks and conventions.executor != "graph-host"  # there, its wrappers call them
+    if has_hooks:
+        name = "static int32_t inference"
     lines = [f"{name}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)", "{"]
     start = [*range_test(plan, interface), *(f"    {call}" for call in start_call(plan))]
     before, after = _copies_in(plan, interface, arena), _copies_out(plan, interface, arena)
@@ -43,6 +47,17 @@ def whole(
     unused = [kind for kind, copies in copied.items() if not copies and kind not in memories]
     lines[2:2] = [f"    (void){kind};" for kind in unused]
     lines += ["    return 0;", "}", ""]
+    if has_hooks:
+        lines += [
+            f"{outer}(const struct {model}_inputs *inputs, const struct {model}_outputs *outputs)",
+            "{",
+            f"    int32_t status = {begin_call(plan, is_new=True)};",
+            "    if (status == 0)",
+            "        status = inference(inputs, outputs);",
+            f"    return {end_call(plan, 'status')};",
+            "}",
+            "",
+        ]
     if is_packed:
         lines += packed_entry_point(plan, interface, conventions)
     return "\n".join(lines).replace("\n    \n", "\n\n")

@@ -31,7 +31,8 @@ class Function:
     @property
     def prototype(self) -> str:
         """The C declaration, without a semicolon."""
-        return f"void {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
+        result = "int32_t" if self.kernel.can_fail else "void"
+        return f"{result} {self.name}({', '.join(argument.declaration for argument in self.kernel.arguments)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from mtool.codegen import linkage
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import devices_of, public_declarations
 from mtool.codegen.state_reset import declared
 from mtool.codegen.wrap import wrapped
 from mtool.escaping import comment
@@ -18,6 +19,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
     upper = model.upper()
     lines = [banner, f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdint.h>", ""]
     lines += ['#include "mt_convention.h"']
+    lines += ['#include "mt_device.h"'] * devices_of(plan).can_fail
     lines += [f'#include "{model}_packed.h"'] if conventions.interface == "packed" else []
     lines += [
         "",
@@ -43,6 +45,7 @@ def header(plan: Plan, interface: Interface, arena: Arena, conventions: Conventi
             "",
         ]
     lines += [*_prototypes(plan, interface, conventions), ""]
+    lines += public_declarations(plan)
     lines += declared(plan, interface, arena)
     lines += [*linkage.END, "#endif", ""]
     return wrapped("\n".join(lines))
@@ -55,6 +58,8 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
     copies = "Pointers to other places than the arena's are copied from and to." if plan.io == "arena" else ""
     once = "Not re-entrant: there is one arena."
     ok = "0, or MT_BAD_SIZE" if plan.graph.sizes else "0"
+    can_fail = devices_of(plan).can_fail
+    device = f", or MT_DEVICE: {model}_failure says what failed" * can_fail
     if conventions.interface == "step":
         return [
             f"#define {model.upper()}_STEPS {len(plan.steps)}",
@@ -70,6 +75,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 "",
                 f"{model}_begin starts an inference and forgets one that is under way; it returns {ok}. The structures",
                 f"stay where they are until it is done. {model}_step runs the next operator; it returns 0, or -1 when",
+                *([f"(with MT_DEVICE, {model}_failure says what failed)"] if can_fail else []),
                 f"there is none left. {model}_done is 1 when all have run, and the outputs are there.",
                 once,
                 *([f"{copies} The inputs are copied at the beginning."] if copies else []),
@@ -89,7 +95,7 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
                 *([copies] if copies else []),
                 "Returns MT_OK, or of mt_status.h: MT_BAD_COUNT, there are more or fewer; MT_BAD_TYPE, one is no "
                 "tensor",
-                f"or of another element type; MT_BAD_SHAPE, one has another shape. {once}",
+                f"or of another element type; MT_BAD_SHAPE, one has another shape{device}. {once}",
             ),
             f"mt_packed {model}_run;",
         ]
@@ -97,9 +103,9 @@ def _prototypes(plan: Plan, interface: Interface, conventions: Conventions) -> l
         plan.graph.sizes
     )
     if plan.io == "arena":
-        note = comment(f"One inference. {copies}", f"Returns 0{refused}. {once}")
+        note = comment(f"One inference. {copies}", f"Returns 0{refused}{device}. {once}")
     else:
-        note = comment(f"One inference; leaves the inputs as they are. Returns 0{refused}. {once}")
+        note = comment(f"One inference; leaves the inputs as they are. Returns 0{refused}{device}. {once}")
     return [note, f"int32_t {model}_run{structures};"]
 
 

@@ -2,6 +2,7 @@
 
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.state_reset import start_call
 from mtool.plan import Plan
 
@@ -30,10 +31,16 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
     start = [line for call in start_call(plan) for line in ("    if (number == 0)", f"        {call}")]
     if conventions.interface == "step":
         head = ["/* The operators of one inference, in order. */", "#define OPERATOR(n) if (number == (n))"]
+        if devices_of(plan).have_hooks:
+            one = [_inner(operator_prototype(plan, calls), plan), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
+            call = f"one_operator({', '.join(['number', *calls.structures])})"
+            return [*head, "", *one, operator_prototype(plan, calls), "{", *_around(plan, call), "}", ""]
         return [*head, "", operator_prototype(plan, calls), "{", *start, *body, "    return 0;", "}", *_UNDEFINED]
     structures = [f"const struct {plan.graph.name}_{name} *{name}" for name in calls.structures]
     call = f"{plan.graph.name}_calls({', '.join(['&only', *calls.structures])})"
     one = [f"    return {call};"] if calls.can_fail else [f"    {call};", "    return 0;"]
+    if devices_of(plan).have_hooks:
+        one = _around(plan, call)
     result = "int32_t" if calls.can_fail else "void"
     return [
         _NOTE,
@@ -53,6 +60,20 @@ def operator_functions(plan: Plan, calls: Calls, conventions: Conventions) -> li
         *one,
         "}",
         "",
+    ]
+
+
+def _inner(prototype: str, plan: Plan) -> str:
+    return "static " + prototype.replace(f"{plan.graph.name}_operator(", "one_operator(", 1)
+
+
+def _around(plan: Plan, call: str) -> list[str]:
+    """Return the lines that call an operator, and the devices' functions before the first and after the last."""
+    return [
+        f"    int32_t status = number == 0 ? {begin_call(plan, is_new=True)} : {begin_call(plan, is_new=False)};",
+        "    if (status == 0)",
+        f"        status = {call};",
+        f"    return status != 0 || number == {len(plan.steps) - 1} ? {end_call(plan, 'status')} : status;",
     ]
 
 

@@ -4,6 +4,7 @@ from mtool.codegen import linkage
 from mtool.codegen.arena import Arena
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import inner_declarations
 from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions
 from mtool.codegen.inference import operator_prototype
@@ -20,6 +21,7 @@ def operators_header(
     lines = [banner, f"#ifndef {guard}", f"#define {guard}", "", f'#include "{model}_weights.h"', ""]
     lines += [*arena.defines(), *linkage.BEGIN]
     lines += [f"{function.prototype};" for function in functions.functions]
+    lines += inner_declarations(plan)
     if conventions.executor != "graph":
         lines += [
             "",

@@ -4,6 +4,7 @@ from mtool.codegen import linkage, tensor_types
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import operands_of
 from mtool.codegen.conventions import Conventions, Form
+from mtool.codegen.device import begin_call, devices_of, end_call, failure_call, is_failing
 from mtool.codegen.function import arguments_of
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -11,6 +12,8 @@ from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string, comment
 from mtool.ir import DType, TensorType
 from mtool.manifest import Tensor
+from mtool.ops.external.node import External
+from mtool.option_values import Executor
 from mtool.plan import Plan
 
 PARAMETERS = (
@@ -73,7 +76,7 @@ def packed_source(
         lines += tensor_types.definitions(model, _kinds(plan))
     for form in conventions.forms:
         for number in range(len(plan.steps)):
-            lines += _wrapper(plan, functions, arena, number, form)
+            lines += _wrapper(plan, functions, arena, number, form, conventions.executor)
     if conventions.has_functions:
         if conventions.interface != "packed":
             lines += packed_entry_point(plan, interface, conventions)
@@ -159,10 +162,35 @@ def _declaration(plan: Plan, number: int, form: Form) -> str:
 
 def _prototype(plan: Plan, number: int, form: Form) -> str:
     name = f"{plan.graph.name}_{plan.steps[number].node.name}_{form}"
-    return f"void {name}(void *const *arguments)" if form == "pointers" else f"int32_t {name}({PARAMETERS})"
+    result = "int32_t" if is_failing(plan, number) else "void"
+    return f"{result} {name}(void *const *arguments)" if form == "pointers" else f"int32_t {name}({PARAMETERS})"
 
 
-def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form) -> list[str]:
+def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[list[str], str]:
+    """Return the lines that call an operator that devices have to do with, and the status in the end; none: it has not.
+
+    The host's executor calls the operators one by one, the first at the beginning and the last at the end.
+    """
+    attrs, devices = plan.steps[number].node.attrs, devices_of(plan)
+    is_host = executor == "graph-host" and devices.have_hooks
+    is_first, is_last = is_host and number == 0, is_host and number == len(plan.steps) - 1
+    lines: list[str] = []
+    if is_first or (isinstance(attrs, External) and attrs.hooks):
+        lines += ["if (status == MT_OK)", f"    status = {begin_call(plan, is_new=is_first)};"]
+    if is_failing(plan, number):
+        lines += [
+            "if (status == MT_OK) {",
+            f"    const int32_t failure = {called}",
+            "    if (failure != 0)",
+            f"        status = {failure_call(plan, str(number), 'failure')};",
+            "}",
+        ]
+    elif lines or is_last:
+        lines += ["if (status == MT_OK)", f"    {called}"]
+    return lines, end_call(plan, "status") if is_last else "status"
+
+
+def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: Form, executor: Executor) -> list[str]:
     model, node = plan.graph.name, plan.steps[number].node
     reads, writes = operands_of(plan, node)
     values = (*reads, *writes)
@@ -182,6 +210,9 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
     head = [_prototype(plan, number, form), "{"]
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]
+        if is_failing(plan, number):
+            failed = f"    return status == 0 ? 0 : {failure_call(plan, str(number), 'status')};"
+            return [*head, *unused, f"    const int32_t status = {called}", failed, "}", ""]
         return [*head, *unused, f"    {called}", "}", ""]
     if form == "values":
         unused = ["(void)arguments;"] * ("arguments[" not in called)
@@ -193,5 +224,8 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
             f"static const struct mt_tensor_type *const types[] = {{{names}}};",
             f"const int32_t status = mt_packed_check(arguments, type_codes, count, types, {len(values)});",
         ]
-    body = [*check, *unused, *UNUSED, "if (status == MT_OK)", f"    {called}", "return status;"]
+    work, result = _work(plan, number, called, executor)
+    if work:
+        check[-1] = check[-1].removeprefix("const ")
+    body = [*check, *unused, *UNUSED, *(work or ["if (status == MT_OK)", f"    {called}"]), f"return {result};"]
     return [*head, *(f"    {line}" for line in body), "}", ""]

@@ -3,6 +3,7 @@
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import Calls, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import begin_call, devices_of, end_call
 from mtool.codegen.inference import operator_call
 from mtool.codegen.packed import packed_call
 from mtool.codegen.tensor_types import tensor_bytes
@@ -74,6 +75,7 @@ def descriptor(
         "run": "run",
         "step": "step" if is_graph or calls.structures else f"{model}_operator",
         **({"functions": "&functions"} if conventions.has_functions else {}),
+        **({"failure": f"&{model}_failure"} if devices_of(plan).can_fail else {}),
     }
     lines += [
         "",
@@ -103,6 +105,20 @@ def _run(plan: Plan, interface: Interface, conventions: Conventions) -> list[str
 
 def _graph_step(plan: Plan) -> list[str]:
     model = plan.graph.name
+    if devices_of(plan).have_hooks:
+        begin = f"number == 0 ? {begin_call(plan, is_new=True)} : {begin_call(plan, is_new=False)}"
+        return [
+            "static int32_t step(uint16_t number)",
+            "{",
+            f"    int32_t status = {model}_graph_begin(&{model}_{plan.io}_inputs, &{model}_{plan.io}_outputs);",
+            "    if (status == MT_OK)",
+            f"        status = {begin};",
+            "    if (status == MT_OK)",
+            f"        status = {model}_graph_step(number);",
+            f"    return status != MT_OK || number == {len(plan.steps) - 1} ? {end_call(plan, 'status')} : status;",
+            "}",
+            "",
+        ]
     return [
         "static int32_t step(uint16_t number)",
         "{",

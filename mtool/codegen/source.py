@@ -6,6 +6,7 @@ from dataclasses import replace
 from mtool.codegen.arena import Arena, Interface, moves_rows
 from mtool.codegen.calls import Calls
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import definitions
 from mtool.codegen.entry import entry_point
 from mtool.codegen.flash import qualified
 from mtool.codegen.function import Function
@@ -21,6 +22,9 @@ from mtool.kernels.expressions import has_fixed16, has_halves, has_small_floats
 from mtool.kernels.schedule import schedule_text
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
+
+ARENA_ALIGNMENT = 16
+"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
 
 
 def source(
@@ -59,8 +63,14 @@ def source(
         "",
     ]
     if plan.arena_bytes:
-        lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
-    lines += [*body, *_arena_pointers(plan, interface, arena), *reset_function(plan, interface, arena)]
+        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
+        lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
+    lines += [
+        *definitions(plan),
+        *body,
+        *_arena_pointers(plan, interface, arena),
+        *reset_function(plan, interface, arena),
+    ]
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, arena, conventions))
     return wrapped(qualified("\n".join(lines), plan.target))

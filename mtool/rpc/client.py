@@ -27,6 +27,8 @@ class Client:
         timeout_s: how long it may take to start and to answer.
         on_fault: returns the error to raise when the device reports a fault, or that an operator failed.
         take_over: open it even if another host, on another computer, has a session open with the device.
+        region_of: returns how people call the region that is the operator of a number; "": it is none. Its
+            failure is one of a device.
         device_s: how much of the device's time passes in one of our seconds, at least; less than 1 in an emulator.
 
     Raises:
@@ -40,10 +42,12 @@ class Client:
         expected: Expected | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
         on_fault: Callable[[Fault], MtoolError] = device_error,
+        region_of: Callable[[int], str] = lambda number: "",
         take_over: bool = False,
         device_s: float = 1.0,
     ) -> None:
         self._on_fault = on_fault
+        self._region_of = region_of
         self._device_s = device_s
         self._name = transport.name
         session, self.hello = shake_hands(transport, expected=expected, timeout_s=timeout_s, take_over=take_over)
@@ -217,6 +221,9 @@ class Client:
         request = reply.request.type.name.removeprefix("MT_")
         if reply.status == Status.MT_MODEL and reply.request.type == Message.MT_INVOKE and len(reply.payload) >= 4:
             code = struct.unpack_from("<i", reply.payload)[0]
+            if code == Status.MT_DEVICE and len(reply.payload) >= 13:
+                own, number = struct.unpack_from("<ii", reply.payload, 5)
+                raise _failure_of(self._region_of(number) or f"operator {number}", own)
             raise DeviceError(f"the function failed on the device with {describe(code)}")
         is_call = reply.request.type == Message.MT_CALL
         has_failed = reply.status in (Status.MT_MODEL, Status.MT_STACK_OVERFLOW)
@@ -226,12 +233,21 @@ class Client:
             operator = None if number == protocol.NO_OPERATOR else number
             if reply.status == Status.MT_STACK_OVERFLOW:
                 raise self._on_fault(Fault(FaultKind.MT_FAULT_STACK, operator, 0, ()))
+            if operator is not None and (region := self._region_of(operator)):
+                raise _failure_of(region, code)
             at = "" if operator is None else f" in operator {operator}"
             raise DeviceError(f"the model failed on the device{at} with code {code}")
         hint = "time fewer runs at once" if reply.status == Status.MT_TIMER_OVERFLOW else ""
         raise DeviceError(
             f"{self._name} reports {describe(reply.status)}", details=[f"in reply to {request}"], hint=hint
         )
+
+
+def _failure_of(region: str, status: int) -> DeviceError:
+    return DeviceError(
+        f"the device of {region} failed with status {status}",
+        details=["this status is the device's own: its backend, or its driver, says what it means"],
+    )
 
 
 def _joined(replies: Sequence[Reply], lengths: Sequence[int]) -> list[bytes]:

@@ -28,6 +28,7 @@ class Status(IntEnum):
     MT_BAD_SHAPE = 19
     MT_BAD_GRAPH = 20
     MT_BAD_SIZE = 21
+    MT_DEVICE = 22
 
 
 MEANINGS = {
@@ -53,6 +54,7 @@ MEANINGS = {
     Status.MT_BAD_SHAPE: "a tensor has another shape",
     Status.MT_BAD_GRAPH: "the graph's JSON is malformed, or of another model",
     Status.MT_BAD_SIZE: "a size is smaller or larger than the model takes",
+    Status.MT_DEVICE: "a device that computes a part of the model failed",
 }
 
 

@@ -91,6 +91,7 @@ class Device(Closing):
                 expected=expected,
                 timeout_s=self._timeout_s,
                 on_fault=functools.partial(faults.explain, manifest=self.manifest, firmware=self._firmware),
+                region_of=functools.partial(faults.region_of, manifest=self.manifest),
                 device_s=self._device_s,
                 take_over=take_over,
             )

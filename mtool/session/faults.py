@@ -49,6 +49,15 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
     return DeviceError(f"{_what(fault, reading)}{where}", details=details, hint=hint)
 
 
+def region_of(number: int, manifest: Manifest) -> str:
+    """Return how people call an operator that a backend computes: the region and the model's nodes; "": it is none."""
+    operator = next((one for one in manifest.operators if one.index == number), None)
+    if operator is None or not operator.backend:
+        return ""
+    nodes = [f'"{short_name(origin)}"' for origin in operator.origins[:5]]
+    return f"{operator.name} ({', '.join([*nodes, *['…'] * (len(operator.origins) > 5)])})"
+
+
 def of_exit(status: int, *, board: Board) -> DeviceError | None:
     """Return the error that the exit status of a board's emulator stands for, or None if it stands for no fault.
 

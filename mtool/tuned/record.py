@@ -10,9 +10,9 @@ import re
 import secrets
 import statistics
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mtool.boards import Board
 from mtool.escaping import one_line
@@ -24,8 +24,12 @@ SCHEMA = 1
 _KEY_DIGITS = 20
 _LONGEST = 400  # characters of a reason
 
-Positive = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Text = Annotated[str, Field(max_length=10_000)]
+Positive = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+"""A number of which some can be added: 1e30 ns are more than the universe's age."""
+
+Times = Annotated[tuple[Positive, ...], Field(min_length=1)]
+LONGEST_TEXT = 10_000  # characters
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Unit = Literal["ns", "instructions", "cycles"]
 Status = Literal["ok", "wrong", "fault", "timeout", "unbuildable", "too large"]
 """How a measurement ended; "ok" alone may be chosen.
@@ -103,6 +107,12 @@ class Measurement(_Record):
     reason: Text = ""
     baseline: bool = False
 
+    @model_validator(mode="after")
+    def _has_times(self) -> Self:
+        if self.status == "ok" and not self.times:
+            raise ValueError("it is ok, and has no times")
+        return self
+
     @property
     def median(self) -> float:
         """The median of the times; infinite, if there are none."""
@@ -124,8 +134,8 @@ class WholePlan(_Record):
     choices: dict[Text, Text]
     arena_bytes: Annotated[int, Field(ge=0)]
     default_arena_bytes: Annotated[int, Field(ge=0)]
-    times: tuple[Positive, ...]
-    default_times: tuple[Positive, ...]
+    times: Times
+    default_times: Times
     partial: Partial = "auto"
     flash_bytes: Annotated[int, Field(ge=0)] = 0
     default_flash_bytes: Annotated[int, Field(ge=0)] = 0

@@ -9,9 +9,10 @@ from mtool import ops
 from mtool.ir import Expr, Graph, Node
 from mtool.ir.control import Control, with_own_bodies
 from mtool.ir.node import View, expression_of
+from mtool.ops.external.node import External
 from mtool.plan import Plan, Step
 from mtool.plan.control import plans_in
-from mtool.tuned.record import TaskRecord, digest
+from mtool.tuned.record import LONGEST_TEXT, TaskRecord, digest
 
 _NOT_TOLD = frozenset({"expr", "label", "macs", "acc_bound", "float_bias"})
 """Attributes on which no time depends: names, bounds that follow from weights, and the expression, told by itself."""
@@ -61,7 +62,7 @@ def named_nodes(graph: Graph) -> Iterator[tuple[Node, Graph]]:
     """Yield each node that is computed and may be tuned, with its graph; those of graphs inside of it too."""
     for part in with_own_bodies(graph):
         for node in part.nodes:
-            if not isinstance(node.attrs, View | Control):
+            if not isinstance(node.attrs, View | Control | External):
                 yield node, part
 
 
@@ -89,7 +90,12 @@ def _attributes(attrs: Any) -> Iterator[tuple[str, str]]:
         value = getattr(attrs, one.name)
         if one.name in _NOT_TOLD:
             continue
-        yield one.name, ("0" if value == 0 else "not 0") if one.name in _VALUES else _plain(value)
+        yield one.name, ("0" if value == 0 else "not 0") if one.name in _VALUES else _short(_plain(value))
+
+
+def _short(text: str) -> str:
+    """Return what a record can hold: a text, or its hash."""
+    return text if len(text) <= LONGEST_TEXT else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _plain(value: Any) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mtool.workflow.fitting import Fit, Fits, check
     from mtool.workflow.flashing import Ready, flash_model, flash_plan
     from mtool.workflow.layers import Layers, verify_layers
+    from mtool.workflow.partitioning import Parts, partition
     from mtool.workflow.profiling import bench_layers
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
     from mtool.workflow.reporting import Report, report
@@ -71,6 +72,10 @@ _EXPORTS = {
         "verify_layers",
     ),
     "mtool.workflow.deployment": ("Deployment",),
+    "mtool.workflow.partitioning": (
+        "Parts",
+        "partition",
+    ),
     "mtool.workflow.profiling": ("bench_layers",),
     "mtool.workflow.quantisation": (
         "Quantised",
@@ -110,6 +115,7 @@ __all__ = [
     "Layers",
     "Model",
     "Options",
+    "Parts",
     "Pixels",
     "Prepared",
     "Quantised",
@@ -134,6 +140,7 @@ __all__ = [
     "open",
     "part_headings",
     "part_rows",
+    "partition",
     "prepare",
     "quantize",
     "report",

@@ -233,7 +233,9 @@ def compare_layers(
         if number:
             device.reset_state()
         network = reference.network(model.path, at_sizes.options)
-        allowed = allowed or (Tolerance() if network else default_tolerance(model.path, model.options.rounding))
+        if allowed is None:
+            steps = model.options.backend_steps
+            allowed = default_tolerance(None if network else model.path, model.options.rounding, steps)
         allowed = of_float16(allowed, tensors)
         ties = RoundingTies(network.proto if network and allowed.ties else None, tensors.operators)
         has_rounding = has_rounding or ties.has_rounding or is_tflite(model.path)

@@ -12,12 +12,17 @@ FLOAT16 = 2.0**-10
 """What a model in float16 may differ by, of the largest magnitude and of each number: a step of float16."""
 
 
-def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx") -> Tolerance:
+def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx", of_backends: int = 0) -> Tolerance:
     """Return what a model is held to: integers are equal but for ties, on every board and on grids of every width.
 
     A TFLite model is held to LiteRT's: to its reference kernels exactly with their rounding, to others within a step.
+
+    Args:
+        model: the file.
+        rounding: how integers are rounded.
+        of_backends: the steps by which integers of backends may differ from mtool's own.
     """
-    return Tolerance(lsb=int(model is not None and is_tflite(model) and rounding != "tflite"))
+    return Tolerance(lsb=of_backends + int(model is not None and is_tflite(model) and rounding != "tflite"))
 
 
 def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:

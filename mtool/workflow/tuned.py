@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mtool import configuration
 from mtool.boards import Board
 from mtool.errors import UsageError
+from mtool.escaping import one_line
 from mtool.manifest import Project
 from mtool.tuned.known import Known
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from mtool.tuned.record import Setup, Target
 
 log = logging.getLogger(__name__)
+
+_MOST = 5  # of the targets that a note names
 
 
 def logs_of(given: Sequence[Path]) -> tuple[Path, ...]:
@@ -55,13 +58,30 @@ def known_for(board: Board, given: Sequence[Path], template: str, template_optio
             hint="see which there are: mtool tune --show LOG --pareto; measure them: mtool tune MODEL --pareto",
         )
     if not known.ranked and not known.whole:
-        others = sorted({f"{one.setup.board} with {one.target.compiler}" for one in read.measurements})
+        elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
+        others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
         log.warning(
             "%s: nothing is known for %s with %s%s",
             ", ".join(map(str, logs)), board.name, target.compiler,
-            f"; there are measurements of {', '.join(others)}" if others else "",
+            f"; there are measurements of {one_line(', '.join(others[:_MOST]))}" if others else "",
         )  # fmt: skip
     return known
+
+
+def _elsewhere(measured: "Target", its_setup: "Setup", target: "Target", setup: "Setup") -> str:
+    """Return where something was measured; if that was this board with this compiler, with what is different."""
+    where = f"{its_setup.board} with {measured.compiler}"
+    if (its_setup.board, measured.compiler) != (setup.board, target.compiler):
+        return where
+    flags = sorted({*measured.flags} - {*target.flags}) or ["fewer flags"]
+    differences = (
+        " ".join(flags) if measured.flags != target.flags else "",
+        f"another core, {measured.cpu}" if measured.cpu != target.cpu else "",
+        f"template {its_setup.template}" if its_setup.template != setup.template else "",
+        f"at {its_setup.clock_hz / 1e6:g} MHz" if its_setup.clock_hz != setup.clock_hz else "",
+        "other memories" if its_setup.memories != setup.memories else "",
+    )
+    return f"{where} ({', '.join(filter(None, differences)) or 'other features'})"
 
 
 def options_of(board: Board, template: str, given: Mapping[str, str]) -> dict[str, str]:

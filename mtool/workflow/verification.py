@@ -141,7 +141,9 @@ def judge(
     _check_shapes(tensors, expected, found)
     expected = [dynamic_outputs.padded(tensors.outputs, sample) for sample in expected]
     found = [dynamic_outputs.masked(tensors.outputs, sample) for sample in found]
-    allowed = of_float16(tolerance or default_tolerance(model.path, model.options.rounding), tensors)
+    chosen = model.options
+    allowed = tolerance or default_tolerance(model.path, chosen.rounding, chosen.backend_steps)
+    allowed = of_float16(allowed, tensors)
     name = golden.name if golden is not None else reference.name_of(model.path)
 
     def compared(within: Tolerance) -> Report:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from mtool import boards
 from mtool.cli import app
 from mtool.tuned import log as tuning_log
+from mtool.workflow.tuned import known_for, target_and_setup
 from tests.tuned.records import SETUP, measurement, whole
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx")
@@ -94,6 +96,21 @@ def test_logs_of_mtool_toml_are_used_and_one_of_another_target_is_told(
     told = capsys.readouterr().err
     assert "nothing is known for host with cc" in told
     assert "there are measurements of b with arm-none-eabi-gcc 12.2.1, other with arm-none-eabi-gcc 12.2.1" in told
+
+
+def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target, setup = target_and_setup(boards.get("host"), "", {})
+    other = target.model_copy(update={"flags": (*target.flags, "opt=-O9")})
+    slower = setup.model_copy(update={"clock_hz": 32_000_000})
+    for record in (
+        measurement("a", 1.0, target=other, setup=setup),
+        measurement("a", 1.0, target=target, setup=slower),
+    ):
+        tuning_log.append(tmp_path / "t.jsonl", record)
+    known_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {})
+    assert "(opt=-O9)" in caplog.text and "(at 32 MHz)" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["tuned = 3", "tuned = [3]", "tuned = {}", "tunes = 'x'"])

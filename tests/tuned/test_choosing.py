@@ -9,6 +9,7 @@ from graphs import model
 from onnx import helper
 
 from mtool import boards
+from mtool.backends import BackendSpec
 from mtool.compiler import compile_model, plan_model
 from mtool.plan import Choice
 from mtool.request import Request
@@ -18,6 +19,16 @@ from mtool.tuned.tasks import Task, tasks_of
 from tests.tuned.pointwise import network
 
 BOARD = boards.get("mps2_an386")
+BACKEND = """
+from mtool.backends import Backend, Pattern, Product
+
+class Npu(Backend):
+    name = "npu"
+    patterns = (Pattern("Conv"),)
+
+    def compile(self, region, folder):
+        return Product(body="    npu();", headers=("npu.h",), files={"npu.h": b"/" * 20000})
+"""
 
 
 def tasks(path: Path) -> list[Task]:
@@ -50,6 +61,16 @@ def test_every_node_of_a_task_gets_the_fastest_candidate_and_the_user_comes_firs
     expected = {**plain, first: "dsp_pointwise:unroll=8", second: "dsp_pointwise:unroll=8"}
     assert schedules(path, known) == expected
     assert schedules(path, known, **{second: Choice("c99_patch")}) == {**expected, second: "c99_patch"}
+
+
+def test_what_a_backend_computes_is_no_task_however_much_c_it_brings(tmp_path: Path) -> None:
+    path = network(tmp_path / "a.onnx")
+    (tmp_path / "npu.py").write_text(BACKEND)
+    _, twice, _ = tasks(path)
+    known = Known(ranked={twice.record.key: ("dsp_pointwise:unroll=8",)})
+    request = Request(known=known, backends=(BackendSpec(str(tmp_path / "npu.py"), options={"only": "conv1"}),))
+    found = [one.schedule for one in compile_model(path, BOARD, request).manifest.operators]
+    assert found.count("c99_call") == 1 and found.count("dsp_pointwise:unroll=8") == len(twice.nodes) - 1
 
 
 @pytest.mark.parametrize("gone", ["gone", "dsp_pointwise:spin=2", "dsp_pointwise:unroll=5", "dsp_plane", "a:b:c==,"])

@@ -79,7 +79,16 @@ def test_an_unknown_schema_is_refused_by_its_name(tmp_path: Path, version: Any) 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("surprise", 1), ("times", [-1.0]), ("times", ["x"]), ("status", "fine"), ("key", "../x"), ("kind", "other")],
+    [
+        ("surprise", 1),
+        ("times", [-1.0]),
+        ("times", ["x"]),
+        ("times", []),
+        ("times", [1e308, 1e308]),
+        ("status", "fine"),
+        ("key", "../x"),
+        ("kind", "other"),
+    ],
 )
 def test_a_record_that_breaks_the_schema_is_refused_with_its_line_and_key(tmp_path: Path, key: str, value: Any) -> None:
     path = tmp_path / "tuning.jsonl"
@@ -90,6 +99,14 @@ def test_a_record_that_breaks_the_schema_is_refused_with_its_line_and_key(tmp_pa
     with pytest.raises(UsageError, match="line 2 is no record of schema 1") as refused:
         tuning_log.read([path])
     assert key in str(refused.value) or "other" in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["times", "default_times"])
+def test_a_plan_without_times_is_refused(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "tuning.jsonl"
+    path.write_text(json.dumps({**json.loads(whole({}).model_dump_json()), key: []}) + "\n")
+    with pytest.raises(UsageError, match="line 1 is no record of schema 1"):
+        tuning_log.read([path])
 
 
 @pytest.mark.parametrize("text", ["NaN", "[" * 5000, "\x00", "[1]", '{"times": Infinity}', "x" * (1 << 20)])

@@ -57,7 +57,7 @@ def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
     assert [set(sample) for sample in inputs] == [{"image:0", "mask"}] * 2
     assert outputs[1]["image:0"].shape == (1, 3, 2)
     with pytest.raises(UsageError, match="another shape"):
-        samples.golden_of(save(tmp_path, x0=np.zeros((3, 2), np.int8)), [IMAGE], [])
+        samples.golden_of(save(tmp_path, x0=np.zeros((2, 3), np.int8)), [IMAGE], [])
 
 
 @pytest.mark.parametrize(

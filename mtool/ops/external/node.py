@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from mtool.ir import Attributes, Graph, Node
 from mtool.kernels.specification import Specification
 
+HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
+"""When a function of a device is called (crt/include/mt_device.h)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class External(Attributes):
@@ -22,10 +25,14 @@ class External(Attributes):
     headers: what the body includes.
     files: what the build needs besides, by path in the model's folder.
     scratch: bytes of working memory, in the arena.
-    alignment: of that and of the region's tensors there, in bytes.
+    alignment: of that, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     macs: the multiply-accumulates of the operators that it computes.
     cost: its estimate in instructions of the core.
+    cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
     operators: the model's operators that it computes.
+    can_fail: the body returns a status: 0, or one of the device.
+    hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
     """
 
     backend: str
@@ -37,9 +44,13 @@ class External(Attributes):
     files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     scratch: int = 0
     alignment: int = 4
+    tensor_alignment: int = 1
     macs: int = 0
     cost: float = 0.0
+    cycles: float = 0.0
     operators: tuple[str, ...] = ()
+    can_fail: bool = False
+    hooks: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return f"backend={self.backend} operators={len(self.operators)}"
@@ -54,6 +65,7 @@ def _agree(node: Node, graph: Graph) -> None:
         assert value in graph.constants, f"{name} of {where} is no constant"
     assert len({*attrs.constants}) == count, f"{where} has the constants {attrs.constants}"
     assert all(map(str.isidentifier, attrs.constants)), f"{where} has the constants {attrs.constants}"
+    assert all(when in HOOKS and name.isidentifier() for when, name in attrs.hooks), f"{where} has {attrs.hooks}"
     assert attrs.scratch >= 0 and attrs.macs >= 0 and attrs.cost >= 0, f"{where} has negative needs"
     assert attrs.alignment > 0 and not attrs.alignment & (attrs.alignment - 1), f"{where}: alignment"
 

@@ -18,10 +18,10 @@ from typing import Any
 from mtool.errors import CommunicationError, MtoolError
 from mtool.tuned.record import Unit, new_id
 from mtool.tuning.farm import security
-from mtool.tuning.farm.asks import ANY, BUILD, Answer, Slice, SliceEnd, board_of, resource
+from mtool.tuning.farm.asks import ANY, BUILD, Answer, Slice, board_of, resource
 from mtool.tuning.farm.bundle import Bundle
+from mtool.tuning.farm.events import Built, Ended, Refused
 from mtool.tuning.farm.security import DASKS, Tls
-from mtool.tuning.whole_run import WholeRun
 from mtool.workflow.stages import Model
 
 log = logging.getLogger(__name__)
@@ -37,35 +37,6 @@ _FIRST_S = 15.0  # for a scheduler that has just been started
 _REFRESH_S = 1.0
 _RESULT_S = 60.0
 _LOST = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A firmware is built, by a compiler."""
-
-    firmware: str
-    toolchain: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A firmware can't be built; or the task has failed in another way."""
-
-    firmware: str
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A slice has ended; without an end it was lost, for a reason: its worker, or the scheduler, is gone."""
-
-    ident: str
-    end: SliceEnd | None
-    reason: str = ""
-    run: WholeRun | None = None
-
-
-Event = Built | Refused | Ended | Answer
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from mtool.errors import BoardError, UsageError
 from mtool.tuned.record import Unit
 from mtool.tuning.bench import BoardBench
 from mtool.tuning.farm.client import Farm
-from mtool.tuning.farm.search import RackSearch, TrialMaker
+from mtool.tuning.farm.making import TrialMaker
+from mtool.tuning.farm.search import RackSearch
 from mtool.tuning.farm.security import RackAt
 from mtool.tuning.farm.whole import BoardLost, WholeRuns
 from mtool.tuning.firmware import Place

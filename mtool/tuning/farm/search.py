@@ -7,25 +7,23 @@ is told; what a lost slice has not told yet is asked of another board.
 import logging
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from mtool.errors import BoardError, BuildError, FitError
 from mtool.tuned.record import new_id
-from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.farm.asks import Answer, Ask, Mode, Slice, round_ident
-from mtool.tuning.farm.bundle import Bundle, pack
-from mtool.tuning.farm.client import Built, Ended, Farm, Refused
+from mtool.tuning.farm.client import Farm
+from mtool.tuning.farm.events import Built, Ended, Refused
+from mtool.tuning.farm.making import Maker
+from mtool.tuning.farm.under_way import Firmware, OpenMeasurement, Part, Running, UnderWay
 from mtool.tuning.finals import ROUNDS, finalists
-from mtool.tuning.firmware import Place, made, shares_of
+from mtool.tuning.firmware import shares_of
 from mtool.tuning.measuring import Outcome
 from mtool.tuning.operators import Operators
 from mtool.tuning.search import Search, Wanted
-from mtool.tuning.trial import Names, Share
-from mtool.workflow.stages import Model
+from mtool.tuning.trial import Names
 
 log = logging.getLogger(__name__)
 
@@ -37,87 +35,6 @@ _SUSPECT = 2  # times that a board did not come back from the same candidate: th
 _DIFFERENT = 0.01  # a board of another speed, from which on it is told
 _POLL_S = 1.0
 _EMPTY_S = 20.0  # without a single board left, after some were quarantined
-
-
-class Maker(Protocol):
-    """Makes firmware, or what a worker makes it of; or in a test stands for that."""
-
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
-        """Return the operators of a trial, and its firmware, or what a worker builds that of.
-
-        Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class TrialMaker:
-    """Makes the firmware of trials for a board."""
-
-    place: Place
-
-    def make(self, shares: Sequence[Share], *, build: bool) -> tuple[tuple[Names, ...], Bundle | Model]:
-        """Return the operators of a trial, and its firmware, or what a worker builds that of.
-
-        Raises:
-            FitError: it does not fit.
-            BuildError: the compiler refuses it.
-        """
-        trial = made(self.place, shares)
-        model = self.place.written(trial)
-        return trial.tasks, pack(self.place.built(model)) if build else model
-
-
-@dataclass(slots=True)
-class _Firmware:
-    """A firmware: what it was made for, and how many slices of it are not done."""
-
-    ident: str
-    batch: Sequence[Wanted]
-    mode: Mode
-    names: tuple[Names, ...] = ()
-    open_slices: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A slice to be asked: the candidates by task and place with their ids, and on how many boards it was tried."""
-
-    firmware: _Firmware
-    asks: tuple[Ask, ...]
-    tries: int = 0
-    avoid: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """A measurement that was asked for and not told yet."""
-
-    space: Space
-    candidate: Candidate
-    kind: str  # "candidate", "baseline" or "final"
-    part: str  # the slice
-
-
-@dataclass(frozen=True, slots=True)
-class _Running:
-    part: _Part
-    asked: Slice
-    worker: str
-
-
-@dataclass(slots=True)
-class _State:
-    """What is under way."""
-
-    making: dict[str, _Firmware] = field(default_factory=dict)
-    waiting: deque[_Part] = field(default_factory=deque)
-    running: dict[str, _Running] = field(default_factory=dict)
-    open: dict[str, _Open] = field(default_factory=dict)
-    again: deque[Sequence[Wanted]] = field(default_factory=deque)  # halves of what could not be built
-    suspects: dict[str, list[str]] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
 
 
 class RackSearch(Search):
@@ -134,7 +51,7 @@ class RackSearch(Search):
         super().__init__(*given, **named)
         self.farm, self.maker, self.repeats = farm, maker, repeats
         self.quarantined: dict[str, str] = {}
-        self._state = _State()
+        self._state = UnderWay()
         self._speeds: dict[str, list[float]] = {}
         self._empty_since: float | None = None
 
@@ -168,7 +85,7 @@ class RackSearch(Search):
 
     def _drive(self, makers: ThreadPoolExecutor, source: Callable[[], list[Wanted]], mode: Mode) -> None:
         """Keep the boards busy with what the source gives, until it gives nothing and all has been told."""
-        self._state = state = _State()
+        self._state = state = UnderWay()
         while not self._is_late():
             self._fill(makers, source, mode)
             if not (state.making or state.waiting or state.running or state.again):
@@ -187,11 +104,11 @@ class RackSearch(Search):
             batch = state.again.popleft() if state.again else source()
             if not batch:
                 return
-            firmware = _Firmware(new_id(), batch, mode)
+            firmware = Firmware(new_id(), batch, mode)
             state.making[firmware.ident] = firmware
             makers.submit(self._make, firmware)
 
-    def _make(self, firmware: _Firmware) -> None:
+    def _make(self, firmware: Firmware) -> None:
         """Make a firmware, in a thread of its own."""
         try:
             shares, _ = shares_of(firmware.batch, self.room)
@@ -214,7 +131,7 @@ class RackSearch(Search):
                 self._built(event)
             case Refused():
                 self._not_built(event)
-            case (_Firmware() as firmware, payload):
+            case (Firmware() as firmware, payload):
                 self.farm.add(firmware.ident, payload)
 
     def _built(self, event: Built) -> None:
@@ -243,7 +160,7 @@ class RackSearch(Search):
         else:
             self._refused(*batch[0], event.error)
 
-    def _parts(self, firmware: _Firmware) -> Iterator[_Part]:
+    def _parts(self, firmware: Firmware) -> Iterator[Part]:
         """Cut a firmware into slices: so that all boards have their part of what is to come, but not too small ones."""
         wanted = {(space.task.record.key, one.text) for space, one in firmware.batch}
         asks = [
@@ -265,18 +182,18 @@ class RackSearch(Search):
             cut = [everything[at : at + size] for at in range(0, len(everything), size)]
         for each in cut:
             self._open(firmware, each, "")
-            yield _Part(firmware, tuple(each))
+            yield Part(firmware, tuple(each))
 
-    def _open(self, firmware: _Firmware, asks: Sequence[Ask], part: str) -> None:
+    def _open(self, firmware: Firmware, asks: Sequence[Ask], part: str) -> None:
         """Note what is asked for; in turns there is an answer in each round."""
         kind = "candidate" if firmware.mode == "once" else "final"
         for ask in asks:
             share = firmware.names[ask.task].share
             for number in range(ROUNDS if kind == "final" else 1):
-                opened = _Open(share.space, share.candidates[ask.place], kind, part)
+                opened = OpenMeasurement(share.space, share.candidates[ask.place], kind, part)
                 self._state.open[round_ident(ask.ident, number)] = opened
 
-    def _submit(self, part: _Part) -> None:
+    def _submit(self, part: Part) -> None:
         firmware, ident = part.firmware, new_id()
         asks = part.asks
         if firmware.mode == "once":
@@ -288,9 +205,9 @@ class RackSearch(Search):
             self.setup.unit, self.repeats, firmware.mode,
         )  # fmt: skip
         worker = self.farm.submit(asked, firmware.ident, part.avoid)
-        self._state.running[ident] = _Running(part, asked, worker)
+        self._state.running[ident] = Running(part, asked, worker)
 
-    def _baseline_ask(self, firmware: _Firmware, ident: str) -> tuple[Ask, ...]:
+    def _baseline_ask(self, firmware: Firmware, ident: str) -> tuple[Ask, ...]:
         """Return what is asked of each board first, to see how fast it is; nothing, where instructions are counted."""
         if self.setup.unit != "ns":
             return ()
@@ -298,7 +215,7 @@ class RackSearch(Search):
             space = names.share.space
             if space is self._heaviest and space.default in names.share.candidates:
                 ask = Ask(new_id(), task, names.share.candidates.index(space.default), _BASELINE_READINGS)
-                self._state.open[ask.ident] = _Open(space, space.default, "baseline", ident)
+                self._state.open[ask.ident] = OpenMeasurement(space, space.default, "baseline", ident)
                 return (ask,)
         return ()
 
@@ -340,10 +257,10 @@ class RackSearch(Search):
                 hint="what was measured is in the log: look at the workers, and give the same command again",
             )
         self._state.waiting.appendleft(
-            _Part(part.firmware, rest, part.tries + 1, part.avoid | ({running.worker} if end and end.failed else set()))
+            Part(part.firmware, rest, part.tries + 1, part.avoid | ({running.worker} if end and end.failed else set()))
         )
 
-    def _rest(self, part: _Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
+    def _rest(self, part: Part, asked: Slice, *, is_whole: bool) -> tuple[Ask, ...]:
         """Return what of a slice is still to be asked; turns that were broken off begin anew, with new ids."""
         opened = self._state.open
         for ask in asked.asks:

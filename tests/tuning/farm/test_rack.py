@@ -126,7 +126,7 @@ def test_a_board_that_comes_back_gets_work_again() -> None:
 def test_the_whole_model_stays_on_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
     from mtool.tuning.farm import whole
     from mtool.tuning.farm.asks import SliceEnd
-    from mtool.tuning.farm.client import Ended
+    from mtool.tuning.farm.events import Ended
     from mtool.tuning.whole_run import WholeRun
 
     monkeypatch.setattr(whole, "pack", lambda prepared: None)

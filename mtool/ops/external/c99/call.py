@@ -50,6 +50,7 @@ class ExternalCall(BaseSchedule):
             {name: graph.constants[value] for name, value in constants.items()},
             headers=attrs.headers,
             layouts=dict(zip(attrs.constants, attrs.layouts, strict=True)),
+            can_fail=attrs.can_fail,
         )
 
 

@@ -1,0 +1,284 @@
+/* A model of the Wren in C: what its silicon would do, exactly. Its simulator on a computer is this file, too. */
+#include "wren_device.h"
+
+#include <stddef.h>
+#include <string.h>
+
+struct wren_registers wren_registers;
+
+static union {
+    uint8_t bytes[WREN_MEMORY_BYTES];
+    uint32_t aligned;
+} memory;
+
+union word {
+    float f;
+    int32_t i;
+    uint32_t u;
+};
+
+static float as_float(int32_t bits)
+{
+    union word word;
+    word.i = bits;
+    return word.f;
+}
+
+static float half_load(const uint8_t *at)
+{
+    const uint32_t half = (uint32_t)at[0] | (uint32_t)at[1] << 8;
+    const uint32_t exponent = half >> 10 & 31u;
+    const uint32_t fraction = half & 1023u;
+    union word word;
+    if (exponent == 0) {
+        const float value = (float)fraction * 5.9604644775390625e-8f; /* 2^-24 */
+        return (half & 0x8000u) != 0 ? -value : value;
+    }
+    word.u = (half & 0x8000u) << 16 | (exponent == 31 ? 255u : exponent + 112u) << 23 | fraction << 13;
+    return word.f;
+}
+
+/* To the nearest, ties to even. */
+static void half_store(uint8_t *at, float value)
+{
+    union word word;
+    word.f = value;
+    const uint32_t sign = word.u >> 16 & 0x8000u;
+    const uint32_t size = word.u & 0x7FFFFFFFu;
+    uint32_t half;
+    if (size > 0x7F800000u) {
+        half = 0x7E00u;
+    } else if (size >= 0x477FF000u) {
+        half = 0x7C00u;
+    } else if (size < 0x38800000u) { /* below 2^-14: a multiple of 2^-24 */
+        word.u = size;
+        word.f += 0.5f; /* whose last bit is 2^-24 */
+        half = word.u - 0x3F000000u;
+    } else {
+        half = (size - 0x38000000u + 0xFFFu + (size >> 13 & 1u)) >> 13;
+    }
+    half |= sign;
+    at[0] = (uint8_t)half;
+    at[1] = (uint8_t)(half >> 8);
+}
+
+/* To the nearest integer, ties to even, within limits that are far below 2^22. */
+static int8_t quantised(float value, const struct wren_command *c)
+{
+    const float low = (float)(c->low - c->output_zero);
+    const float high = (float)(c->high - c->output_zero);
+    union word word;
+    value = value > low ? value : low;
+    value = value < high ? value : high;
+    word.f = value + 12582912.0f;
+    return (int8_t)(word.i - 0x4B400000 + c->output_zero);
+}
+
+static float clipped(float value, const struct wren_command *c)
+{
+    const float low = as_float(c->low);
+    const float high = as_float(c->high);
+    value = value > low ? value : low;
+    return value < high ? value : high;
+}
+
+static int32_t element(int32_t at, int32_t index)
+{
+    return (int8_t)memory.bytes[at + index];
+}
+
+static float number(int32_t at, int32_t index)
+{
+    return half_load(&memory.bytes[at + 2 * index]);
+}
+
+static void put(const struct wren_command *c, int32_t index, float value)
+{
+    if (c->type == WREN_INT8)
+        memory.bytes[c->output + index] = (uint8_t)quantised(value, c);
+    else
+        half_store(&memory.bytes[c->output + 2 * index], clipped(value, c));
+}
+
+static int32_t word_at(int32_t at, int32_t index)
+{
+    int32_t value;
+    memcpy(&value, &memory.bytes[at + 4 * index], 4);
+    return value;
+}
+
+/* One result of a convolution: channels one by one, or all of them. */
+static void convolve(const struct wren_command *c, int32_t y, int32_t x, int32_t o, int32_t is_depthwise)
+{
+    const int32_t inner = is_depthwise ? 1 : c->channels;
+    int32_t sum = c->type == WREN_INT8 ? word_at(c->bias, o) : 0;
+    float total = c->type == WREN_INT8 ? 0.0f : number(c->bias, o);
+    for (int32_t h = 0; h < c->kernel[0]; ++h) {
+        const int32_t row = y * c->strides[0] - c->pads[0] + h * c->dilations[0];
+        if (row < 0 || row >= c->rows)
+            continue;
+        for (int32_t w = 0; w < c->kernel[1]; ++w) {
+            const int32_t column = x * c->strides[1] - c->pads[1] + w * c->dilations[1];
+            if (column < 0 || column >= c->columns)
+                continue;
+            const int32_t tap = h * c->kernel[1] + w;
+            const int32_t from = (row * c->columns + column) * c->channels + (is_depthwise ? o : 0);
+            const int32_t by = is_depthwise ? tap * c->channels + o
+                                            : (o * c->kernel[0] * c->kernel[1] + tap) * c->channels;
+            if (c->type == WREN_INT8) {
+                for (int32_t k = 0; k < inner; ++k)
+                    sum += (element(c->input, from + k) - c->input_zero) * element(c->weights, by + k);
+            } else {
+                for (int32_t k = 0; k < inner; ++k)
+                    total += number(c->input, from + k) * number(c->weights, by + k);
+            }
+        }
+    }
+    const int32_t index = (y * c->out_columns + x) * c->out_channels + o;
+    put(c, index, c->type == WREN_INT8 ? (float)sum * as_float(word_at(c->scale, o)) : total);
+}
+
+static void pool(const struct wren_command *c, int32_t y, int32_t x, int32_t o)
+{
+    int32_t sum = 0;
+    int32_t most = -128;
+    float total = 0.0f;
+    float largest = -65504.0f;
+    for (int32_t h = 0; h < c->kernel[0]; ++h) {
+        const int32_t row = y * c->strides[0] - c->pads[0] + h;
+        if (row < 0 || row >= c->rows)
+            continue;
+        for (int32_t w = 0; w < c->kernel[1]; ++w) {
+            const int32_t column = x * c->strides[1] - c->pads[1] + w;
+            if (column < 0 || column >= c->columns)
+                continue;
+            const int32_t from = (row * c->columns + column) * c->channels + o;
+            if (c->type == WREN_INT8) {
+                const int32_t one = element(c->input, from);
+                sum += one - c->input_zero;
+                most = one > most ? one : most;
+            } else {
+                const float one = number(c->input, from);
+                total += one;
+                largest = one > largest ? one : largest;
+            }
+        }
+    }
+    const int32_t index = (y * c->out_columns + x) * c->out_channels + o;
+    if (c->type == WREN_INT8)
+        put(c, index, c->operation == WREN_AVERAGE ? (float)sum * as_float(c->scale) : (float)(most - c->output_zero));
+    else
+        put(c, index, c->operation == WREN_AVERAGE ? total * as_float(c->scale) : largest);
+}
+
+static void pointwise(const struct wren_command *c, int32_t i)
+{
+    if (c->operation == WREN_TABLE) {
+        memory.bytes[c->output + i] = memory.bytes[c->weights + element(c->input, i) + 128];
+    } else if (c->type == WREN_FLOAT16) {
+        put(c, i, number(c->input, i) + (c->operation == WREN_ADD ? number(c->weights, i) : 0.0f));
+    } else {
+        const float a = (float)(element(c->input, i) - c->input_zero) * as_float(c->kernel[0]);
+        const float b = (float)(element(c->weights, i) - c->strides[1]) * as_float(c->kernel[1]);
+        put(c, i, (a + b) / as_float(c->strides[0]));
+    }
+}
+
+/* Whether a piece of the memory is there. */
+static int32_t fits(int32_t at, int64_t bytes)
+{
+    return at >= 0 && bytes >= 0 && at + bytes <= WREN_MEMORY_BYTES;
+}
+
+static int32_t are_within(const int32_t *numbers, int32_t count, int32_t low, int32_t high)
+{
+    for (int32_t i = 0; i < count; ++i)
+        if (numbers[i] < low || numbers[i] > high)
+            return 0;
+    return 1;
+}
+
+static uint32_t check(const struct wren_command *c)
+{
+    const int64_t size = c->type == WREN_FLOAT16 ? 2 : 1;
+    const int64_t taps = (int64_t)c->kernel[0] * c->kernel[1];
+    const int32_t is_window = c->operation >= WREN_CONV && c->operation <= WREN_MAXIMUM;
+    if (c->operation < WREN_CONV || c->operation > WREN_CLIP || (c->type != WREN_INT8 && c->type != WREN_FLOAT16))
+        return WREN_BAD_COMMAND;
+    const int32_t sizes[6] = {c->rows, c->columns, c->channels, c->out_rows, c->out_columns, c->out_channels};
+    const int32_t steps[4] = {c->input_zero, c->output_zero, c->low, c->high};
+    if (!are_within(sizes, 6, 1, WREN_MEMORY_BYTES))
+        return WREN_BAD_COMMAND;
+    if (is_window && (!are_within(c->kernel, 2, 1, 255) || !are_within(c->strides, 2, 1, 255) ||
+                      !are_within(c->pads, 2, 0, 255) || !are_within(c->dilations, 2, 1, 255)))
+        return WREN_BAD_COMMAND;
+    if (c->type == WREN_INT8 && (!are_within(steps, 4, -128, 127) ||
+                                 (c->operation == WREN_ADD && !are_within(&c->strides[1], 1, -128, 127))))
+        return WREN_BAD_COMMAND;
+    if (c->operation != WREN_CONV && c->channels != c->out_channels)
+        return WREN_BAD_COMMAND;
+    if (!fits(c->input, size * c->rows * c->columns * c->channels) ||
+        !fits(c->output, size * c->out_rows * c->out_columns * c->out_channels))
+        return WREN_BAD_ADDRESS;
+    if (c->operation == WREN_CONV || c->operation == WREN_DEPTHWISE) {
+        const int64_t inner = c->operation == WREN_CONV ? c->channels : 1;
+        if (!fits(c->weights, size * taps * inner * c->out_channels) ||
+            !fits(c->bias, (c->type == WREN_INT8 ? 4 : 2) * (int64_t)c->out_channels) ||
+            (c->type == WREN_INT8 && !fits(c->scale, 4 * (int64_t)c->out_channels)))
+            return WREN_BAD_ADDRESS;
+    }
+    if (c->operation == WREN_ADD && !fits(c->weights, size * c->channels))
+        return WREN_BAD_ADDRESS;
+    return c->operation == WREN_TABLE && !fits(c->weights, 256) ? WREN_BAD_ADDRESS : WREN_DONE;
+}
+
+static uint32_t run(void)
+{
+    struct wren_command command;
+    const struct wren_command *c = &command;
+    if (wren_registers.address > WREN_COMMAND_ADDRESS)
+        return WREN_BAD_ADDRESS;
+    memcpy(&command, &memory.bytes[wren_registers.address], sizeof command);
+    const uint32_t checked = check(c);
+    if (checked != WREN_DONE)
+        return checked;
+    if (c->operation >= WREN_ADD) {
+        for (int32_t i = 0; i < c->channels; ++i)
+            pointwise(c, i);
+        return WREN_DONE;
+    }
+    for (int32_t y = 0; y < c->out_rows; ++y) {
+        for (int32_t x = 0; x < c->out_columns; ++x) {
+            for (int32_t o = 0; o < c->out_channels; ++o) {
+                if (c->operation <= WREN_DEPTHWISE)
+                    convolve(c, y, x, o, c->operation == WREN_DEPTHWISE);
+                else
+                    pool(c, y, x, o);
+            }
+        }
+    }
+    return WREN_DONE;
+}
+
+void wren_device_clock(void)
+{
+    const uint32_t control = wren_registers.control;
+    const uint32_t address = wren_registers.address;
+    const uint32_t bytes = wren_registers.bytes;
+    if (control == WREN_IDLE)
+        return;
+    wren_registers.control = WREN_IDLE;
+    uint32_t cause = WREN_DONE;
+    if (control == WREN_RUN)
+        cause = run();
+    else if (control > WREN_RUN)
+        cause = WREN_BAD_COMMAND;
+    else if (address > WREN_MEMORY_BYTES || bytes > WREN_MEMORY_BYTES - address)
+        cause = WREN_BAD_ADDRESS;
+    else if (control == WREN_DMA_IN)
+        memcpy(&memory.bytes[address], (const void *)wren_registers.host, bytes);
+    else
+        memcpy((void *)wren_registers.host, &memory.bytes[address], bytes);
+    wren_registers.cause = cause;
+    wren_interrupt();
+}

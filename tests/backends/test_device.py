@@ -1,0 +1,105 @@
+"""Devices that fail, and the functions that are called around their work, however the model is called."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import mtool
+from mtool import codegen, workflow
+from mtool.backends import BackendSpec
+from mtool.errors import DeviceError
+from mtool.workflow.stages import Options, Prepared
+
+SOURCE = """
+#include "npu.h"
+struct npu npu;
+int32_t npu_activate(void) { ++npu.activated; return 0; }
+int32_t npu_open(void) { ++npu.opened; return 0; }
+int32_t npu_before(void) { ++npu.before; npu.after_fails = 0; return 0; }
+int32_t npu_after(void) { ++npu.after; return npu.after_fails; }
+int32_t npu_run(const float *from, float *to)
+{
+    for (int32_t i = 0; i < 8; ++i)
+        to[i] = -from[i];
+    to[0] = (float)(1000 * npu.activated + 100 * npu.opened + 10 * npu.before + npu.after);
+    if (from[1] > 98)
+        npu.after_fails = -7;
+    return from[1] > 90 && from[1] < 98 ? (int32_t)from[1] : 0;
+}
+"""
+HEADER = """
+#include <stdint.h>
+struct npu { int32_t activated, opened, before, after, after_fails; };
+int32_t npu_activate(void);
+int32_t npu_open(void);
+int32_t npu_before(void);
+int32_t npu_after(void);
+int32_t npu_run(const float *from, float *to);
+"""
+BACKEND = f"""
+from mtool.backends import Backend, Pattern, Product
+
+class Npu(Backend):
+    name = "npu"
+    patterns = (Pattern("Neg"),)
+
+    def compile(self, region, folder):
+        return Product(
+            body="    return npu_run(input0, output0);",
+            headers=("npu.h",),
+            files={{"npu.h": {HEADER.encode()!r}, "npu.c": {SOURCE.encode()!r}}},
+            can_fail=True,
+            hooks={{name: "npu_" + name for name in ("activate", "open", "before", "after")}},
+        )
+"""
+CONVENTIONS = {
+    "c": codegen.conventions(),
+    "packed": codegen.conventions("packed", "packed"),
+    "step": codegen.conventions("step", "pointers"),
+    "graph": codegen.conventions(executor="graph"),
+    "graph-host": codegen.conventions(executor="graph-host"),
+}
+
+
+def built(tmp_path: Path, chosen: codegen.Conventions) -> Prepared:
+    nodes = [
+        helper.make_node("Sin", ["x"], ["s"], "the sine"),
+        helper.make_node("Add", ["s", "z"], ["a"], "the sum"),
+        helper.make_node("Neg", ["a"], ["r"], "the negation"),
+        helper.make_node("Softmax", ["r"], ["p"], "the softmax"),
+        helper.make_node("Neg", ["p"], ["q"], "the last negation"),
+        helper.make_node("Sum", ["q", "r"], ["y"], "the total"),
+    ]
+    tensors = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xzry"}
+    graph = helper.make_graph(nodes, "net", [tensors["x"], tensors["z"]], [tensors["y"], tensors["r"]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "net.onnx")
+    (tmp_path / "npu.py").write_text(BACKEND)
+    options = Options(backends=(BackendSpec(str(tmp_path / "npu.py")),), conventions=chosen)
+    model = mtool.compile(tmp_path / "net.onnx", board="host", options=options)
+    return workflow.build_model(model, tmp_path / "project")
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_hooks_and_failures(name: str, tmp_path: Path) -> None:
+    prepared = built(tmp_path, CONVENTIONS[name])
+    zeros = np.zeros(8, np.float32)
+    with mtool.open(prepared) as device:
+
+        def run(value: float, *, in_steps: bool) -> float:
+            inputs = {"x": zeros, "z": np.array([5, value, 3, 4, 0, 0, 0, 0], np.float32)}
+            if name == "graph-host":
+                return float(device.graph_executor(prepared.folder).run(inputs)["r"][0])
+            return float(device.run(inputs, in_steps=in_steps)["r"][0])
+
+        assert run(1, in_steps=True) == 1110, "activated, opened, one begun"
+        assert run(1, in_steps=False) == 1121, "the first has ended: one call for both regions"
+        for in_steps in (True, False):
+            with pytest.raises(DeviceError, match=r'npu_0 \("the negation"\) failed with status 93'):
+                run(93, in_steps=in_steps)
+        with pytest.raises(DeviceError, match="failed with status -7"):
+            run(99, in_steps=False)
+        assert run(1, in_steps=False) == 1100 + 60 + 5, "also the failing ones have ended"
