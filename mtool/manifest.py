@@ -172,7 +172,8 @@ class Operator(Strict):
     the ONNX nodes that went into it, `macs` its multiply-accumulates. `reads` and `writes` are its tensors in the
     order of its arguments. `calls` are the functions that a branch or a loop calls, with the schedule of each.
     `constant_bytes` is the size of its constants, which operators may share; `scratch_offset`
-    and `scratch_bytes` are its working memory in the arena.
+    and `scratch_bytes` are its working memory in the arena. Of a region that a backend computes, `backend` is its name,
+    and `device_cycles` its estimate of the accelerator's cycles, 0 if there is none.
     """
 
     index: int
@@ -190,6 +191,8 @@ class Operator(Strict):
     constant_bytes: int = 0
     scratch_offset: int = 0
     scratch_bytes: int = 0
+    backend: str = ""
+    device_cycles: float = 0.0
 
 
 class Refusal(Strict):

@@ -1,7 +1,7 @@
 """What all tests share: the folder of the tests is importable (`import graphs`), how much runs, and in what order.
 
-A test marked `product` is tried on many combinations of its parameters. A quarter of them run, the same ones each time;
-`make test-all` runs every one, and so does naming one of them.
+A test marked `product` is tried on many combinations of its parameters. A quarter of them run (of `product(8)` an
+eighth), the same ones each time; `make test-all` runs every one, and so does naming one of them.
 
 The tests of a file run in one process (`--dist loadfile`), those of some folders too (distribution.py), so that what
 they share is made once. Files with a test that is marked `long` begin first: none is left alone at the end.
@@ -74,8 +74,9 @@ def _choose(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _part(test: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
-    """Return a quarter in which no parameter has always the same value: by the sums of the parameters' numbers."""
-    parts = min(amount.PART, len(combinations))
+    """Return a part in which no parameter has always the same value: by the sums of the parameters' numbers."""
+    (wanted,) = combinations[0].get_closest_marker("product").args or (amount.PART,)
+    parts = min(wanted, len(combinations))
     first = zlib.crc32(test.encode()) % parts
     rows = [_values(item) for item in combinations]
     columns = {tuple(_numbers([row[name] for row in rows])) for name in rows[0]}  # those of one mark go together

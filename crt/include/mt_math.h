@@ -71,6 +71,13 @@ extern "C" {
 #define MT_ARENA
 #endif
 
+/* In front of that, where a device needs more. */
+#if defined(__GNUC__)
+#define MT_ARENA_ALIGNED(bytes) __attribute__((aligned(bytes)))
+#else
+#define MT_ARENA_ALIGNED(bytes)
+#endif
+
 /* Products of 8 by 8 bits. For an AVR, avr-gcc -Os calls a function that multiplies 16 by 16 instead. */
 static inline int16_t mt_product_i8(int8_t a, int8_t b)
 {

@@ -27,7 +27,8 @@ struct mt_model {
                                          * It may overwrite the inputs. */
     int32_t (*step)(uint16_t number);   /* the same in steps: runs one operator, from 0 in order */
     const struct mt_functions *functions;   /* what a host can call by name; NULL: nothing */
-    const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they do not */
+    const struct mt_device_failure *failure;    /* what failed where `run` or `step` returns MT_DEVICE; NULL: they
+                                                 * do not */
 };
 
 extern const struct mt_model mt_model;

@@ -10,6 +10,7 @@ from mtool.backends.interface import Backend, BackendError, Context, Product, Re
 from mtool.backends.operation import Operation
 from mtool.backends.product import checked
 from mtool.errors import MtoolError
+from mtool.escaping import short_name
 
 _Answer = TypeVar("_Answer")
 _MOST_NODES = 5
@@ -63,7 +64,7 @@ def compiled_by(backend: Backend, region: Region) -> Product:
 
 def named(operations: Sequence[Operation]) -> list[str]:
     """Return operations by their kinds and the user's nodes, a line each."""
-    names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in operations[:_MOST_NODES]]
+    names = [f"{one.kind} {', '.join(map(short_name, one.origins or (one.name,)))}" for one in operations[:_MOST_NODES]]
     return names + [f"and {len(operations) - _MOST_NODES} more"] * (len(operations) > _MOST_NODES)
 
 

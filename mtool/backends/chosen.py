@@ -1,19 +1,22 @@
 """Backends as a user chose them: found by name or path, with the limits that every backend has."""
 
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import logging
 import re
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import spelling
-from mtool.backends.interface import Backend, Region
+from mtool.backends.interface import Backend, BackendError, Region
 from mtool.backends.operation import Operation
 from mtool.backends.spec import COMMON, BackendSpec
 from mtool.errors import MtoolError, UsageError
 from mtool.ir import Graph
+from mtool.reserved import KEYWORDS
 
 GROUP = "mtool.backends"
 """The group of entry points by which installed packages offer backends."""
@@ -87,8 +90,9 @@ def _chosen(spec: BackendSpec) -> Chosen:
     alone = common.get("inputs-only", "no")
     if alone not in ("yes", "no"):
         raise UsageError(f"the backend {spec.where} has inputs-only={alone}; expected yes or no")
+    backend = _made(_class_of(spec), own, spec)
     return Chosen(
-        _made(_class_of(spec), own),
+        backend,
         _names(common.get("skip", "")),
         _names(common.get("only", "")),
         None if most is None else int(most),
@@ -96,15 +100,15 @@ def _chosen(spec: BackendSpec) -> Chosen:
     )
 
 
-def _made(kind: type[Backend], options: Mapping[str, str]) -> Backend:
+def _made(kind: type[Backend], options: Mapping[str, str], spec: BackendSpec) -> Backend:
     try:
         return kind(options)
     except MtoolError:
         raise
     except (Exception, SystemExit) as failed:
-        raise UsageError(
-            f"the backend {kind.name} does not start: {type(failed).__name__}: {failed}",
-            details=[f"options: {', '.join(options) or 'none'}"],
+        raise BackendError(
+            f"the backend {spec.where} can't be made: {type(failed).__name__}: {failed}",
+            details=[f"with the options {', '.join(f'{key}={value}' for key, value in options.items()) or 'none'}"],
         ) from failed
 
 
@@ -118,7 +122,11 @@ def _names(text: str) -> frozenset[str]:
 
 def known() -> dict[str, str]:
     """Return the backends that are there by name: `module:Class` of each."""
-    own = {"cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn", "json": "mtool.backends.json:Json"}
+    own = {
+        "cmsis_nn": "mtool.backends.cmsis_nn:CmsisNn",
+        "ethos_u": "mtool.backends.ethos_u:EthosU",
+        "json": "mtool.backends.json:Json",
+    }
     offered = {one.name: one.value for one in importlib.metadata.entry_points(group=GROUP)}
     return {**offered, **own}
 
@@ -143,11 +151,19 @@ def _class_of(spec: BackendSpec) -> type[Backend]:
     return _checked(found, spec.where)
 
 
+class _Source(importlib.machinery.SourceFileLoader):
+    """Reads the file that is there: bytecode of the same second and size would pass for it, and is not written."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _from_file(spec: BackendSpec) -> type[Backend]:
     path = Path(spec.where)
     if not path.is_file():
         raise UsageError(f"there is no file {path}", hint="give the path of the backend's Python file")
-    made = importlib.util.spec_from_file_location(f"mtool_backend_{path.stem}", path)
+    name = f"mtool_backend_{path.stem}"
+    made = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
     assert made is not None and made.loader is not None
     module = importlib.util.module_from_spec(made)
     try:
@@ -169,6 +185,7 @@ def _from_file(spec: BackendSpec) -> type[Backend]:
 def _checked(found: object, where: str) -> type[Backend]:
     if not (isinstance(found, type) and issubclass(found, Backend)):
         raise UsageError(f"{where} is no backend", details=["expected a class that is derived from mtool.Backend"])
-    if not (isinstance(found.name, str) and re.fullmatch(r"[A-Za-z_]\w*", found.name, re.ASCII)):
+    name: object = found.name
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) or name in KEYWORDS:
         raise UsageError(f"the backend of {where} has the name {found.name!r}; expected one that C takes")
     return found

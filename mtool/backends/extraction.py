@@ -64,6 +64,8 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
         kinds = tuple(dict.fromkeys(one.kind.lower() for one in region.operations))
         count = len(region.operations)
         label = f"{backend} {'+'.join(kinds)}" if count < 4 else f"{backend}, {count} operators"
+        if product.cycles:
+            label += f", {product.cycles:,.0f} cycles"
         attrs = External(
             backend=backend,
             label=label,
@@ -74,8 +76,10 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             files=product.files,
             scratch=product.scratch_bytes,
             alignment=product.alignment,
+            tensor_alignment=product.tensor_alignment,
             macs=region.macs,
-            cost=product.cost,
+            cost=float(product.cost),
+            cycles=float(product.cycles),
             operators=tuple(one.name for one in region.operations),
             can_fail=product.can_fail,
             hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),

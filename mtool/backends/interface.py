@@ -78,6 +78,7 @@ class Product:
     layouts: what stands where in them, by name.
     scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
     alignment: of that memory, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     cost: an estimate of its instructions of the core; the accelerator's own time, if any, is in `cycles`.
     cycles: an estimate of the accelerator's cycles; 0: there is none.
     can_fail: the body returns an int32_t: 0, or a status of the device's own that ends the inference
@@ -94,6 +95,7 @@ class Product:
     layouts: Mapping[str, str] = field(default_factory=dict)
     scratch_bytes: int = 0
     alignment: int = 4
+    tensor_alignment: int = 1
     cost: float = 0.0
     cycles: float = 0.0
     can_fail: bool = False

@@ -94,8 +94,9 @@ class Division:
 
     def claims(self, made: Iterable[str]) -> tuple[Claim, ...]:
         """Return who computes what, if of the regions those of these names are computed by their backends."""
-        of = {one.name: (region.name, backend.name) for backend, region in self.regions if region.name in {*made}
-              for one in region.operations}  # fmt: skip
+        kept = {*made}
+        pairs = [(backend, region) for backend, region in self.regions if region.name in kept]
+        of = {one.name: (region.name, backend.name) for backend, region in pairs for one in region.operations}
         rows = zip(self.operations, self.refusals, strict=True)
         return tuple(Claim(one, *of.get(one.name, ("", "")), refusals) for one, refusals in rows)
 

@@ -1,9 +1,10 @@
 """Checks of what a backend returns, which is not mtool's own code."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,11 +13,9 @@ from mtool.ir import DType
 from mtool.ops.external.node import HOOKS
 from mtool.reserved import KEYWORDS
 
+MOST_ALIGNMENT = 4096
+"""Of a region's memory, in bytes."""
 _RESERVED = re.compile(r"input\d+|output\d+|scratch")
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "body": (str,), "headers": (tuple, list), "files": (Mapping,), "constants": (Mapping,), "layouts": (Mapping,),
-    "scratch_bytes": (int,), "alignment": (int,), "cost": (int, float), "cycles": (int, float), "hooks": (Mapping,),
-}  # fmt: skip
 
 
 def checked(product: Product, backend: str, region: Region) -> Product:
@@ -40,28 +39,59 @@ def _problem(product: Any) -> str:
     if not isinstance(product, Product):
         return f"it returned {type(product).__name__}; expected a Product"
     fields: Any = product  # of any types
-    for name, kinds in _TYPES.items():
-        value = getattr(fields, name)
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            return f"{name} is {type(value).__name__}; expected {' or '.join(kind.__name__ for kind in kinds)}"
-    if not fields.body.strip() or not _is_unicode(fields.body):
+    if not isinstance(fields.body, str) or not fields.body.strip():
         return "the body is empty or no text"
-    for name, data in fields.files.items():
-        path = PurePosixPath(str(name))
-        if not isinstance(name, str) or path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
+    if re.search(r"[\ud800-\udfff]", fields.body):
+        return "the body has halves of characters, which no file can hold"
+    for name in ("files", "constants", "layouts", "hooks"):
+        value = getattr(fields, name)
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            return f"{name} is {type(value).__name__}; expected a mapping from text"
+    return (
+        _of_files(product)
+        or _of_constants(product)
+        or _of_headers(product)
+        or _of_failures(product)
+        or _of_numbers(product)
+    )
+
+
+def _of_files(product: Product) -> str:
+    for name, data in product.files.items():
+        path, own = PurePosixPath(name), cast("object", data)
+        if path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
             return f"the file {name!r} lies outside of the model's folder"
-        if not (_is_unicode(name) and name.isprintable()):
-            return f"the file {name!r} has no name that a build takes"
-        if not isinstance(data, bytes):
-            return f"the file {name} is {type(data).__name__}; expected bytes"
-    for name, array in fields.constants.items():
-        if not isinstance(name, str) or not _is_free(name):
+        if not re.fullmatch(r"[\w.+/-]+", name, re.ASCII):
+            return f"the file {name!r} has other characters than letters, digits and _ . + - /"
+        if len(path.parts) == 1 and path.name.startswith("mt_"):
+            return f"the file {name!r} has a name as the runtime's have"
+        if not isinstance(own, bytes):
+            return f"the file {name} is {type(own).__name__}; expected bytes"
+    return ""
+
+
+def _of_constants(product: Product) -> str:
+    for name, array in product.constants.items():
+        if not _is_free(name):
             return f"the constant {name!r} is not a free name in C"
         if not isinstance(array, np.ndarray) or array.dtype.name not in {kind.label for kind in DType}:
             return f"the constant {name} is no array of a type that mtool knows"
-    for header in fields.headers:
-        if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header):
+    text = next((name for name, value in product.layouts.items() if not isinstance(cast("object", value), str)), None)
+    return "" if text is None else f"the layout of {text} is no text"
+
+
+def _of_headers(product: Product) -> str:
+    headers: Any = product.headers
+    if isinstance(headers, str) or not isinstance(headers, Sequence):
+        return f"headers is {headers!r:.80}; expected a tuple of names"
+    for header in headers:
+        if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header, re.ASCII):
             return f"the header {header!r} is no name of one"
+    return ""
+
+
+def _of_failures(product: Product) -> str:
+    fields: Any = product
     if not isinstance(fields.can_fail, bool):
         return f"can_fail is {fields.can_fail!r}; expected True or False"
     if fields.can_fail and not re.search(r"\breturn\b", fields.body):
@@ -69,25 +99,27 @@ def _problem(product: Any) -> str:
     for when, name in fields.hooks.items():
         if when not in HOOKS:
             return f"there is no hook {when!r}; there are {', '.join(HOOKS)}"
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        if not isinstance(name, str) or not _is_free(name):
             return f"the hook {when} is {name!r}; expected the name of a C function"
     if fields.hooks and not fields.headers:
         return "it has hooks, and no header that declares them"
-    if not all(isinstance(one, str) and _is_unicode(one) for one in fields.layouts.values()):
-        return "a layout is no text"
-    numbers = {"scratch_bytes": product.scratch_bytes, "alignment": product.alignment, "cost": product.cost}
-    wrong = next((name for name, value in numbers.items() if not 0 <= value < 2**40), None)
-    if wrong is not None or product.alignment < 1 or product.alignment & (product.alignment - 1):
-        return f"{wrong or 'alignment'} is {numbers[wrong or 'alignment']}"
     return ""
 
 
 def _is_free(name: str) -> bool:
-    """Whether C and C++ take a name that the call of a region does not have."""
-    is_name = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) is not None
+    is_name = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
     return is_name and name not in KEYWORDS and not _RESERVED.fullmatch(name)
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no halves of characters, which no file can hold."""
-    return not re.search(r"[\ud800-\udfff]", text)
+def _of_numbers(product: Any) -> str:
+    alignments = {"alignment": product.alignment, "tensor_alignment": product.tensor_alignment}
+    for name, value in {"scratch_bytes": product.scratch_bytes, **alignments}.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value < 2**40:
+            return f"{name} is {value!r}"
+    for name, value in alignments.items():
+        if not 1 <= value <= MOST_ALIGNMENT or value & (value - 1):
+            return f"{name} is {value}; expected a power of two up to {MOST_ALIGNMENT}"
+    for name, number in {"cost": product.cost, "cycles": product.cycles}.items():
+        if not isinstance(number, int | float | np.number) or not 0 <= number < math.inf:
+            return f"{name} is {number!r}"
+    return ""

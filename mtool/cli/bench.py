@@ -96,7 +96,7 @@ def _print_layers(out: Output, profile: "Profile", board: str) -> None:
             str(operator.index),
             operator.title,
             operator.shape,
-            operator.schedule,
+            operator.by,
             f"{operator.median:,.0f}",
             "" if operator.per_mac is None else f"{operator.per_mac:.2f}",
             f"{profile.share(operator):.1%}",

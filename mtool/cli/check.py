@@ -4,18 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from mtool import workflow
 from mtool.cli import parameters
+from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
 from mtool.errors import FitError
 from mtool.escaping import short_name
 from mtool.workflow import formatting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
     from mtool.build.fit import Need
-    from mtool.manifest import Claim, Manifest
+    from mtool.manifest import Manifest
     from mtool.workflow import Fit
 
 _ALL = "all"  # boards, as if none were named
@@ -90,26 +87,18 @@ def _print_model(out: Output, manifest: "Manifest") -> None:
         f"arena {manifest.arena_bytes:,} B (bound {manifest.arena_bound_bytes:,} B)"
     )
     rows = [
-        [str(operator.index), operator.label, operator.shape, operator.schedule, f"{operator.macs:,}"]
+        [
+            str(operator.index),
+            operator.label,
+            operator.shape,
+            operator.backend or operator.schedule,
+            f"{operator.macs:,}",
+        ]
         for operator in manifest.operators
     ]
     out.text(table(("#", "operator", "shape", "schedule", "MACs"), rows, right=(0, 4)), "")
     if manifest.claims:
         out.text(claims_table(manifest.claims), "")
-
-
-def claims_table(claims: "Sequence[Claim]") -> "Table":
-    """Return a table of who computes each operator that backends were asked for, and why the others do not."""
-    rows = [
-        [
-            short_name(one.operator),
-            one.kind,
-            f"{one.backend} ({one.region})" if one.backend else "C",
-            "; ".join(f"{refusal.backend}: {refusal.reason}" for refusal in one.refusals),
-        ]
-        for one in claims
-    ]
-    return table(("operator of the model", "", "computed by", "why not by others"), rows)
 
 
 def _of(need: "Need | None") -> str:

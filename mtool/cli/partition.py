@@ -5,7 +5,7 @@ from typing import Annotated
 
 from mtool import workflow
 from mtool.cli import parameters
-from mtool.cli.check import claims_table
+from mtool.cli.claims import claims_table
 from mtool.cli.output import Output, table
 
 

@@ -151,16 +151,16 @@ def _hooks(plan: Plan, devices: Devices) -> list[str]:
     opening = [*hooks["activate"].items(), *hooks["open"].items()]
     opened = len(opening) + 1
     begin = [
-        "    if (device.is_running && is_new == 0)",
+        f"    if ({model}_devices.is_running && is_new == 0)",
         "        return 0;",
         f"    int32_t status = {end_call(plan, '0')};",
         *_stops(plan, None),
     ]
     for place, (name, number) in enumerate(opening):
         called = [f"status = {name}();", *(line.strip("\n") for line in _stops(plan, number, ""))]
-        begin += [f"    if (device.opened == {place}) {{", *(f"        {line}" for line in called)]
-        begin += ["        ++device.opened;", "    }"]
-    begin += [f"    device.opened = {opened};", "    device.is_running = 1;"]
+        begin += [f"    if ({model}_devices.opened == {place}) {{", *(f"        {line}" for line in called)]
+        begin += [f"        ++{model}_devices.opened;", "    }"]
+    begin += [f"    {model}_devices.opened = {opened};", f"    {model}_devices.is_running = 1;"]
     for name, number in hooks["before"].items():
         begin += [f"    status = {name}();", *_stops(plan, number)]
     return [
@@ -168,13 +168,13 @@ def _hooks(plan: Plan, devices: Devices) -> list[str]:
         "static struct {",
         "    uint16_t opened;",
         "    uint8_t is_running; /* an inference is under way */",
-        "} device;",
+        f"}} {model}_devices;",
         "",
         f"int32_t {model}_device_end(int32_t status)",
         "{",
-        "    if (!device.is_running)",
+        f"    if (!{model}_devices.is_running)",
         "        return status;",
-        "    device.is_running = 0;",
+        f"    {model}_devices.is_running = 0;",
         *_all_called(plan, hooks["after"]),
         "    return status;",
         "}",
@@ -188,9 +188,9 @@ def _hooks(plan: Plan, devices: Devices) -> list[str]:
         f"int32_t {model}_close(void)",
         "{",
         f"    int32_t status = {end_call(plan, '0')};",
-        "    if (device.opened == 0)",
+        f"    if ({model}_devices.opened == 0)",
         "        return status;",
-        "    device.opened = 0;",
+        f"    {model}_devices.opened = 0;",
         *_all_called(plan, hooks["close"]),
         *_all_called(plan, hooks["deactivate"]),
         "    return status;",

@@ -1,9 +1,38 @@
 """The files of backends, which a model's own stand beside."""
 
 from mtool.errors import BuildError
+from mtool.escaping import short_name
 from mtool.ops.external.node import External
 from mtool.plan import Plan
 from mtool.plan.control import plans_in
+
+
+def check_alignment(plan: Plan) -> None:
+    """Check that the tensors of regions lie as their devices need them.
+
+    Raises:
+        BuildError: one does not: the caller keeps it, or it lies within another tensor.
+    """
+    for step in plan.steps:
+        attrs = step.node.attrs
+        if not isinstance(attrs, External) or attrs.tensor_alignment == 1:
+            continue
+        for value in (*step.node.inputs, *step.node.outputs):
+            kind = plan.graph.types[value]
+            if value in plan.graph.constants or kind.dtype.size % attrs.tensor_alignment == 0:
+                continue
+            offset = plan.offsets.get(value)
+            if offset is None or offset % attrs.tensor_alignment:
+                source = plan.graph.sources.get(value)
+                raise BuildError(
+                    f"the backend {attrs.backend} needs tensors at multiples of {attrs.tensor_alignment} B",
+                    details=[
+                        f"{short_name(source.tensor if source else value)} of {step.node.name} "
+                        + ("is kept by the caller" if offset is None else "lies within another tensor"),
+                        f"nodes {', '.join(map(short_name, step.node.origins[:5]))}",
+                    ],
+                    hint="compile with --io arena" if offset is None else "leave that node to C with skip=NODE",
+                )
 
 
 def external_files(plan: Plan) -> dict[str, bytes]:

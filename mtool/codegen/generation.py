@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mtool.codegen import weights
 from mtool.codegen.addresses import address_of
@@ -10,7 +11,7 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.external import external_files
+from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions, emit_functions
 from mtool.codegen.graph import graph_header, graph_source
@@ -26,9 +27,10 @@ from mtool.codegen.state_reset import check_conventions, initial_constants, stat
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
-from mtool.ir import Graph, RunTimeSize
+from mtool.ir import Graph, Node, RunTimeSize
 from mtool.kernels.schedule import schedule_text
 from mtool.manifest import Claim, Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
 from mtool.plan.control import ControlSchedule, plans_in
@@ -140,6 +142,7 @@ def emit(
     """
     chosen = conventions or Conventions()
     check_conventions(plan, chosen)
+    check_alignment(plan)
     functions = emit_functions(plan)
     plan = functions.plan
     graph = plan.graph
@@ -227,6 +230,7 @@ def _manifest(
             constant_bytes=sum(functions.constants[name].nbytes for name in functions.calls[number].constants.values()),
             scratch_offset=plan.scratch[number] or 0,
             scratch_bytes=step.scratch_bytes,
+            **_backend(step.node),
         )
         for number, step in enumerate(plan.steps)
     )
@@ -257,6 +261,12 @@ def _manifest(
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
     )
+
+
+def _backend(node: Node) -> dict[str, Any]:
+    """Return who computes an operator, if it is not mtool's own C."""
+    attrs = node.attrs
+    return {"backend": attrs.backend, "device_cycles": attrs.cycles} if isinstance(attrs, External) else {}
 
 
 def _operands(plan: Plan, values: Sequence[str]) -> tuple[Operand, ...]:

@@ -23,6 +23,9 @@ from mtool.kernels.schedule import schedule_text
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
+ARENA_ALIGNMENT = 16
+"""Of MT_ARENA (crt/include/mt_math.h), in bytes."""
+
 
 def source(
     plan: Plan,
@@ -60,7 +63,8 @@ def source(
         "",
     ]
     if plan.arena_bytes:
-        lines += [f"MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
+        aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
+        lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
         *definitions(plan),
         *body,

@@ -1,5 +1,6 @@
 """The model's constants as C arrays."""
 
+import re
 import textwrap
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ _REASONS = {
     "int8": ". Bytes, as most are weights, and all are read one after the other.",
     "int16": ". Halfwords, as most are weights, and all are read one after the other.",
 }
+_ALIGNED = re.compile(r"aligned to (\d+) bytes")
 AVR_NEAR = 60_000  # bytes of constants that fit the first 64 KB of flash, beside what else is there
 
 
@@ -48,7 +50,8 @@ def weights_source(
         if symbol in binary.offsets:
             definition = binary.definition(symbol, data)
         else:
-            definition = f"{declaration(symbol, data)} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
+            declared = f"{_alignment(layout)}{declaration(symbol, data)}"
+            definition = f"{declared} = {{\n{_rows(data, is_packed=_is_packed(layout))}\n}};"
         parts.append(f"{comment(*_described(data, layout))}\n{definition}\n")
     return "\n".join(parts)
 
@@ -63,6 +66,12 @@ def weights_header(banner: str, model: str, constants: Mapping[str, Array], *, f
     )
     includes = "#include <stdint.h>" + (f'\n\n{far}#include "mt_flash.h"' if flash_is_apart else "")
     return f"{banner}\n#ifndef {guard}\n#define {guard}\n\n{includes}\n\n{body}#endif\n"
+
+
+def _alignment(layout: str) -> str:
+    """Return the attribute of a table whose layout begins with its alignment: "aligned to 16 bytes"."""
+    found = _ALIGNED.match(layout)
+    return f"__attribute__((aligned({found[1]}))) " if found else ""
 
 
 def _is_packed(layout: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from mtool.ir import Graph
 from mtool.ir.node import View
+from mtool.ops.external.node import External
 from mtool.option_values import Io
 from mtool.plan.state_storage import values_in_state_storage
 from mtool.plan.step import Step
@@ -120,6 +121,11 @@ class _Storages:
         for value, kind in graph.types.items():
             root = self.root(value)
             self.alignment[root] = max(self.alignment.get(root, ALIGNMENT), kind.dtype.size)
+        for step in steps:
+            if isinstance(step.node.attrs, External):
+                for value in (*step.node.inputs, *step.node.outputs):
+                    root = self.root(value)
+                    self.alignment[root] = max(self.alignment.get(root, 1), step.node.attrs.tensor_alignment)
         self.last: dict[str, int] = {}
         for number, step in enumerate(steps):
             self.last |= {self.root(value): number for value in step.node.inputs}

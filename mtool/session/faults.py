@@ -52,7 +52,7 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
 def region_of(number: int, manifest: Manifest) -> str:
     """Return how people call an operator that a backend computes: the region and the model's nodes; "": it is none."""
     operator = next((one for one in manifest.operators if one.index == number), None)
-    if operator is None or operator.name not in {claim.region for claim in manifest.claims}:
+    if operator is None or not operator.backend:
         return ""
     nodes = [f'"{short_name(origin)}"' for origin in operator.origins[:5]]
     return f"{operator.name} ({', '.join([*nodes, *['…'] * (len(operator.origins) > 5)])})"

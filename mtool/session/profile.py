@@ -28,6 +28,8 @@ class OperatorTime:
         macs: its multiply-accumulates.
         bytes: what it reads, writes and works on at one time: tensors, constants and scratch.
         parts: in how many parts it is computed, each some rows of its result.
+        backend: who computes it, if it is a region of a backend.
+        device_cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
     """
 
     index: int
@@ -40,11 +42,20 @@ class OperatorTime:
     macs: int
     bytes: int
     parts: int = 1
+    backend: str = ""
+    device_cycles: float = 0.0
 
     @property
     def title(self) -> str:
         """Return what a person calls it, and in how many parts it is computed."""
         return self.label if self.parts == 1 else f"{self.label}, {self.parts} parts"
+
+    @property
+    def by(self) -> str:
+        """Return who computes it: the schedule, or the backend with its estimate."""
+        if not self.backend:
+            return self.schedule
+        return f"{self.backend}, {self.device_cycles:,.0f} cycles" if self.device_cycles else self.backend
 
     @property
     def per_mac(self) -> float | None:
@@ -103,7 +114,7 @@ class Profile:
         for row in self.operators:
             each = "" if row.per_mac is None else f"{row.per_mac:.2f}"
             lines.append(
-                f"{row.index:>3}  {row.title:<28.28} {row.schedule:<16.16} {row.median:>14,.0f} {each:>7} "
+                f"{row.index:>3}  {row.title:<28.28} {row.by:<16.16} {row.median:>14,.0f} {each:>7} "
                 f"{self.share(row):>6.1%}"
             )
         return "\n".join([*lines, f"{'':>3}  {'all':<45} {self.total:>14,.0f}"])
@@ -156,4 +167,6 @@ def _time_of(parts: Sequence[Operator], medians: Sequence[float]) -> OperatorTim
             for part in parts
         ),
         parts=len(parts),
+        backend=first.backend,
+        device_cycles=first.device_cycles,
     )

@@ -68,10 +68,14 @@ def seeded(tensors: Sequence[Tensor], *, count: int, seed: int) -> list[Sample]:
     """Draw samples: quantised inputs over their whole range, floats from the standard normal distribution.
 
     Of run-time sizes the first sample has the largest, the second the smallest, each further one some between them.
+    Integers that may be indices are less than all of them.
     """
     random = np.random.default_rng(seed)
     drawn, sizes = given_inputs(tensors), itertools.islice(_sizes(tensors, seed), count)
-    return [{tensor.name: _draw(_at(tensor, given), random) for tensor in drawn} for given in sizes]
+    return [
+        {tensor.name: _draw(_at(tensor, given), random, min([2, *given.values()])) for tensor in drawn}
+        for given in sizes
+    ]
 
 
 def by_size(tensors: Sequence[Tensor], samples: Sequence[Sample]) -> list[tuple[dict[str, int], list[Sample]]]:
@@ -96,7 +100,8 @@ def _at(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
     return tensor if tensor.dims is None else tensor.model_copy(update={"shape": shape_at(tensor, sizes)})
 
 
-def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
+def _draw(tensor: Tensor, random: np.random.Generator, below: int = 2) -> Array:
+    """Draw a tensor; what may be an index of a dimension is less than `below`."""
     dtype = np.dtype(tensor.dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, tensor.shape).astype(bool)
@@ -116,7 +121,7 @@ def _draw(tensor: Tensor, random: np.random.Generator) -> Array:
     if dtype.itemsize == 1 or tensor.scale is not None:
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, tensor.shape, dtype=dtype, endpoint=True)
-    return random.integers(0, 2, tensor.shape).astype(dtype)  # an index or a count: small and never negative
+    return random.integers(0, below, tensor.shape).astype(dtype)  # an index or a count: small and never negative
 
 
 def _pick(arrays: Mapping[str, StoredArray], names: Sequence[str], path: Path) -> StoredArray:

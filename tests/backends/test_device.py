@@ -1,5 +1,6 @@
 """Devices that fail, and the functions that are called around their work, however the model is called."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,15 @@ import mtool
 from mtool import codegen, workflow
 from mtool.backends import BackendSpec
 from mtool.errors import DeviceError
-from mtool.workflow.stages import Options, Prepared
+from mtool.workflow.stages import Model, Options
 
 SOURCE = """
 #include "npu.h"
 struct npu npu;
 int32_t npu_activate(void) { ++npu.activated; return 0; }
-int32_t npu_open(void) { ++npu.opened; return 0; }
+int32_t npu_open(void) { ++npu.opened; return npu.open_fails; }
+int32_t npu_close(void) { npu.closed = 10 * npu.closed + 1; return npu.open_fails; }
+int32_t npu_deactivate(void) { npu.closed = 10 * npu.closed + 2; return 0; }
 int32_t npu_before(void) { ++npu.before; npu.after_fails = 0; return 0; }
 int32_t npu_after(void) { ++npu.after; return npu.after_fails; }
 int32_t npu_run(const float *from, float *to)
@@ -32,7 +35,10 @@ int32_t npu_run(const float *from, float *to)
 """
 HEADER = """
 #include <stdint.h>
-struct npu { int32_t activated, opened, before, after, after_fails; };
+struct npu { int32_t activated, opened, before, after, after_fails, open_fails, closed; };
+extern struct npu npu;
+int32_t npu_close(void);
+int32_t npu_deactivate(void);
 int32_t npu_activate(void);
 int32_t npu_open(void);
 int32_t npu_before(void);
@@ -52,7 +58,7 @@ class Npu(Backend):
             headers=("npu.h",),
             files={{"npu.h": {HEADER.encode()!r}, "npu.c": {SOURCE.encode()!r}}},
             can_fail=True,
-            hooks={{name: "npu_" + name for name in ("activate", "open", "before", "after")}},
+            hooks={{name: "npu_" + name for name in ("activate", "open", "before", "after", "close", "deactivate")}},
         )
 """
 CONVENTIONS = {
@@ -64,7 +70,7 @@ CONVENTIONS = {
 }
 
 
-def built(tmp_path: Path, chosen: codegen.Conventions) -> Prepared:
+def compiled(tmp_path: Path, chosen: codegen.Conventions) -> Model:
     nodes = [
         helper.make_node("Sin", ["x"], ["s"], "the sine"),
         helper.make_node("Add", ["s", "z"], ["a"], "the sum"),
@@ -79,13 +85,12 @@ def built(tmp_path: Path, chosen: codegen.Conventions) -> Prepared:
     onnx.save(model, tmp_path / "net.onnx")
     (tmp_path / "npu.py").write_text(BACKEND)
     options = Options(backends=(BackendSpec(str(tmp_path / "npu.py")),), conventions=chosen)
-    model = mtool.compile(tmp_path / "net.onnx", board="host", options=options)
-    return workflow.build_model(model, tmp_path / "project")
+    return mtool.compile(tmp_path / "net.onnx", board="host", options=options)
 
 
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_hooks_and_failures(name: str, tmp_path: Path) -> None:
-    prepared = built(tmp_path, CONVENTIONS[name])
+    prepared = workflow.build_model(compiled(tmp_path, CONVENTIONS[name]), tmp_path / "project")
     zeros = np.zeros(8, np.float32)
     with mtool.open(prepared) as device:
 
@@ -103,3 +108,54 @@ def test_hooks_and_failures(name: str, tmp_path: Path) -> None:
         with pytest.raises(DeviceError, match="failed with status -7"):
             run(99, in_steps=False)
         assert run(1, in_steps=False) == 1100 + 60 + 5, "also the failing ones have ended"
+
+
+MAIN = """
+#include <stdio.h>
+#include "net.h"
+#include "npu.h"
+
+static void show(int32_t status)
+{
+    printf("%d %s %d: %d %d %d %d %d\\n", (int)status, net_failure.region ? net_failure.nodes : "-",
+           (int)net_failure.status, (int)npu.activated, (int)npu.opened, (int)npu.before, (int)npu.after,
+           (int)npu.closed);
+}
+
+int main(void)
+{
+    show(net_close()); /* nothing is open */
+    npu.open_fails = -3;
+    show(net_run(&net_arena_inputs, &net_arena_outputs));
+    npu.open_fails = 0;
+    show(net_run(&net_arena_inputs, &net_arena_outputs));
+    show(net_run(&net_arena_inputs, &net_arena_outputs));
+    npu.open_fails = -4;
+    show(net_close());
+    npu.open_fails = 0;
+    show(net_close());
+    show(net_run(&net_arena_inputs, &net_arena_outputs));
+}
+"""
+
+
+def test_opening_and_closing(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    files = compiled(tmp_path, CONVENTIONS["c"]).sources()
+    folder.mkdir()
+    for name in files:
+        (folder / name).write_bytes(files[name])
+    (folder / "main.c").write_text(MAIN)
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    sources = [str(path) for path in folder.glob("*.c") if not path.name.endswith("_rpc.c")]
+    subprocess.run(["gcc", *strict, f"-I{folder}", *sources, "-o", str(tmp_path / "main"), "-lm"], check=True)
+    lines = subprocess.run([str(tmp_path / "main")], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert lines == [
+        "0 - 0: 0 0 0 0 0",
+        "22 the negation -3: 1 1 0 0 0",
+        "0 the negation -3: 1 2 1 1 0",  # what is activated stays so; open is called again
+        "0 the negation -3: 1 2 2 2 0",
+        "22 the negation -4: 1 2 2 2 12",  # close, and deactivate all the same
+        "0 the negation -4: 1 2 2 2 12",
+        "0 the negation -4: 2 3 3 3 12",
+    ]

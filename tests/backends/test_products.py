@@ -9,8 +9,10 @@ import onnx
 import pytest
 
 import mtool
-from mtool.backends import BackendSpec
-from mtool.errors import MtoolError
+from mtool.backends import BackendError, BackendSpec
+from mtool.backends.chosen import choose
+from mtool.cli import app
+from mtool.errors import MtoolError, UsageError
 from mtool.workflow.stages import Model, Options
 
 BACKEND = """
@@ -48,18 +50,24 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> Model:
         ("return " + DOES_NOTHING.format(", scratch_bytes=-1"), "scratch_bytes is -1"),
         ("return " + DOES_NOTHING.format(", alignment=3"), "alignment is 3"),
         ("return " + DOES_NOTHING.format(', headers=("a b",)'), "is no name of one"),
-        ("return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'), "as the model itself has"),
+        ("return " + DOES_NOTHING.format(', headers="a.h"'), "expected a tuple"),
+        ("return " + DOES_NOTHING.format(', files={3: b""}'), "expected a mapping from text"),
+        ("return " + DOES_NOTHING.format(', files=["x.c"]'), "expected a mapping from text"),
+        ("return " + DOES_NOTHING.format(', files={"x\\n.c": b""}'), "other characters"),
+        ("return " + DOES_NOTHING.format(', files={"mt_math.h": b""}'), "the runtime's"),
         ("return " + DOES_NOTHING.format(', constants={"int": np.zeros(1)}'), "not a free name"),
-        ("return " + DOES_NOTHING.format(', constants={"größe": np.zeros(1)}'), "not a free name"),
-        ("return " + DOES_NOTHING.format(", constants={3: np.zeros(1)}"), "not a free name"),
-        ("return " + DOES_NOTHING.format(", constants=None"), "constants is NoneType; expected Mapping"),
-        ("return " + DOES_NOTHING.format(', files={3: b""}'), "outside of the model's folder"),
-        ("return " + DOES_NOTHING.format(', files={"a b\\n.c": b""}'), "has no name that a build takes"),
-        ("return " + DOES_NOTHING.format(', scratch_bytes="64"'), "scratch_bytes is str; expected int"),
-        ("return " + DOES_NOTHING.format(", scratch_bytes=64.0"), "scratch_bytes is float; expected int"),
-        ("return " + DOES_NOTHING.format(', headers="npu.h"'), "headers is str; expected tuple or list"),
-        ('return Product(body="/* \\ud800 */")', "no text"),
-        ("raise SystemExit(3)", "SystemExit"),
+        ("return " + DOES_NOTHING.format(', constants={"é": np.zeros(1)}'), "not a free name"),
+        ("return " + DOES_NOTHING.format(', layouts={"a": 3}'), "is no text"),
+        ("return " + DOES_NOTHING.format(", cycles=float('nan')"), "cycles is nan"),
+        ("return " + DOES_NOTHING.format(", scratch_bytes='4'"), "scratch_bytes is '4'"),
+        ("return " + DOES_NOTHING.format(", tensor_alignment=8192"), "a power of two up to 4096"),
+        ("return " + DOES_NOTHING.format(", can_fail=True"), "returns no status"),
+        ("return " + DOES_NOTHING.format(", can_fail=1"), "expected True or False"),
+        ("return " + DOES_NOTHING.format(', hooks={"start": "f"}, headers=("f.h",)'), "there is no hook 'start'"),
+        ("return " + DOES_NOTHING.format(', hooks={"open": "f()"}, headers=("f.h",)'), "the name of a C function"),
+        ("return " + DOES_NOTHING.format(', hooks={"open": "f"}'), "no header that declares them"),
+        ("import mtool.proc; mtool.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')", "npuc took more than 0.2 s"),
+        ("return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'), "as the model itself has"),
         ("raise KeyError('lost')", "KeyError"),
         ("raise BackendError('the compiler says no', details=['at relu_3'])", "the compiler says no"),
     ],
@@ -76,16 +84,6 @@ def test_fallback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not any(one.schedule == "c99_call" for one in model.manifest.operators)
 
 
-def test_a_name_behind_skip_that_no_node_has_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "npu.py"
-    path.write_text(BACKEND.format(compile="return " + DOES_NOTHING.format("")))
-    onnx.save(networks.integers(5), tmp_path / "net.onnx")
-    node = mtool.compile(tmp_path / "net.onnx", board="host").manifest.operators[0].name
-    spec = BackendSpec(str(path), options={"skip": f"{node}|nowhere_9"})
-    mtool.compile(tmp_path / "net.onnx", board="host", options=Options(backends=(spec,)))
-    assert "npu: skip=nowhere_9 names no operator of the model" in caplog.text
-
-
 def test_files_and_constants_reach_the_model(tmp_path: Path) -> None:
     body = "return " + DOES_NOTHING.format(
         ', files={"npu/npu.c": b"int npu;", "npu/npu.h": b""}, headers=("npu/npu.h",), '
@@ -100,20 +98,104 @@ def test_files_and_constants_reach_the_model(tmp_path: Path) -> None:
     assert {claim.backend for claim in model.manifest.claims} == {"", "npu"}
 
 
+METHODS = """
+from mtool.backends import Backend, Pattern, Product
+
+class Npu(Backend):
+    name = "npu"
+    patterns = (Pattern("Conv", where=(lambda operation: {pattern},)),)
+
+    def claims(self, region):
+        return {claims}
+
+    def cost(self, region):
+        return {cost}
+
+    def compile(self, region, folder):
+        return Product(body="    (void)0;")
+"""
+SOUND = {"pattern": '""', "claims": '""', "cost": "None"}
+
+
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("change", "words"),
     [
-        ("def __init__(self, options): 1 / 0", "does not start: ZeroDivisionError"),
-        ("def __init__(self, options): raise SystemExit(3)", "does not start: SystemExit: 3"),
-        ("name = None", "has the name None"),
-        ('name = "größe"', "has the name 'größe'"),
-        ("pass\n\nraise SystemExit(0)", "can't be loaded"),
+        ({"pattern": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
+        ({"pattern": "3"}, "answered refusal with 3"),
+        ({"claims": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
+        ({"claims": "True"}, "answered claims with True"),
+        ({"cost": "1 / 0"}, "the backend npu failed: ZeroDivisionError"),
+        ({"cost": "-1"}, "answered cost with -1"),
+        ({"cost": "float('nan')"}, "answered cost with nan"),
+        ({"cost": "'much'"}, "answered cost with 'much'"),
     ],
 )
-def test_a_class_that_does_not_start(tmp_path: Path, lines: str, words: str) -> None:
-    source = f"from mtool.backends import Backend\n\nclass Npu(Backend):\n    name = 'npu'\n    {lines}\n"
-    (tmp_path / "npu.py").write_text(source)
-    onnx.save(networks.integers(5), tmp_path / "net.onnx")
-    with pytest.raises(MtoolError, match=words):
-        options = Options(backends=(BackendSpec(f"{tmp_path}/npu.py"),))
+def test_methods_that_misbehave(tmp_path: Path, change: dict[str, str], words: str) -> None:
+    (tmp_path / "npu.py").write_text(METHODS.format(**{**SOUND, **change}))
+    network = networks.integers(5)
+    onnx.save(network, tmp_path / "net.onnx")
+    options = Options(backends=(BackendSpec(str(tmp_path / "npu.py")),))
+    with pytest.raises(MtoolError, match=words) as raised:
         mtool.compile(tmp_path / "net.onnx", board="host", options=options)
+    assert raised.value.exit_code == 5
+    assert any(node.name in str(raised.value) for node in network.graph.node if node.op_type == "Conv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 / 0", "can't be loaded"),
+        ("class Npu: pass", "has not one backend"),
+        ("from mtool.backends import Backend\nclass Npu(Backend): name = 'a b'", "expected one that C takes"),
+        ("from mtool.backends import Backend\nclass Npu(Backend): name = 3", "expected one that C takes"),
+        ("from mtool.backends import Backend\nclass Npu(Backend): name = 'int'", "expected one that C takes"),
+        (
+            "from mtool.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self, o): 1 / 0",
+            "ZeroDivisionError",
+        ),
+        (
+            "from mtool.backends import Backend\nclass Npu(Backend):\n  name = 'a'\n  def __init__(self): pass",
+            "TypeError",
+        ),
+        ("import sys; sys.exit(0)", "can't be loaded"),
+    ],
+)
+def test_classes_that_can_not_be_had(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "npu.py").write_text(text)
+    with pytest.raises((UsageError, BackendError), match=words):
+        choose([BackendSpec(str(tmp_path / "npu.py"))])
+
+
+def test_tensors_lie_as_the_device_needs_them(tmp_path: Path) -> None:
+    body = "return " + DOES_NOTHING.format(", scratch_bytes=5, alignment=32, tensor_alignment=64")
+    model = compiled(tmp_path, body)
+    regions = [one for one in model.manifest.operators if one.schedule == "c99_call"]
+    places = [operand for one in regions for operand in (*one.reads, *one.writes)]
+    assert places and all(operand.offset % 64 == 0 for operand in places)
+    assert all(one.scratch_offset % 32 == 0 for one in regions)
+    assert b"MT_ARENA_ALIGNED(64) MT_ARENA uint8_t" in model.files["net.c"]
+    with pytest.raises(MtoolError, match="needs tensors at multiples of 64 B") as raised:
+        compiled(tmp_path, body, io="external").render_project()
+    assert raised.value.exit_code == 5 and "is kept by the caller" in str(raised.value)
+
+
+ODD = 'relu"; evil() /* \u202e\n<b>'
+
+
+@pytest.mark.parametrize("command", ["build", "compile"])
+def test_nothing_is_written(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "npu.py").write_text(BACKEND.format(compile='raise ValueError("no room\\x1b[31m")'))
+    network = networks.integers(5)
+    for node in network.graph.node:
+        node.name += ODD
+    onnx.save(network, tmp_path / "net.onnx")
+    out = tmp_path / "out"
+    backend = ["--backend", str(tmp_path / "npu.py")]
+    assert app.invoke([command, str(tmp_path / "net.onnx"), "--board", "host", "-d", str(out), *backend]) == 5
+    said = capsys.readouterr().err
+    assert "ValueError: no room" in said and "evil()" in said and "Traceback" not in said
+    assert "\x1b" not in said and "\u202e" not in said
+    assert not out.exists()
+    (tmp_path / "npu.py").write_text(BACKEND.format(compile="return " + DOES_NOTHING.format("")))
+    assert app.invoke(["check", str(tmp_path / "net.onnx"), "--board", "host", *backend]) == 0
+    assert "npu (npu_0)" in capsys.readouterr().out, "regions are told with the operators"

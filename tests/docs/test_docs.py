@@ -9,7 +9,8 @@ import pytest
 from mtool.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "digits" / "README.md"]
+EXAMPLES = [ROOT / "examples" / name / "README.md" for name in ("accelerator", "digits", "own_kernel")]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *EXAMPLES]
 TOP = {path.name for path in ROOT.iterdir()}
 
 per_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

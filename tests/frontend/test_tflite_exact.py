@@ -377,6 +377,7 @@ def test_large_sums_of_a_transposed_convolution_are_exact(tmp_path: Path) -> Non
 def test_what_is_coarse_in_int16_is_litert_s_with_either_rounding(tmp_path: Path) -> None:
     """Tables are hundreds of steps from the function between their points, shares of 10 bits some tens."""
     chosen = [case for case in other_cases(np.int16) if case.op.kind in ("EXP", "GELU", "LOG", "RESIZE_BILINEAR")]
+    chosen += [case for case in wide_cases() if case.op.kind == "SOFTMAX" and case.tensors[0].dtype is np.int16]
     data, inputs, outputs = one_model(chosen)
     feeds = {tensor.name: drawn(tensor) for tensor in inputs}
     found = compute(data, feeds, tmp_path, "onnx", Target("host", frozenset({"fpu"})))
@@ -579,3 +580,18 @@ def test_quotients_norms_and_logarithms(dtype: Any, features: frozenset[str], tm
     found = compute(data, feeds, tmp_path, "tflite", Target("cortex-m4", features))
     differing = {n: int((f != e).sum()) for n, f, e in zip(outputs, found, expected, strict=True)}
     assert differing == dict.fromkeys(outputs, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "x", "y"),
+    [
+        ("NEG", np.int8, (0.05, 0), (0.05, 0)),
+        ("RELU_0_TO_1", np.int8, (0.05, -20), (0.011, -17)),
+        ("RELU_0_TO_1", np.uint8, (0.05, 100), (0.003, 7)),
+    ],
+)
+def test_all_numbers_of_8_bits(kind: str, dtype: Any, x: Any, y: Any, tmp_path: Path) -> None:
+    numbers = np.arange(256).astype(np.uint8).view(dtype)
+    tensors = [T("x", [256], dtype, *x), T("y", [256], dtype, *y)]
+    data, found = found_of(tensors, Op(kind, ["x"], ["y"]), {"x": numbers}, tmp_path)
+    np.testing.assert_array_equal(found, litert(data, {"x": numbers}, reference=True)[0])

@@ -183,6 +183,7 @@ CASES = [
      "its output is int64, which its options contradict"),
     ("DEQUANTIZE", [x(), y()], "", {}, "its input is float32, which is not quantised"),
     ("SOFTMAX", [x(), y()], "SoftmaxOptions", {"Beta": -1.0}, "its beta is -1.0"),
+    ("ATAN2", [x([2, 3]), T("b", [2, 1]), y([2, 3])], "", {}, "its operands are [2, 3] and [2, 1], which LiteRT"),
     ("EXP", [x([2]), T("y", [2], I8, 1e-40)], "", {}, "the scale of its output 'y', 1e-40, is too small"),
     ("ADD", [q(x()), q(T("b", IMAGE)), y()], "AddOptions", {}, "its output 'y' is float32, its input 'x' is quantised"),
     ("ADD", [x(), y()], "AddOptions", {}, "its input 1 is not given"),

@@ -112,7 +112,7 @@ def test_what_has_no_end_is_not_opened(kind: str, said: str, tmp_path: Path) -> 
     reads: list[Any] = [
         lambda: samples.inputs_of(path, [SMALL]),
         lambda: samples.golden_of(path, [SMALL], [SMALL]),
-        lambda: dataset._labels_file(path),
+        lambda: dataset.labels_of(path),
     ]
     for read in reads:
         with pytest.raises(UsageError, match=f"is {said}, not a file"):
@@ -130,8 +130,8 @@ def test_a_pipe_among_the_data_is_left_out(tmp_path: Path) -> None:
 def test_a_text_of_labels_has_a_size(tmp_path: Path) -> None:
     path = tmp_path / "labels.txt"
     path.write_text("1, 2\n3")
-    assert dataset._labels_file(path).tolist() == [1, 2, 3]
+    assert dataset.labels_of(path).tolist() == [1, 2, 3]
     with path.open("wb") as file:
         file.truncate(1 << 30)
     with pytest.raises(UsageError, match="is larger than 64 MB"):
-        dataset._labels_file(path)
+        dataset.labels_of(path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mtool.errors import UsageError
-from mtool.manifest import Tensor
+from mtool.manifest import SizeRange, Tensor
 from mtool.workflow import samples
 
 
@@ -56,8 +56,10 @@ def test_a_golden_file_has_an_axis_of_samples(tmp_path: Path) -> None:
     inputs, outputs = samples.golden_of(path, [IMAGE, MASK], [IMAGE])
     assert [set(sample) for sample in inputs] == [{"image:0", "mask"}] * 2
     assert outputs[1]["image:0"].shape == (1, 3, 2)
+    one, _ = samples.golden_of(save(tmp_path, x0=np.zeros((3, 2), np.int8)), [IMAGE], [])
+    assert [sample["image:0"].shape for sample in one] == [(1, 3, 2)]
     with pytest.raises(UsageError, match="another shape"):
-        samples.golden_of(save(tmp_path, x0=np.zeros((3, 2), np.int8)), [IMAGE], [])
+        samples.golden_of(save(tmp_path, x0=np.zeros((2, 3), np.int8)), [IMAGE], [])
 
 
 @pytest.mark.parametrize(
@@ -121,3 +123,10 @@ def test_drawn_samples_are_the_same_each_time_and_cover_the_range() -> None:
     assert (drawn["u"].min(), drawn["u"].max()) == (0, 255)
     assert -50 <= drawn["f"].min() < -49 and 77 < drawn["f"].max() <= 77.5
     assert set(drawn["i"].tolist()) == {0, 1}
+
+
+def test_drawn_indices_are_inside_of_the_smallest_size() -> None:
+    """An index of 1 is none of a dimension that has one row."""
+    size = tensor("n", "int32").model_copy(update={"range": SizeRange(symbol="size_n", dimension="n", least=1, most=4)})
+    first, least = samples.seeded([tensor("i", "int64", 400), size], count=2, seed=3)
+    assert set(first["i"].tolist()) == {0, 1} and set(least["i"].tolist()) == {0}

@@ -190,10 +190,10 @@ static int32_t fits(int32_t at, int64_t bytes)
     return at >= 0 && bytes >= 0 && at + bytes <= WREN_MEMORY_BYTES;
 }
 
-static int32_t is_positive(const int32_t *numbers, int32_t count)
+static int32_t are_within(const int32_t *numbers, int32_t count, int32_t low, int32_t high)
 {
     for (int32_t i = 0; i < count; ++i)
-        if (numbers[i] < 1 || numbers[i] > WREN_MEMORY_BYTES)
+        if (numbers[i] < low || numbers[i] > high)
             return 0;
     return 1;
 }
@@ -205,10 +205,15 @@ static uint32_t check(const struct wren_command *c)
     const int32_t is_window = c->operation >= WREN_CONV && c->operation <= WREN_MAXIMUM;
     if (c->operation < WREN_CONV || c->operation > WREN_CLIP || (c->type != WREN_INT8 && c->type != WREN_FLOAT16))
         return WREN_BAD_COMMAND;
-    if (!is_positive(&c->rows, 1) || !is_positive(&c->columns, 1) || !is_positive(&c->channels, 1) ||
-        !is_positive(&c->out_rows, 1) || !is_positive(&c->out_columns, 1) || !is_positive(&c->out_channels, 1))
+    const int32_t sizes[6] = {c->rows, c->columns, c->channels, c->out_rows, c->out_columns, c->out_channels};
+    const int32_t steps[4] = {c->input_zero, c->output_zero, c->low, c->high};
+    if (!are_within(sizes, 6, 1, WREN_MEMORY_BYTES))
         return WREN_BAD_COMMAND;
-    if (is_window && (!is_positive(c->kernel, 2) || !is_positive(c->strides, 2) || !is_positive(c->dilations, 2)))
+    if (is_window && (!are_within(c->kernel, 2, 1, 255) || !are_within(c->strides, 2, 1, 255) ||
+                      !are_within(c->pads, 2, 0, 255) || !are_within(c->dilations, 2, 1, 255)))
+        return WREN_BAD_COMMAND;
+    if (c->type == WREN_INT8 && (!are_within(steps, 4, -128, 127) ||
+                                 (c->operation == WREN_ADD && !are_within(&c->strides[1], 1, -128, 127))))
         return WREN_BAD_COMMAND;
     if (c->operation != WREN_CONV && c->channels != c->out_channels)
         return WREN_BAD_COMMAND;

@@ -81,14 +81,19 @@ def _report(path: Path, what: str) -> dict[str, int]:
         return {}
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
-        numbers = {key: read[key] for key in _NUMBERS if key in read}
-    except (OSError, ValueError, RecursionError, TypeError) as wrong:
-        raise BackendError(f"{what} wrote a report that is no JSON object", details=[str(wrong)]) from None
+    except (OSError, ValueError, RecursionError) as wrong:
+        raise BackendError(f"{what} wrote a report that is no JSON", details=[str(wrong)]) from None
+    if not isinstance(read, dict):
+        raise BackendError(f"{what} wrote a report that is no JSON object")
+    numbers = {key: read[key] for key in _NUMBERS if key in read}
     wrong_key = next(
         (key for key, one in numbers.items() if type(one) is not int or not 0 <= one < _NUMBERS[key]), None
     )
     if wrong_key is not None:
         raise BackendError(f"{what} reports {wrong_key} = {numbers[wrong_key]!r}", details=["expected a whole number"])
+    alignment = numbers.get("alignment", 0)
+    if alignment & (alignment - 1):
+        raise BackendError(f"{what} reports alignment = {alignment}", details=["expected a power of two"])
     return numbers
 
 

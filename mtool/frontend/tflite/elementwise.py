@@ -217,7 +217,9 @@ def _cumsum(t: Translation) -> None:
 
 
 def _atan2(t: Translation) -> None:
-    """ATAN2: the angle of (x, y), by that of y / x."""
+    """ATAN2: the angle of (x, y), by that of y / x; LiteRT reads as many numbers of both, whatever their shapes."""
+    if t.shape(0) != t.shape(1):
+        raise Unsupported(f"its operands are {list(t.shape(0))} and {list(t.shape(1))}, which LiteRT does not heed")
     y, x = t.real(0), t.real(1)
     angles = (("zero", 0.0), ("quarter", np.pi / 2), ("half", np.pi))
     zero, quarter, half = (t.constant(stem, value, np.float32) for stem, value in angles)

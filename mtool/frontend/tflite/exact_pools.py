@@ -88,6 +88,8 @@ def _total(t: Translation) -> tuple[str, int]:
 def _mean(t: Translation) -> None:
     """MEAN: the division is part of the multiplier."""
     sums, count = _total(t)
+    if not count:
+        raise Unsupported("its mean is one of no numbers")
     by, shift = multipliers(np.asarray([float(t.tensor(0).scale[0]) / float(t.result().scale[0])]))
     exponent = -1 - int(shift[0])
     more = min(count.bit_length() - 1, 32, 31 + exponent)

@@ -10,7 +10,7 @@ from onnx import helper
 
 from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import exact_elements, exact_wide
-from mtool.frontend.tflite.fixed_point import inverse_root, limits, multipliers, rescaled, scaled_by
+from mtool.frontend.tflite.fixed_point import between, inverse_root, limits, multipliers, rescaled, scaled_by
 from mtool.frontend.tflite.rescaling import centred, eight_bits, rescale_to
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
@@ -59,6 +59,19 @@ def _clamped(t: Translation, steps: Array, activation: int = 0) -> Array:
 
 def _linear(activation: int) -> Callable[[Translation, Array], Array]:
     return lambda t, x: _clamped(t, rescaled(x, _ratio(t)), activation)
+
+
+def _from_0_to_1(t: Translation, x: Array) -> Array:
+    low, high = between(t.result(), 0.0, 1.0)
+    made: Array = np.clip(rescaled(x, _ratio(t)) + t.result().zero, low, max(low, high))
+    return made
+
+
+def _negative(t: Translation, x: Array) -> Array:
+    """NEG: of the integers as they are stored; that of the least one is itself."""
+    if t.tensor(0).zero or not t.same_grid(0):
+        raise Unsupported("its numbers stand on two grids, or on one not around 0, which LiteRT does not heed")
+    return -x
 
 
 def _wide_relu(t: Translation) -> None:
@@ -185,6 +198,8 @@ TRANSLATIONS: dict[str, Translate] = {
     "RELU": narrow_or(_wide_relu, _by_table(_linear(tflite.ActivationFunctionType.RELU))),
     "RELU6": narrow_or(_wide_relu, _by_table(_linear(tflite.ActivationFunctionType.RELU6))),
     "RELU_N1_TO_1": _by_table(_linear(tflite.ActivationFunctionType.RELU_N1_TO_1)),
+    "RELU_0_TO_1": _by_table(_from_0_to_1),
+    "NEG": _by_table(_negative),
     "LEAKY_RELU": narrow_or(_wide_leaky_relu, _by_table(_leaky_relu)),
     "ABS": narrow_or(_wide_absolute, _by_table(_absolute)),
     "LOGISTIC": narrow_or(exact_wide.logistic, _by_table(_real(lambda x: 1 / (1 + np.exp(-x))))),

@@ -14,6 +14,14 @@ from mtool.frontend.tflite.description import Tensor
 from mtool.ir.types import Array
 from mtool.kernels.multipliers import fixed_multiplier
 
+RANGES = {
+    tflite.ActivationFunctionType.NONE: (-math.inf, math.inf),
+    tflite.ActivationFunctionType.RELU: (0.0, math.inf),
+    tflite.ActivationFunctionType.RELU6: (0.0, 6.0),
+    tflite.ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+}
+"""What fused activations leave of real numbers, of those that only clamp."""
+
 
 def multipliers(scales: Array) -> tuple[Array, Array]:
     """Return int32 multipliers and int8 shifts with scale = multiplier / 2^(32 + shift), as `rescale` takes them."""
@@ -27,23 +35,22 @@ def limits(tensor: Tensor, activation: int) -> tuple[int, int]:
     Raises:
         Unsupported: the activation is none that only clamps.
     """
+    if activation not in RANGES:
+        raise Unsupported(f"its fused activation is number {activation}")
+    return between(tensor, *RANGES[activation])
+
+
+def between(tensor: Tensor, least: float, most: float) -> tuple[int, int]:
+    """Return the integers of a tensor that are nearest to two real numbers, as far as it has them."""
     bounds = np.iinfo(tensor.dtype)
-    low, high = int(bounds.min), int(bounds.max)
-    kinds = tflite.ActivationFunctionType
 
     def step(value: float) -> int:
         quotient = np.float32(value) / tensor.scale[0]
         return int(tensor.zero_point[0]) + int(math.copysign(math.floor(abs(quotient) + 0.5), quotient))
 
-    if activation == kinds.NONE:
-        return low, high
-    if activation == kinds.RELU:
-        return max(low, step(0.0)), high
-    if activation == kinds.RELU6:
-        return max(low, step(0.0)), min(high, step(6.0))
-    if activation == kinds.RELU_N1_TO_1:
-        return max(low, step(-1.0)), min(high, step(1.0))
-    raise Unsupported(f"its fused activation is number {activation}")
+    low = int(bounds.min) if least == -math.inf else max(int(bounds.min), step(least))
+    high = int(bounds.max) if most == math.inf else min(int(bounds.max), step(most))
+    return low, high
 
 
 def rescaled(values: Array, scale: float) -> Array:

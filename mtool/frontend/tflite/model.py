@@ -63,7 +63,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
 RECURRENT = {*lstm.TRANSLATIONS, *svdf.TRANSLATIONS}
 """Those whose integers LiteRT computes in one way only."""
 
-INTERPOLATED = ("EXP", "LOG", "GELU", "RSQRT", "RESIZE_BILINEAR")
+INTERPOLATED = ("EXP", "LOG", "GELU", "RSQRT", "SOFTMAX", "RESIZE_BILINEAR")
 """Those that all of LiteRT's kernels compute coarsely for int16: by tables, and by shares of 10 bits."""
 
 
@@ -208,7 +208,9 @@ def _is_exact(t: Translation, operator: Operator, rounding: Rounding) -> bool:
     if operator.kind in RECURRENT or not operator.outputs:
         return False
     made = t.tensors[operator.outputs[0]]
-    return made.is_quantised and (rounding == "tflite" or (operator.kind in INTERPOLATED and made.dtype == np.int16))
+    if rounding == "tflite" or operator.kind not in INTERPOLATED or not operator.inputs:
+        return made.is_quantised and rounding == "tflite"
+    return made.is_quantised and made.dtype == t.tensors[operator.inputs[0]].dtype == np.int16
 
 
 def _without_rounding(t: Translation) -> None:

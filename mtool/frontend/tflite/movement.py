@@ -28,7 +28,7 @@ def _view(t: Translation) -> None:
     if not _VIEWS[t.op.kind](t, made):
         raise Unsupported(f"its output is {list(made)}, which it does not make of {list(t.shape(0))}")
     shape = t.whole("shape", made)
-    moved(t, lambda x: t.node("Reshape", [x, shape], allowzero=1))
+    moved(t, lambda x: t.node("Reshape", [x, shape]))
 
 
 def _asked(t: Translation) -> tuple[int, ...]:

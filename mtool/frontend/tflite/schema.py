@@ -111,6 +111,8 @@ class _Reader:
             self._operator(n, operator, kinds, tensors)
             for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
         )
+        made = {*numbers, *(output for operator in operators for output in operator.outputs)}
+        tensors = tuple(tensor if n in made else _filled(tensor) for n, tensor in enumerate(tensors))
         return Model(tensors, operators, numbers, outputs)
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
@@ -286,6 +288,13 @@ def _list(vector: Any) -> Any:
 
 def _text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace")
+
+
+def _filled(tensor: Tensor) -> Tensor:
+    """Return a tensor that nothing makes: a constant if it has no elements, whose buffer is none then."""
+    if tensor.data is not None or tensor.problem or 0 not in tensor.shape:
+        return tensor
+    return replace(tensor, data=np.empty(tensor.shape, tensor.dtype))
 
 
 def _unpacked(raw: Array, count: int) -> Array:

@@ -231,6 +231,8 @@ class Translation:
     def several(self, kind: str, inputs: Sequence[str], count: int, *, domain: str = "", **attrs: Any) -> list[str]:
         """Append a node of `count` outputs and return them."""
         outputs = [self.unique(f"{self.names[self.op.outputs[0]]}/{kind}") for _ in range(count)]
+        if kind == "Reshape":  # a size of 0 is one: nothing is copied from the input's shape
+            attrs = {"allowzero": 1, **attrs}
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=self.op.name, domain=domain, **attrs))
         return outputs
 

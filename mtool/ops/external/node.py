@@ -25,9 +25,11 @@ class External(Attributes):
     headers: what the body includes.
     files: what the build needs besides, by path in the model's folder.
     scratch: bytes of working memory, in the arena.
-    alignment: of that and of the region's tensors there, in bytes.
+    alignment: of that, in bytes.
+    tensor_alignment: of the region's inputs and outputs in the arena, in bytes; 1: of their elements.
     macs: the multiply-accumulates of the operators that it computes.
     cost: its estimate in instructions of the core.
+    cycles: the backend's estimate of the accelerator's cycles; 0: there is none.
     operators: the model's operators that it computes.
     can_fail: the body returns a status: 0, or one of the device.
     hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
@@ -42,8 +44,10 @@ class External(Attributes):
     files: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     scratch: int = 0
     alignment: int = 4
+    tensor_alignment: int = 1
     macs: int = 0
     cost: float = 0.0
+    cycles: float = 0.0
     operators: tuple[str, ...] = ()
     can_fail: bool = False
     hooks: tuple[tuple[str, str], ...] = ()

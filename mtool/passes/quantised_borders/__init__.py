@@ -12,8 +12,8 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.control import Branches, Carried, Control, Rounds, has_bodies
 from mtool.kernels.target import Target
-from mtool.passes.border_side import Grid, Side
 from mtool.passes.control_flow import prune
+from mtool.passes.quantised_borders.side import Grid, Side
 from mtool.passes.signed_integers import wants_signed
 
 MOST_SWEEPS = 40

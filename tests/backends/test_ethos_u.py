@@ -1,0 +1,144 @@
+"""Regions for Ethos-U: as TFLite they are what they were, Vela takes them, and the driver gets what it needs.
+
+No emulator here has the NPU: a stand-in for its driver checks the addresses and sizes of the command stream, and
+computes the region by mtool's own C.
+"""
+
+import importlib.util
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import models
+import numpy as np
+import pytest
+import tflite
+
+import mtool
+from mtool import frontend
+from mtool.backends import BackendError, BackendSpec, Context, Product, Region
+from mtool.backends.chosen import Chosen, choose
+from mtool.backends.ethos_u import EthosU, vela
+from mtool.backends.ethos_u.flatbuffer import Operator, Tensor, written
+from mtool.backends.ethos_u.writing import tflite_of
+from mtool.backends.partition import partition
+from mtool.errors import UsageError
+from mtool.ir import DType
+from mtool.ir.types import Quant
+from mtool.kernels.target import Target
+from mtool.oracles import litert
+from mtool.request import Request
+from mtool.workflow.stages import Options, write_sources
+
+HOST = Target("host", frozenset())
+DRIVER = Path(__file__).parent / "ethos_u_driver"
+CONFIG = "ethos-u55-128"
+installed = pytest.mark.skipif(importlib.util.find_spec("ethosu") is None, reason="Vela is not installed")
+BOARDS = {"host": ("cc", "ethos-u65-256"), "mps3_an547": ("qemu-system-arm", CONFIG)}
+
+
+def regions_of(path: Path, rounding: str = "tflite") -> list[Region]:
+    """Return the regions of a model that are for the NPU, without compiling them."""
+    found: list[Region] = []
+
+    class Recorder(EthosU):
+        def compile(self, region: Region, folder: Path) -> Product:
+            found.append(region)
+            return Product("    ;")
+
+    view = frontend.load(path, Request())
+    graph = view if rounding == "onnx" else frontend.load(path, Request(rounding="tflite"))
+    partition(view, graph, [Chosen(Recorder({"config": CONFIG}))], Context(HOST, rounding="tflite"))
+    return found
+
+
+def model(name: str) -> Path:
+    return models.FOLDER / f"{name}/{name}_int8.tflite"
+
+
+@models.needed
+@pytest.mark.parametrize("name", ["kws", "ic", "ad"])
+def test_a_region_is_written_as_it_was(name: str) -> None:
+    (region,) = regions_of(model(name))
+    (operand,) = region.inputs
+    rng = np.random.default_rng(1)
+    samples = [{operand.tensor: rng.integers(-128, 128, operand.shape).astype(np.int8)} for _ in range(3)]
+    expected = litert.outputs(str(model(name)), samples, title=name, exact=True)
+    for wanted, got in zip(
+        expected, litert.outputs(tflite_of(region), samples, title="region", exact=True), strict=True
+    ):
+        assert wanted.keys() == got.keys(), "the user's names"
+        for key, value in wanted.items():
+            np.testing.assert_array_equal(got[key], value)
+
+
+def standin(folder: Path, board: str, config: str) -> Path:
+    """Write the stand-in driver for KWS on a board, and return its folder."""
+    (region,) = regions_of(model("kws"))
+    path = folder / "standin.tflite"
+    path.write_bytes(tflite_of(region))
+    made = vela.compiled(path, [f"--accelerator-config={config}"], [])
+    driver = folder / "driver"
+    own = mtool.compile(path, board=board, options=Options(rounding="tflite", weights="text"))
+    write_sources(own, driver)
+    for file in DRIVER.iterdir():
+        shutil.copy(file, driver)
+    numbers = {
+        "COMMANDS": made.commands.size,
+        "SIZES": f"{{{', '.join(map(str, made.bases))}}}",
+        "OPERATIONS": sum(one.kind in ("Conv", "Gemm") for one in region.operations),
+        "MEMORY": made.inputs[0].base,
+        "INPUT": made.inputs[0].offset,
+        "OUTPUT": made.outputs[0].offset,
+        "MACS": config.rsplit("-", 1)[1],
+    }
+    (driver / "expected.h").write_text("".join(f"#define EXPECTED_{key} {value}\n" for key, value in numbers.items()))
+    return driver
+
+
+@installed
+@models.needed
+@pytest.mark.parametrize("board", BOARDS)
+def test_the_driver_gets_what_it_needs(board: str, tmp_path: Path) -> None:
+    program, config = BOARDS[board]
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    driver = standin(tmp_path, board, config)
+    spec = BackendSpec("ethos_u", options={"config": config, "driver": str(driver)})
+    options = Options(rounding="tflite", backends=(spec,))
+    project = mtool.Deployment(tmp_path / "project")
+    report = mtool.verify(model("kws"), board=board, options=options, deployment=project, samples=2)
+    assert report.ok
+
+
+@installed
+def test_what_vela_leaves_to_the_cpu_is_told(tmp_path: Path) -> None:
+    grid = Quant((0.1,), (0,))
+    tensors = [Tensor("image", (1, 300, 300, 4), DType.INT8, grid), Tensor("mine", (1, 1, 1, 4), DType.INT8, grid)]
+    window = {"StrideH": 1, "StrideW": 1, "Padding": tflite.Padding.VALID, "FilterHeight": 300, "FilterWidth": 300}
+    path = tmp_path / "region.tflite"
+    path.write_bytes(
+        written("region", tensors, [Operator("MAX_POOL_2D", 2, (0,), (1,), "Pool2DOptions", window)], [0], [1])
+    )
+    with pytest.raises(BackendError, match="to the CPU") as failed:
+        vela.compiled(path, [f"--accelerator-config={CONFIG}"], ["Pool pool_7"])
+    reason, region = failed.value.details
+    assert reason.startswith("MAX_POOL_2D of mine: kernel height: 300 out of range")
+    assert "Traceback" not in reason and "Pool pool_7" in region
+
+
+@models.needed
+def test_its_rounding_has_to_be_asked_for() -> None:
+    (region,) = regions_of(model("ad"))
+    backend, first = EthosU({"config": CONFIG}), region.operations[0]
+    context = replace(region.context, rounding="onnx")
+    assert "--rounding tflite" in backend.refusal(first, context)
+    assert not backend.refusal(first, replace(context, tolerance=1))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"config": "ethos-u99"}, {"config": CONFIG, "optimise": "all"}, {"config": CONFIG, "ini": "none"}]
+)
+def test_options_that_make_no_sense(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        choose([BackendSpec("ethos_u", options=options)])
