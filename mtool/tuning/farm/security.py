@@ -83,7 +83,9 @@ def address_of(text: str, tls: Tls) -> str:
         raise UsageError(f"{text!r} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
     address = text if "://" in text else f"{'tls' if tls.ca else 'tcp'}://{text}"
     protocol, _, rest = address.partition("://")
-    if protocol not in ("tcp", "tls") or not rest.rpartition(":")[2].isdigit():
+    host, _, port = rest.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len("65535") and 0 < int(port) < 1 << 16
+    if protocol not in ("tcp", "tls") or not host or not is_port:
         raise UsageError(f"{text} is no address of a scheduler", hint="give HOST:PORT, as dask scheduler tells it")
     return address
 

@@ -35,6 +35,8 @@ def test_a_board_has_the_port_or_the_probe_behind_it() -> None:
     ("arguments", "code", "told"),
     [
         (["worker", "rack", "--board", "host"], 2, "is no address of a scheduler"),
+        (["worker", "rack:99999", "--board", "host"], 2, "is no address of a scheduler"),
+        (["worker", ":8786", "--board", "host"], 2, "is no address of a scheduler"),
         (["worker", "rack:1", "--board", "nonesuch"], 6, "there is no board named"),
         (["worker", "rack:1", "-b", "host", "--tls-ca", "ca.pem"], 2, "given together"),
         (["worker", "rack:1", "-b", "nucleo_l4r5zi", "-p", "x", "-b", "nucleo_l4r5zi", "-p", "x"], 2, "of two boards"),
