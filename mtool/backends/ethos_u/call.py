@@ -24,16 +24,9 @@ _HEADER = """\
  *
  * commands: what Vela made, of `bytes` bytes; it is aligned to 16 bytes, as all base addresses are.
  * addresses, sizes: of the `count` memories that the command stream knows by their numbers.
+ * Returns 0, what ethosu_invoke_v3 returned, or 1 if there was no driver.
  */
-void mt_ethos_u_run(const char *region, const uint8_t *commands, size_t bytes, uint64_t *addresses,
-                    const size_t *sizes, int count);
-
-/*
- * The NPU failed: `status` is what ethosu_invoke_v3 returned, 1 if there was no driver. It must not return, as the
- * region's results are not there. The project may have one of its own; this one traps, so that the port's handler of
- * faults gets it.
- */
-void mt_ethos_u_failed(const char *region, int status);
+int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count);
 
 #endif
 """
@@ -43,24 +36,15 @@ _SOURCE = """\
 
 #include "ethosu_driver.h" /* the project's own; --backend ethos_u:driver=DIR copies it from a folder */
 
-__attribute__((weak)) void mt_ethos_u_failed(const char *region, int status)
-{
-    (void)region;
-    (void)status;
-    __builtin_trap();
-}
-
-void mt_ethos_u_run(const char *region, const uint8_t *commands, size_t bytes, uint64_t *addresses,
-                    const size_t *sizes, int count)
+int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count)
 {
     struct ethosu_driver *const driver = ethosu_reserve_driver();
-    int status = 1;
-    if (driver != NULL) {
-        status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
-        ethosu_release_driver(driver);
-    }
-    if (status != 0)
-        mt_ethos_u_failed(region, status);
+    int status;
+    if (driver == NULL)
+        return 1;
+    status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
+    ethosu_release_driver(driver);
+    return status;
 }
 """
 
@@ -92,11 +76,14 @@ def product_of(region: Region, made: Compiled) -> Product:
             f"memcpy(scratch + {starts[place.base] + place.offset}, input{number}, {place.bytes});"
             for number, place in enumerate(made.inputs)
         ),
-        f'mt_ethos_u_run("{region.name}", commands, {made.commands.size}, addresses, sizes, {len(places)});',
+        f"const int32_t status = mt_ethos_u_run(commands, {made.commands.size}, addresses, sizes, {len(places)});",
+        "if (status != 0)",
+        "    return status;",
         *(
             f"memcpy(output{number}, scratch + {starts[place.base] + place.offset}, {place.bytes});"
             for number, place in enumerate(made.outputs)
         ),
+        "return 0;",
     ]
     aligned = f"aligned to {_ALIGNMENT} bytes"
     return Product(
@@ -112,6 +99,7 @@ def product_of(region: Region, made: Compiled) -> Product:
         alignment=_ALIGNMENT,
         cost=_SETUP + _copied(made.inputs) + _copied(made.outputs),
         cycles=made.cycles,
+        can_fail=True,
     )
 
 
