@@ -20,10 +20,11 @@ _HEADER = """\
 #include <string.h>
 
 /*
- * Have the NPU compute a region, and wait for it. Returns what ethosu_invoke_v3 does, 1 if there is no driver.
+ * Have the NPU compute a region, and wait for it.
  *
  * commands: what Vela made, of `bytes` bytes; it is aligned to 16 bytes, as all base addresses are.
  * addresses, sizes: of the `count` memories that the command stream knows by their numbers.
+ * Returns 0, what ethosu_invoke_v3 returned, or 1 if there was no driver.
  */
 int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count);
 
@@ -38,9 +39,10 @@ _SOURCE = """\
 int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count)
 {
     struct ethosu_driver *const driver = ethosu_reserve_driver();
+    int status;
     if (driver == NULL)
         return 1;
-    const int status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
+    status = ethosu_invoke_v3(driver, commands, (int)bytes, addresses, sizes, count, NULL);
     ethosu_release_driver(driver);
     return status;
 }
