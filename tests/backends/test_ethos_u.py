@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import amount
 import models
 import numpy as np
 import pytest
@@ -72,9 +73,9 @@ def test_a_region_is_written_as_it_was(name: str) -> None:
             np.testing.assert_array_equal(got[key], value)
 
 
-def standin(folder: Path, board: str, config: str) -> Path:
-    """Write the stand-in driver for KWS on a board, and return its folder."""
-    (region,) = regions_of(model("kws"))
+def standin(folder: Path, name: str, board: str, config: str) -> Path:
+    """Write the stand-in driver for a model on a board, and return its folder."""
+    (region,) = regions_of(model(name))
     path = folder / "standin.tflite"
     path.write_bytes(tflite_of(region))
     made = vela.compiled(path, [f"--accelerator-config={config}"], [])
@@ -98,16 +99,22 @@ def standin(folder: Path, board: str, config: str) -> Path:
 
 @installed
 @models.needed
-@pytest.mark.parametrize("board", BOARDS)
-def test_the_driver_gets_what_it_needs(board: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "board"),
+    [
+        ("kws", "host"),
+        ("kws", "mps3_an547"),
+        *([("vww", "host"), ("ic", "host"), ("ad", "host")] if amount.IS_ALL else []),
+    ],
+)
+def test_the_driver_gets_what_it_needs(name: str, board: str, tmp_path: Path) -> None:
     program, config = BOARDS[board]
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
-    driver = standin(tmp_path, board, config)
+    driver = standin(tmp_path, name, board, config)
     spec = BackendSpec("ethos_u", options={"config": config, "driver": str(driver)})
-    options = Options(rounding="tflite", backends=(spec,))
-    project = mtool.Deployment(tmp_path / "project")
-    report = mtool.verify(model("kws"), board=board, options=options, deployment=project, samples=2)
+    project, options = mtool.Deployment(tmp_path / "project"), Options(rounding="tflite", backends=(spec,))
+    report = mtool.verify(model(name), board=board, options=options, deployment=project, samples=2)
     assert report.ok
 
 

@@ -174,6 +174,7 @@ def test_wrong_options(net: Path, options: dict[str, str], words: str) -> None:
         ("name = 'x'", "operators: Field required"),
         ("operators = [", "is no TOML"),
         ("name = 'a b'\noperators = []", "name: String should match"),
+        ("name = 'near'\noperators = []", "which is a word of C"),
         ("operators = [{op = 'Conv', dtype = 'int8'}]", "operators.0.dtype: Extra"),
         ("limits = {memory_bytes = -1}\noperators = []", "limits.memory_bytes"),
         ("hooks = {now = 'f'}\noperators = []", "hooks.now"),

@@ -19,7 +19,7 @@ BACKEND = """
 from mtool.backends import Backend, Pattern, Product
 
 class Near(Backend):
-    name = "off_by_one"
+    name = "nearly"
     patterns = (Pattern("Relu"),)
 
     def compile(self, region, folder):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mtool.backends.ethos_u import vela
 from mtool.backends.ethos_u.call import FOLDER, product_of
-from mtool.backends.ethos_u.claiming import EXACT, PATTERNS
+from mtool.backends.ethos_u.claiming import PATTERNS
 from mtool.backends.ethos_u.writing import tflite_of
 from mtool.backends.interface import Backend, Context, Product, Region
 from mtool.backends.operation import Operation
@@ -49,7 +49,7 @@ class EthosU(Backend):
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: its arithmetic is not that of the rest of the network."""
         why = super().refusal(operation, context)
-        if why or context.rounding == "tflite" or context.tolerance or operation.kind in EXACT:
+        if why or context.rounding == "tflite" or context.tolerance:
             return why
         return "it rounds as TFLite does: give --rounding tflite, or --tolerance 1"
 
@@ -58,7 +58,7 @@ class EthosU(Backend):
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
-        product = product_of(vela.compiled(path, self._vela_options(), names))
+        product = product_of(region, vela.compiled(path, self._vela_options(), names))
         return replace(product, files={**product.files, **self._driver()})
 
     def _vela_options(self) -> list[str]:

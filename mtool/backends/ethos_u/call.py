@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mtool.backends.ethos_u.vela import Compiled, Place
-from mtool.backends.interface import Product
+from mtool.backends.interface import BackendError, Product, Region
 
 FOLDER = "ethos_u"
 """The folder of its files, in the model's own."""
@@ -33,7 +33,7 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 _SOURCE = """\
 #include "mt_ethos_u.h"
 
-#include "ethosu_driver.h"
+#include "ethosu_driver.h" /* the project's own; --backend ethos_u:driver=DIR copies it from a folder */
 
 int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count)
 {
@@ -47,11 +47,21 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 """
 
 
-def product_of(made: Compiled) -> Product:
-    """Return what computes what Vela compiled.
+def product_of(region: Region, made: Compiled) -> Product:
+    """Return what computes a region that Vela compiled.
 
     The memories stand in the arena one behind the other; the region's tensors are copied there and back.
+
+    Raises:
+        BackendError: Vela's tensors are not the region's.
     """
+    tensors, places_of = (*region.inputs, *region.outputs), (*made.inputs, *made.outputs)
+    sizes = [one.type.bytes for one in tensors]
+    if len(made.inputs) != len(region.inputs) or sizes != [one.bytes for one in places_of]:
+        raise BackendError(
+            f"Vela has other inputs and outputs than {region.name}",
+            details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"],
+        )
     starts, total = _memories(made)
     places = [
         "(uintptr_t)constants" if base == made.constant_base else f"(uintptr_t)(scratch + {starts[base]})"

@@ -101,9 +101,6 @@ def _mean(operation: Operation) -> str:
     return "" if is_spatial else "it is over other dimensions than height and width"
 
 
-EXACT = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Pad")
-"""What rounds nothing."""
-
 PATTERNS = (
     Pattern("Conv", _BYTES, "NHWC", True, (_convolution, _constants, _activation)),
     Pattern("Gemm", _BYTES, "", True, (_dense, _constants, _activation)),
@@ -114,6 +111,9 @@ PATTERNS = (
     Pattern("Mul", _BYTES, "", True, (_pair, _activation)),
     Pattern("Pad", _BYTES, "", True, (_pad,)),
     Pattern("ReduceMean", _BYTES, "", True, (_mean,)),
-    *(Pattern(kind, _BYTES, "", True, (_one_grid,)) for kind in EXACT if kind != "Pad"),
+    *(
+        Pattern(kind, _BYTES, "", True, (_one_grid,))
+        for kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat")
+    ),
 )
 """What is claimed: int8 and uint8, with one scale a tensor but for a convolution's weights."""

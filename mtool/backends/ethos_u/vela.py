@@ -82,11 +82,11 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
         error=BackendError,
         check=False,
     )
-    found = sorted(folder.glob("*_vela.npz"))
-    if done.returncode or len(found) != 1 or _ON_THE_CPU.search(done.output):
+    found = folder / f"{model.stem}_vela.npz"
+    if done.returncode or not found.is_file() or _ON_THE_CPU.search(done.output):
         raise _refused(model.stem, done.output, names)
     try:
-        return _read(found[0], _cycles(folder))
+        return _read(found, _cycles(folder, model.stem))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as failed:
         raise BackendError("Vela returned something else than expected", details=[str(failed)]) from failed
 
@@ -106,8 +106,8 @@ def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
     )
 
 
-def _cycles(folder: Path) -> float:
-    (summary,) = sorted(folder.glob("*_summary_*.csv"))
+def _cycles(folder: Path, model: str) -> float:
+    (summary,) = sorted(folder.glob(f"{model}_summary_*.csv"))
     with summary.open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     return float(row["cycles_total"])

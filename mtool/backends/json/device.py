@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mtool.errors import UsageError
 from mtool.option_values import Rounding
+from mtool.reserved import KEYWORDS
 
 Number = int | float
 Allowed = bool | str | Number | list[bool | str | Number] | dict[Literal["min", "max"], Number]
@@ -115,9 +116,13 @@ def read(path: Path) -> Device:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as failed:
         raise UsageError(f"the device file {path} is no TOML", details=[str(failed)]) from failed
     try:
-        return Device.model_validate(table)
+        found = Device.model_validate(table)
     except ValidationError as invalid:
         details = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in invalid.errors()[:8]]
         raise UsageError(
             f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists what it may have"
         ) from invalid
+    taken = next((one for one in (found.name, found.driver_name) if one in KEYWORDS), None)
+    if taken is not None:
+        raise UsageError(f"the device file {path} has the name {taken}, which is a word of C")
+    return found

@@ -122,7 +122,7 @@ int ethosu_invoke_v3(struct ethosu_driver *reserved, const void *custom_data, co
         }
     }
     uint8_t *const memory = (uint8_t *)(uintptr_t)base_addr[EXPECTED_MEMORY];
-    const struct standin_inputs inputs = {(int8_t *)memory + EXPECTED_INPUT};
-    const struct standin_outputs outputs = {(int8_t *)memory + EXPECTED_OUTPUT};
+    const struct standin_inputs inputs = {(void *)(memory + EXPECTED_INPUT)};
+    const struct standin_outputs outputs = {(void *)(memory + EXPECTED_OUTPUT)};
     return (int)standin_run(&inputs, &outputs);
 }
