@@ -70,6 +70,8 @@ def tune(
         return
     if model is None:
         raise UsageError("the model's path is missing", hint="give a model to tune, or --show FILE")
+    if not scheduler and (tls_ca or tls_cert or tls_key):
+        raise UsageError("--tls-ca, --tls-cert and --tls-key are for a rack", hint="give --scheduler HOST:PORT too")
     from mtool.tuning import tune as measure
     from mtool.tuning.farm.security import RackAt, Tls
 

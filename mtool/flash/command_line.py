@@ -27,12 +27,6 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
         UsageError: it has no words, or a quote that is not closed.
         BoardError: it needs a value that is not known.
     """
-    try:
-        words = shlex.split(text)
-    except ValueError as wrong:
-        raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
-    if not words or not words[0]:
-        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
 
     def filled(match: re.Match[str]) -> str:
         name = match[1]
@@ -43,10 +37,25 @@ def argv(text: str, values: Mapping[str, str], *, what: str) -> list[str]:
             raise BoardError(f"{what} needs the board's {name}, which is not known", details=[text], hint=hint)
         return values[name]
 
-    program, *rest = (_PLACE.sub(filled, word) for word in words)
+    program, *rest = (_PLACE.sub(filled, word) for word in words_of(text, what=what))
     if "/" in program:
         program = str(Path.cwd() / program)
     return [program, *rest]
+
+
+def words_of(text: str, *, what: str) -> list[str]:
+    """Return the words of a command line, its places as they are; `what` it is, for messages.
+
+    Raises:
+        UsageError: it has no words, or a quote that is not closed.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as wrong:
+        raise UsageError(f"{what} can't be read", details=[text, str(wrong).lower()]) from None
+    if not words or not words[0]:
+        raise UsageError(f"{what} names no program", details=[f"found {text!r}"])
+    return words
 
 
 def names(text: str) -> set[str]:

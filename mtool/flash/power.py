@@ -55,7 +55,9 @@ def of(board: Board, given: str, *, port: str = "", probe: str = "") -> Power | 
     """Return a board's power, by the command that is given, else mtool.toml's, else the board's; None: there is none.
 
     Raises:
-        UsageError: mtool.toml is malformed.
+        UsageError: mtool.toml is malformed, or the command can't be read.
     """
     text = given or configuration.load().power or board.power
+    if text:
+        command_line.words_of(text, what="the power command")  # told now, not when the board hangs
     return Power(text, port, probe) if text else None

@@ -26,6 +26,19 @@ class Deployment:
     flash: str = ""
     power: str = ""
 
+    def __post_init__(self) -> None:
+        """Read the commands, so that one with a quote too few is told before the work, not when a board hangs.
+
+        Raises:
+            UsageError: a command names no program, or can't be read.
+        """
+        if self.flash or self.power:
+            from mtool.flash import command_line
+
+            for what, text in (("flash", self.flash), ("power", self.power)):
+                if text:
+                    command_line.words_of(text, what=f"the {what} command")
+
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
