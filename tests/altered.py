@@ -24,6 +24,9 @@ class Altered:
     def cost(self, node: Node, graph: Graph, target: Target) -> float:
         return -1.0
 
+    def for_core(self, node: Node, graph: Graph, target: Target) -> "Altered":
+        return self  # and not the sound one
+
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         kernel = self.sound.emit(node, graph, target)
         return replace(kernel, body=self.alter(kernel.body))
