@@ -25,7 +25,7 @@ class Altered:
         return -1.0
 
     def for_core(self, node: Node, graph: Graph, target: Target) -> "Altered":
-        return self
+        return self  # and not the sound one
 
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         kernel = self.sound.emit(node, graph, target)

@@ -427,6 +427,9 @@ class _Preferred:
     def cost(self, *arguments: Any) -> float:
         return -1.0
 
+    def for_core(self, *arguments: Any) -> "_Preferred":
+        return self  # with its knobs as they are tried
+
 
 PLAIN = [
     (DSP, "dsp"),
