@@ -71,3 +71,15 @@ def test_a_function_called_identity() -> None:
     )
     found = onnx_backend.run_model(proto, [X, np.array(3, np.int64)])
     np.testing.assert_array_equal(found[0], 8 * X)
+
+
+def test_branches_whose_sizes_depend_on_data_have_one_largest_size() -> None:
+    proto = model(
+        """g (bool c, float[2,3] x, float[2,4] z) => (int64[2,k] y) {
+            y = If (c) <then_branch = t () => (int64[2,p] a) { a = NonZero (x) },
+                        else_branch = e () => (int64[2,q] b) { b = NonZero (z) }> }"""
+    )
+    with pytest.raises(ModelError) as caught:
+        batch.to_c(proto, "m", maxima={"y/a": 6, "y.1/b": 8})
+    assert "its branches give int64[2,6] and int64[2,8]; state the same --max in both" in caught.value.details[0]
+    assert batch.to_c(proto, "m", maxima={"y/a": 8, "y.1/b": 8})

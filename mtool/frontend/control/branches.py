@@ -61,7 +61,8 @@ def _emit(
     for yes, no, output in [one for each in given if each[2] for one in _elements(state, *each)]:
         check_is_tensor(state, {yes: f"its output {output!r}", no: f"its output {output!r}"})
         if state.types[yes] != state.types[no]:
-            raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}")
+            stated = "; state the same --max in both" if yes in state.bounds and no in state.bounds else ""
+            raise Unsupported(f"its branches give {state.types[yes]} and {state.types[no]}{stated}")
         state.types[output] = state.types[yes]
         if without_elements(state, output):
             continue
