@@ -56,6 +56,7 @@ def load(path: Path, board: str | Board, options: Options, folder: Path | None) 
         below = project / described.project.model
         made = FileTree({name: (below / name).read_bytes() for name in _names(below, described.model)})
         filetree.tell_left(project)
+        known_of(target, options)  # for its note, which a compilation gives
         return Model(path, target, options, made, described.model_copy(update={"project": None})), project
     except (MtoolError, OSError, UnicodeError) as stale:  # whoever compiles it anew tells what is wrong
         log.debug("%s is not fresh: %s", path.name, stale)
@@ -92,7 +93,7 @@ def _made_of(path: Path, board: Board, options: Options) -> str:
         file_hash(path),
         board.model_dump_json(),
         *_described(options),
-        repr(known_of(board, options)),
+        repr(known_of(board, options, tells=False)),
         *_program(),
     ):
         data = part.encode("utf-8", "surrogatepass")

@@ -177,8 +177,10 @@ def check_options(board: Board, options: Options, folder: Path | None = None) ->
         filetree.check_folder(folder, edits=options.edits)
 
 
-def known_of(board: Board, options: Options) -> Known:
+def known_of(board: Board, options: Options, *, tells: bool = True) -> Known:
     """Return what tuning has found: what the options know already, else what their logs do, or those of mtool.toml.
+
+    `tells`: that the logs know nothing for the board is told.
 
     Raises:
         UsageError: a log is missing or malformed.
@@ -186,7 +188,7 @@ def known_of(board: Board, options: Options) -> Known:
     """
     if options.known != Known():
         return options.known
-    return known_for(board, options.tuned, options.template, options.template_options)
+    return known_for(board, options.tuned, options.template, options.template_options, tells=tells)
 
 
 def weights_of(board: Board, options: Options) -> Weights:

@@ -29,7 +29,9 @@ def logs_of(given: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(given) or configuration.load().tuned
 
 
-def known_for(board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str]) -> Known:
+def known_for(
+    board: Board, given: Sequence[Path], template: str, template_options: Mapping[str, str], *, tells: bool = True
+) -> Known:
     """Return what tuning logs know for a board; nothing, if there are none.
 
     Args:
@@ -37,6 +39,7 @@ def known_for(board: Board, given: Sequence[Path], template: str, template_optio
         given: the logs, or folders of them; none: those of mtool.toml.
         template: the project's; empty: the board's first.
         template_options: values of its options, as text.
+        tells: warn, if the logs know nothing for the board.
 
     Raises:
         UsageError: a log is missing or malformed, or the template is unknown.
@@ -57,7 +60,7 @@ def known_for(board: Board, given: Sequence[Path], template: str, template_optio
             f"{', '.join(map(str, logs))} has no point {point} for {board.name} with {target.compiler}",
             hint="see which there are: mtool tune --show LOG --pareto; measure them: mtool tune MODEL --pareto",
         )
-    if not known.ranked and not known.whole:
+    if tells and not known.ranked and not known.whole:
         elsewhere = ((one.target, one.setup) for one in (*read.measurements, *read.plans))
         others = sorted({_elsewhere(*one, target, setup) for one in elsewhere})
         log.warning(

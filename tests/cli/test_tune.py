@@ -112,6 +112,8 @@ def test_what_was_measured_with_other_flags_or_at_another_clock_is_told_by_them(
         measurement("a", 1.0, target=target, setup=slower),
     ):
         tuning_log.append(tmp_path / "t.jsonl", record)
+    known_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {}, tells=False)
+    assert not caplog.text
     known_for(boards.get("host"), [tmp_path / "t.jsonl"], "", {})
     assert "(opt=-O9)" in caplog.text and "(at 32 MHz)" in caplog.text
 
