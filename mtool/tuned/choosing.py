@@ -18,7 +18,16 @@ def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict
 
     What was measured in the whole model comes first. A candidate that is no more, or that can't compute the node, is
     skipped, with a note.
+
+    Raises:
+        UsageError: a point of the model's front was asked for, and there is none.
     """
+    if known.point and model_hash not in known.whole:
+        raise UsageError(
+            f"the tuning logs have no point {known.point} of this model",
+            details=["they have fronts of others; a model that has changed is another"],
+            hint="measure its front: mtool tune MODEL --board B --pareto, or leave the point out",
+        )
     found: dict[str, Choice] = {}
     gone: dict[str, str] = {}
     in_whole = known.whole.get(model_hash, {})

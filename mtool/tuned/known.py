@@ -18,12 +18,13 @@ class Known:
     """The candidates of each task by its key, the fastest first, and those of whole models by the hash of their file.
 
     Candidates that were wrong or failed are none of them. `partial` says how operators of whole models are computed in
-    parts, where that was measured.
+    parts, where that was measured. `point` is the point of a front that was asked for; "": none.
     """
 
     ranked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     partial: "Mapping[str, Partial]" = field(default_factory=dict)
+    point: str = ""
 
     @classmethod
     def of(cls, read: "Log", target: "Target", setup: "Setup", point: str = "") -> Self:
@@ -42,7 +43,8 @@ class Known:
             plans = [plan for plan in read.plans if (plan.target, plan.setup) == (target, here)]
             whole |= _chosen(plans, point)
         choices = {model: plan.choices for model, plan in whole.items()}
-        return cls(ranked, choices, {model: plan.partial for model, plan in whole.items() if plan.partial != "auto"})
+        partial = {model: plan.partial for model, plan in whole.items() if plan.partial != "auto"}
+        return cls(ranked, choices, partial, point)
 
 
 def _chosen(plans: "Sequence[WholePlan]", name: str) -> "dict[str, WholePlan]":

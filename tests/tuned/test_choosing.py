@@ -11,6 +11,7 @@ from onnx import helper
 from mtool import boards
 from mtool.backends import BackendSpec
 from mtool.compiler import compile_model, plan_model
+from mtool.errors import UsageError
 from mtool.plan import Choice
 from mtool.request import Request
 from mtool.tuned.known import Known
@@ -71,6 +72,12 @@ def test_what_a_backend_computes_is_no_task_however_much_c_it_brings(tmp_path: P
     request = Request(known=known, backends=(BackendSpec(str(tmp_path / "npu.py"), options={"only": "conv1"}),))
     found = [one.schedule for one in compile_model(path, BOARD, request).manifest.operators]
     assert found.count("c99_call") == 1 and found.count("dsp_pointwise:unroll=8") == len(twice.nodes) - 1
+
+
+def test_a_point_is_one_of_the_model_itself(tmp_path: Path) -> None:
+    path = network(tmp_path / "a.onnx")
+    with pytest.raises(UsageError, match="no point arena of this model"):
+        schedules(path, Known(whole={"0" * 64: {}}, point="arena"))
 
 
 @pytest.mark.parametrize("gone", ["gone", "dsp_pointwise:spin=2", "dsp_pointwise:unroll=5", "dsp_plane", "a:b:c==,"])
