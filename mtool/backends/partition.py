@@ -115,8 +115,8 @@ def divide(
         view = put_channels_last(view)
         graph = view if is_same else put_channels_last(graph)
     operations = operations_of(view)
-    parts = _Partitioner(view, operations, chosen, context)
-    parts.cost_in_c = None if cost_in_c is None else lambda region: cost_in_c(body_of(graph, region))
+    of_region = None if cost_in_c is None else lambda region: cost_in_c(body_of(graph, region))
+    parts = _Partitioner(view, operations, chosen, context, of_region)
     found = parts.regions(parts.claimed())
     regions = tuple((backend, replace(region, body=body_of(graph, region))) for backend, region in found)
     return Division(graph, regions, tuple(operations), tuple(map(tuple, parts.refusals)))
@@ -124,12 +124,16 @@ def divide(
 
 class _Partitioner:
     def __init__(
-        self, graph: Graph, operations: Sequence[Operation], chosen: Sequence[Chosen], context: Context
+        self,
+        graph: Graph,
+        operations: Sequence[Operation],
+        chosen: Sequence[Chosen],
+        context: Context,
+        cost_in_c: Callable[[Region], float] | None,
     ) -> None:
-        self.graph, self.operations, self.context = graph, operations, context
+        self.graph, self.operations, self.context, self.cost_in_c = graph, operations, context, cost_in_c
         self.chosen = {one.backend.name: one for one in chosen}
         self.refusals: list[list[tuple[str, str]]] = [[] for _ in operations]
-        self.cost_in_c: Callable[[Region], float] | None = None
         self.readers: dict[str, set[int]] = {}
         for number, operation in enumerate(operations):
             for operand in operation.variables:

@@ -7,7 +7,6 @@ other C for other sizes, such as one that is unrolled by a size, can't be joined
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,9 @@ from mtool.ir.joined import DifferError, Joiner
 from mtool.ir.types import Array
 from mtool.kernels.joined_remainders import PERIODS, joined_remainders
 from mtool.kernels.joined_text import PREFIX, JoinedText, joined_text, types_and_functions, without_hints
-from mtool.kernels.knobs import Knob
-from mtool.kernels.schedule import Argument, BaseSchedule, Kernel, KernelOp, Schedule
+from mtool.kernels.schedule import Argument, Kernel, KernelOp, Schedule
 from mtool.kernels.target import Target
+from mtool.plan.bound import BoundSchedule
 from mtool.plan.choice import Choice, chosen
 from mtool.plan.step import Step
 
@@ -31,7 +30,7 @@ _MOST_TURNS = 24  # settings of knobs that are tried
 
 
 @dataclass(eq=False)
-class SizedSchedule(BaseSchedule):
+class SizedSchedule(BoundSchedule):
     """A schedule and the C that it has at any sizes. `places` are the inputs that may be overwritten at all of them."""
 
     inner: Schedule
@@ -41,16 +40,6 @@ class SizedSchedule(BaseSchedule):
     places: tuple[int, ...]
 
     name: str = ""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a knob of the schedule."""
-        if name.startswith("__") or name == "inner":
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-    def supports(self, node: Node, graph: Graph, target: Target) -> bool:
-        """The node that it was made for."""
-        return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
         """As much as at the largest sizes."""
@@ -72,10 +61,6 @@ class SizedSchedule(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Return the C, which was written when it was chosen."""
         return self.kernel
-
-    def knobs(self) -> Mapping[str, Knob]:
-        """Those of the schedule."""
-        return self.inner.knobs()
 
 
 def sized_step(node: Node, graph: Graph, target: Target, choice: Choice | None = None) -> Step:
