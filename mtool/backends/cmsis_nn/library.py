@@ -74,6 +74,14 @@ class Library:
         made |= {f"{FOLDER}/{name}": _with_paths(name, text) for name, text in headers.items()}
         return {name: text.encode() for name, text in sorted(made.items())}
 
+    def declares(self, name: str) -> bool:
+        """Whether its types have a name, which an older CMSIS-NN may not have."""
+        return re.search(rf"\b{name}\b", self._types) is not None
+
+    @functools.cached_property
+    def _types(self) -> str:
+        return (self.folder / "Include" / "arm_nn_types.h").read_text("utf-8", "replace")
+
     def _headers(self, texts: Iterable[str]) -> dict[str, str]:
         """Return the headers that texts include, and those that these include, by path below Include."""
         found: dict[str, str] = {}
@@ -96,7 +104,11 @@ class Library:
                 "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none",
                 hint="install gcc or clang",
             )
-        sources = sorted((self.folder / "Source").rglob("*get_buffer_size*s8.c"))
+        sources = [
+            path
+            for path in sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
+            if re.search(r"_s(8|16)\.c$", path.name)
+        ]
         with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
             made = Path(folder) / "buffers.so"
             argv = [compiler, "-shared", "-fPIC", "-w", "-O0", f"-I{self.folder / 'Include'}", "-o", str(made)]
