@@ -128,12 +128,15 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 
 
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
-    """Return what the partitioner is given: operators are recognised in the graph that rounds as ONNX does."""
+    """Return what the partitioner is given; operators of a TFLite model are recognised in a graph that rounds as ONNX."""
     from mtool.backends.chosen import choose
     from mtool.backends.interface import Context
+    from mtool.backends.view import aligned
 
     chosen = choose(request.backends)
-    view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
+    view = graph
+    if frontend.is_tflite(path):
+        view = aligned(frontend.load(path, replace(request, rounding="onnx", whole=True)), graph)
     return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
 
 

@@ -12,13 +12,14 @@ from mtool.backends.cmsis_nn.call import Call
 from mtool.backends.cmsis_nn.elements import add, multiply, softmax
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.cmsis_nn.products import product
+from mtool.backends.cmsis_nn.recurrent import lstm, svdf
 from mtool.backends.cmsis_nn.windows import convolution, pool
 from mtool.backends.interface import Backend, Context, Product, Region
 from mtool.backends.operation import Operation
 
 _CALLS: Mapping[str, Callable[[Operation, Library, Region], Call]] = {
     "Conv": convolution, "Gemm": product, "MatMul": product, "Pool": pool, "Softmax": softmax, "Add": add,
-    "Mul": multiply,
+    "Mul": multiply, "IntegerLstm": lstm, "IntegerSvdf": svdf,
 }  # fmt: skip
 
 

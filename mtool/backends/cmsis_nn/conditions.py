@@ -17,6 +17,7 @@ from mtool.lowerings.window import Convolution
 _MOST_RESULT = 2**30  # of sums of int16, scaled, before they are clamped
 _MOST_WIDTH = 2**15 - 1  # of an image of int16, in some of its loops
 _TABLE_STEPS = 8  # that a Softmax of int16 by tables may be off the function
+_LSTM_STEPS = 2  # that results of an LSTM have been seen to be off, which its states carry on
 
 
 def rounding(operation: Operation, context: Context) -> str:
@@ -27,6 +28,10 @@ def rounding(operation: Operation, context: Context) -> str:
 
 def _steps(operation: Operation, context: Context) -> tuple[int, str]:
     """Return by how many steps a result may be off, and why."""
+    if operation.kind == "IntegerSvdf":
+        return 0, ""
+    if operation.kind == "IntegerLstm":
+        return _LSTM_STEPS, "its gates are read from tables, as in TFLite Micro, where LiteRT computes them"
     wide, is_product = arithmetic.is_wide(operation), operation.kind in ("Gemm", "MatMul")
     if isinstance(operation.attrs, Pool) and operation.attrs.kind == "max":
         return 0, ""
@@ -190,6 +195,31 @@ def _sums_fit(operation: Operation) -> str:
     return "" if max(operation.operand(0).shape) <= _MOST_WIDTH else f"a dimension exceeds {_MOST_WIDTH:,}"
 
 
+def _lstm(operation: Operation) -> str:
+    operands = [one for one in operation.inputs if one is not None]
+    weights = [one for one in operands[3:] if one.dtype.label == "int8"]
+    if len(operands) != len(operation.inputs) or any(
+        one is None or not one.is_constant for one in operation.inputs[3:]
+    ):
+        return "a gate has no weights or no bias, or variable ones"
+    known = all(one.is_per_tensor for one in (*operands[:3], *weights))
+    return "" if known else "an operand is not quantised with one scale"
+
+
+def _svdf(operation: Operation) -> str:
+    operands = [one for one in operation.inputs if one is not None]
+    if not all(one.is_constant for one in operands[2:]):
+        return "its weights are no constants"
+    off = next((one for one in operands[:4] if not one.is_per_tensor), None)
+    if off is not None or not operation.output.is_per_tensor:
+        return "an operand is not quantised with one scale"
+    off = next((one for one in operands[1:4] if arithmetic.zero_of(one)), None)
+    if off is not None:
+        return f"{off.tensor} has a zero point of {arithmetic.zero_of(off)}; it takes 0"
+    time, state = operation.operand(3).dtype.label, operation.operand(1).dtype.label
+    return "" if time == state else f"its weights over time are {time}, its state {state}"
+
+
 _BYTES, _WORDS = ("int8",), ("int16",)
 PATTERNS = (
     Pattern("Conv", _BYTES, "NHWC", True, (_convolution,)),
@@ -206,5 +236,7 @@ PATTERNS = (
     Pattern("Softmax", _WORDS, "", True, (_around_zero, _softmax)),
     Pattern("Add", _WORDS, "", True, (_around_zero, _same_shapes)),
     Pattern("Mul", _WORDS, "", True, (_around_zero, _same_shapes)),
+    Pattern("IntegerLstm", ("int8", "int16"), where=(_lstm,)),
+    Pattern("IntegerSvdf", ("int8", "int16"), where=(_svdf,)),
 )
 """The operations that it has, of int8 and of int16 with weights of int8."""
