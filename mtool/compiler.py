@@ -128,7 +128,7 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 
 
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
-    """Return what the partitioner is given; operators of a TFLite model are recognised in a graph that rounds as ONNX."""
+    """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
     from mtool.backends.chosen import choose
     from mtool.backends.interface import Context
     from mtool.backends.view import aligned
