@@ -40,6 +40,8 @@ class CmsisNn(Backend):
 
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: its arithmetic is not that of the rest of the network."""
+        if context.target.is_8_bit:
+            return "it is for cores of 32 bits"
         return super().refusal(operation, context) or conditions.rounding(operation, context)
 
     def compile(self, region: Region, folder: Path) -> Product:

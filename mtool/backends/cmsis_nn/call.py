@@ -44,9 +44,19 @@ def image(shape: Sequence[int]) -> Dims:
     return batch, height, width, channels
 
 
-def suffix(context: Context) -> str:
-    """Return what the functions that tell a core's buffers are called by."""
-    return "_mve" if context.target.has_mve else "_dsp" if context.target.has_dsp else ""
+def buffer_bytes(library: Library, context: Context, function: str, *arguments: "Sequence[int] | int") -> int:
+    """Return the working memory of a function on a core; a sequence is a struct of int32_t.
+
+    Whether an Arm core without Helium has the DSP extension is for the flags of its build to say: both will do.
+    """
+    name = f"{function}_get_buffer_size"
+    names = [f"{name}_mve"] if has_helium(context) else [name, f"{name}_dsp"]
+    return max(library.asked(one, *arguments) for one in names)
+
+
+def has_helium(context: Context) -> bool:
+    """Whether CMSIS-NN's loops are those of Helium on a core, be it with floats or without."""
+    return "mve" in context.target.features
 
 
 def buffer(size: int) -> list[str]:

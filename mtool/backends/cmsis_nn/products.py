@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
-from mtool.backends.cmsis_nn.call import Call, Dims, Field, dims, struct
+from mtool.backends.cmsis_nn.call import Call, Dims, Field, dims, has_helium, struct
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.interface import Region
 from mtool.backends.operation import Operation
@@ -43,7 +43,7 @@ def _dense(operation: Operation, region: Region) -> Call:
     constants = {"weights": packed, "bias": bias.astype(np.int64) if wide else bias}
     layouts = {"weights": "output, input", "bias": "one an output"}
     where = "{NULL, 0}"
-    if region.context.target.has_mve and not wide:
+    if has_helium(region.context) and not wide:
         constants["sums"] = (packed.astype(np.int64).sum(1) * offset + bias).astype(np.int32)
         layouts["sums"] = "the bias, and the sum of each row times the input's offset"
         where = f"{{(void *)(uintptr_t)sums, {4 * count}}}"
@@ -82,7 +82,7 @@ def _batched(operation: Operation, region: Region) -> Call:
     multiplier, shift = fixed_multiplier(arithmetic.product_scales(operation)[0])
     low, high = arithmetic.limits(operation)
     offsets = -arithmetic.zero_of(one), -arithmetic.zero_of(other), arithmetic.zero_of(output)
-    sums = -(-4 * count // 16) * 16 if region.context.target.has_mve else 0
+    sums = -(-4 * count // 16) * 16 if has_helium(region.context) else 0
     left: Dims = (1, parts, rows, columns)
     source = "input1" if one.value != other.value else "input0"
     lines = [

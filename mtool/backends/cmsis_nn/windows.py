@@ -3,7 +3,7 @@
 import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
-from mtool.backends.cmsis_nn.call import Call, Dims, Field, buffer, dims, flat, image, struct, suffix
+from mtool.backends.cmsis_nn.call import Call, Dims, Field, buffer, buffer_bytes, dims, flat, image, struct
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.interface import Region
 from mtool.backends.operation import Operation
@@ -46,7 +46,7 @@ def convolution(operation: Operation, library: Library, region: Region) -> Call:
     packed = data.transpose(2, 3, 0, 1)[..., 0] if apart else data.transpose(0, 2, 3, 1)
     kind = "dw_conv" if apart else "conv"
     function = f"arm_{'depthwise_conv' if apart else 'convolve'}_wrapper_{'s16' if wide else 's8'}"
-    size = library.buffer_bytes(f"{function}_get_buffer_size{suffix(context)}", flat(params), source, kernel, result)
+    size = buffer_bytes(library, context, function, flat(params), source, kernel, result)
     narrow = wide and not apart and _has_narrow_sums(region)
     bias, offsets = "bias", arithmetic.bias_of(operation, channels)
     lines = [
@@ -101,7 +101,7 @@ def pool(operation: Operation, library: Library, region: Region) -> Call:
     function = f"arm_{'avgpool' if is_mean else 'max_pool'}_{'s16' if arithmetic.is_wide(operation) else 's8'}"
     size = 0
     if is_mean:
-        size = library.buffer_bytes(f"{function}_get_buffer_size{suffix(region.context)}", result[2], source[3])
+        size = buffer_bytes(library, region.context, function, result[2], source[3])
     params: dict[str, Field] = {
         "stride": (strides[1], strides[0]),
         "padding": (left, top),
