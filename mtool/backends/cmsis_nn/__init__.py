@@ -10,6 +10,7 @@ from pathlib import Path
 from mtool.backends.cmsis_nn import conditions, library
 from mtool.backends.cmsis_nn.call import Call
 from mtool.backends.cmsis_nn.elements import add, multiply, softmax
+from mtool.backends.cmsis_nn.functions import function_of
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.cmsis_nn.products import product
 from mtool.backends.cmsis_nn.recurrent import lstm, svdf
@@ -39,10 +40,14 @@ class CmsisNn(Backend):
         self.library = library.find(self.values.get("path", ""))
 
     def refusal(self, operation: Operation, context: Context) -> str:
-        """Also: its arithmetic is not that of the rest of the network."""
+        """Also: the library is too old for it; its arithmetic is not that of the rest of the network."""
         if context.target.is_8_bit:
             return "it is for cores of 32 bits"
-        return super().refusal(operation, context) or conditions.rounding(operation, context)
+        return (
+            super().refusal(operation, context)
+            or self.library.lacks(function_of(operation))
+            or conditions.rounding(operation, context)
+        )
 
     def compile(self, region: Region, folder: Path) -> Product:
         """Return the call of the one operation."""

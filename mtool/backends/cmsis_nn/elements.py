@@ -6,6 +6,7 @@ import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
 from mtool.backends.cmsis_nn.call import Call, listed
+from mtool.backends.cmsis_nn.functions import function_of
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.interface import Region
 from mtool.backends.operation import Operation
@@ -50,7 +51,7 @@ def add(operation: Operation, library: Library, region: Region) -> Call:
     left = _SHIFTS[wide]
     result = fixed_multiplier(unit / float(np.float32(1 << left) * np.float32(arithmetic.scale_of(output))))
     behind = [arithmetic.zero_of(output), *result, *arithmetic.limits(operation), output.type.count]
-    function = f"arm_elementwise_add_{'s16' if wide else 's8'}"
+    function = function_of(operation)
     lines = [
         f"{function}({_operands(operation)}, {listed(numbers)}, {left},",
         f"    output0, {listed(behind)});",
@@ -65,7 +66,7 @@ def multiply(operation: Operation, library: Library, region: Region) -> Call:
     by = fixed_multiplier(float(factor / np.float32(arithmetic.scale_of(output))))
     offsets = [-arithmetic.zero_of(one), -arithmetic.zero_of(other)]
     behind = [arithmetic.zero_of(output), *by, *arithmetic.limits(operation), output.type.count]
-    function = f"arm_elementwise_mul_{'s16' if arithmetic.is_wide(operation) else 's8'}"
+    function = function_of(operation)
     return Call([f"{function}({_operands(operation)}, {listed(offsets)}, output0, {listed(behind)});"], [function])
 
 

@@ -74,6 +74,14 @@ class Library:
         made |= {f"{FOLDER}/{name}": _with_paths(name, text) for name, text in headers.items()}
         return {name: text.encode() for name, text in sorted(made.items())}
 
+    def lacks(self, function: str) -> str:
+        """Return why it can't compute by a function; "": it can."""
+        if function not in self._where:
+            return f"{self.folder} has no {function}; mtool is tried with CMSIS-NN 7 and newer"
+        if function == "arm_lstm_unidirectional_s8" and not self.declares("hidden_state"):
+            return f"{self.folder} has an LSTM whose state can't be given; newer ones have"
+        return ""
+
     def declares(self, name: str) -> bool:
         """Whether its types have a name, which an older CMSIS-NN may not have."""
         return re.search(rf"\b{name}\b", self._types) is not None
@@ -117,7 +125,12 @@ class Library:
 
     def asked(self, function: str, *arguments: "Sequence[int] | int") -> int:
         """Return what `<function>` says; a sequence is a struct of int32_t that is passed by its address."""
-        call = getattr(self._buffers, function)
+        try:
+            call = getattr(self._buffers, function)
+        except AttributeError:
+            raise BackendError(
+                f"{self.folder} has no {function}", hint="mtool is tried with CMSIS-NN 7 and newer"
+            ) from None
         call.restype = ctypes.c_int32
         passed = [
             ctypes.c_int32(one) if isinstance(one, int) else ctypes.byref((ctypes.c_int32 * len(one))(*one))

@@ -6,6 +6,7 @@ import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
 from mtool.backends.cmsis_nn.call import Call, Dims, Field, dims, has_helium, struct
+from mtool.backends.cmsis_nn.functions import function_of
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.interface import Region
 from mtool.backends.operation import Operation
@@ -60,7 +61,7 @@ def _dense(operation: Operation, region: Region) -> Call:
     else:
         multiplier, shift = fixed_multiplier(scales[0])
         lines += struct("cmsis_nn_per_tensor_quant_params by", {"multiplier": multiplier, "shift": shift})
-    function = f"arm_fully_connected_{'per_channel_s8' if several else 's16' if wide else 's8'}"
+    function = function_of(operation)
     lines += [
         *dims(
             input_dims=(batch, 1, 1, columns),

@@ -7,6 +7,7 @@ import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
 from mtool.backends.cmsis_nn.call import Call, Field, dims, struct
+from mtool.backends.cmsis_nn.functions import function_of
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.cmsis_nn.memory import Memory
 from mtool.backends.interface import Region
@@ -97,13 +98,13 @@ def svdf(operation: Operation, library: Library, region: Region) -> Call:
         "bias": np.zeros(units, np.int32) if bias is None else _data(bias),
     }
     layouts = {"features": "filter, number", "time": "filter, call", "bias": "one a unit"}
-    lines, function = [*memory.lines], "arm_svdf_state_s16_s8"
-    contexts = "&of_filters, &of_units"
+    lines, contexts = [*memory.lines], "&of_filters, &of_units"
     if not wide:
         constants["sums"] = _offsets(features, x)
         layouts["sums"] = "the weights of each filter times the input's zero point, less than 0"
         lines.append(f"const cmsis_nn_context context = {{(void *)(uintptr_t)sums, {4 * filters}}};")
-        function, contexts = "arm_svdf_s8", f"&context, {contexts}"
+        contexts = f"&context, {contexts}"
+    function = function_of(operation)
     params: dict[str, Field] = {
         "rank": attrs.rank,
         "input_offset": arithmetic.zero_of(x),

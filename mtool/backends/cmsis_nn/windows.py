@@ -4,18 +4,12 @@ import numpy as np
 
 from mtool.backends.cmsis_nn import arithmetic
 from mtool.backends.cmsis_nn.call import Call, Dims, Field, buffer, buffer_bytes, dims, flat, image, struct
+from mtool.backends.cmsis_nn.functions import function_of, is_depthwise
 from mtool.backends.cmsis_nn.library import Library
 from mtool.backends.interface import Region
 from mtool.backends.operation import Operation
 from mtool.lowerings.sliding_window import Pool
 from mtool.lowerings.window import Convolution, four_pads, pair
-
-
-def is_depthwise(operation: Operation) -> bool:
-    """Whether each channel of a Conv is by itself."""
-    attrs = operation.attrs
-    assert isinstance(attrs, Convolution)
-    return attrs.group == operation.operand(0).shape[-1] > 1
 
 
 def convolution(operation: Operation, library: Library, region: Region) -> Call:
@@ -45,7 +39,7 @@ def convolution(operation: Operation, library: Library, region: Region) -> Call:
     kernel: Dims = (1, height, width, channels) if apart else (channels, height, width, inner)
     packed = data.transpose(2, 3, 0, 1)[..., 0] if apart else data.transpose(0, 2, 3, 1)
     kind = "dw_conv" if apart else "conv"
-    function = f"arm_{'depthwise_conv' if apart else 'convolve'}_wrapper_{'s16' if wide else 's8'}"
+    function = function_of(operation)
     size = buffer_bytes(library, context, function, flat(params), source, kernel, result)
     narrow = wide and not apart and _has_narrow_sums(region)
     bias, offsets = "bias", arithmetic.bias_of(operation, channels)
@@ -97,10 +91,8 @@ def pool(operation: Operation, library: Library, region: Region) -> Call:
     source, result = image(operation.operand(0).shape), image(operation.output.shape)
     top, left, _, _ = four_pads(attrs.pads)
     strides, kernel = pair(attrs.strides, 1), pair(attrs.kernel, 1)
-    is_mean = attrs.kind == "average"
-    function = f"arm_{'avgpool' if is_mean else 'max_pool'}_{'s16' if arithmetic.is_wide(operation) else 's8'}"
-    size = 0
-    if is_mean:
+    function, size = function_of(operation), 0
+    if attrs.kind == "average":
         size = buffer_bytes(library, region.context, function, result[2], source[3])
     params: dict[str, Field] = {
         "stride": (strides[1], strides[0]),
