@@ -23,15 +23,17 @@ _LSTM_STEPS = 2  # that results of an LSTM have been seen to be off, which its s
 def rounding(operation: Operation, context: Context) -> str:
     """Return why an operation's results may be others than those of the rest of the network; "": they are not."""
     steps, why = _steps(operation, context)
-    return "" if steps <= context.tolerance else f"{why}: give --tolerance {steps}"
+    if steps <= context.tolerance:
+        return ""
+    return f"{why or 'it rounds as TFLite does: give --rounding tflite, or'} --tolerance {steps}"
 
 
 def _steps(operation: Operation, context: Context) -> tuple[int, str]:
-    """Return by how many steps a result may be off, and why."""
+    """Return by how many steps a result may be off, and why; "": since it rounds in another way."""
     if operation.kind == "IntegerSvdf":
         return 0, ""
     if operation.kind == "IntegerLstm":
-        return _LSTM_STEPS, "its gates are read from tables, as in TFLite Micro, where LiteRT computes them"
+        return _LSTM_STEPS, "its gates are read from tables, as in TFLite Micro, where LiteRT computes them: give"
     wide, is_product = arithmetic.is_wide(operation), operation.kind in ("Gemm", "MatMul")
     if isinstance(operation.attrs, Pool) and operation.attrs.kind == "max":
         return 0, ""
@@ -41,13 +43,13 @@ def _steps(operation: Operation, context: Context) -> tuple[int, str]:
             steps = _TABLE_STEPS
         elif wide and (operation.kind == "Conv" or is_product):
             steps = _steps_of_short_multipliers(operation)
-        return steps, "it rounds as TFLite does, where --rounding tflite is not given"
+        return steps, ""
     if is_product and operation.operand(1).is_constant and _product_differs(operation):
         if wide:
-            return _steps_of_short_multipliers(operation), "it multiplies by 15 bits where LiteRT has float64"
-        return 1, "it rounds twice what LiteRT rounds once, which may be a step"
+            return _steps_of_short_multipliers(operation), "it multiplies by 15 bits where LiteRT has float64: give"
+        return 1, "it rounds twice what LiteRT rounds once, which may be a step: give"
     if wide and operation.kind == "Add" and _are_powers(operation):
-        return 1, "its scales are powers of 2, for which LiteRT may have another sum"
+        return 1, "its scales are powers of 2, for which LiteRT may have another sum: give"
     return 0, ""
 
 
