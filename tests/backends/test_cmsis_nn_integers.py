@@ -73,7 +73,7 @@ def svdf() -> tuple[list[T], list[Op]]:
 
 
 def lstm(tag: str, shape: list[int], *, major: bool = False) -> tuple[list[T], list[Op]]:
-    """Return an LSTM of int8, of 7 cells and 5 numbers."""
+    """Return an LSTM of int8, of 7 cells and 5 numbers; of two dimensions, one of a single step."""
     names = [f"{tag}.{part}{gate}" for part in "wr" for gate in range(4)]
     tensors = [T(f"{tag}.x", shape, np.int8, 0.02, -3)]
     tensors += [weights(name, [7, 7 if name[-2] == "r" else 5]) for name in names]
@@ -85,15 +85,17 @@ def lstm(tag: str, shape: list[int], *, major: bool = False) -> tuple[list[T], l
     between.append(T(f"{tag}.i4", [0], np.int8, 0.0078, 2))
     made = T(f"{tag}.y", [*shape[:-1], 7], np.int8, 0.0078, 2)
     inputs = [f"{tag}.x", *names, "", "", "", *(f"{tag}.b{gate}" for gate in range(4)), "", "", f"{tag}.h", f"{tag}.c"]
-    values = {"TimeMajor": major, "FusedActivationFunction": 4}
-    op = Op(
-        "UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [made.name], "UnidirectionalSequenceLSTMOptions", values,
-        [one.name for one in between],
-    )  # fmt: skip
+    kind, options, values = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions", {"TimeMajor": major}
+    if len(shape) == 2:
+        kind, options, values = "LSTM", "LSTMOptions", {}
+    values["FusedActivationFunction"] = 4
+    op = Op(kind, inputs, [made.name], options, values, [one.name for one in between])
     return [*tensors, *between, made], [op]
 
 
-LSTMS = (lstm("one", [1, 1, 5]), lstm("batch", [2, 6, 5]), lstm("major", [4, 2, 5], major=True))
+LSTMS = (lstm("flat", [1, 5]), lstm("one", [1, 1, 5]), lstm("batch", [2, 6, 5]), lstm("major", [4, 2, 5], major=True))
+
+ROWS = [ops[0].outputs[0] for _, ops in LSTMS]
 
 
 def written(folder: Path, *parts: tuple[list[T], list[Op]], outputs: list[str]) -> Path:
@@ -125,7 +127,7 @@ def test_int16_and_svdf_are_litert_s(tmp_path: Path) -> None:
 @library
 def test_lstm_is_near_to_litert_s(tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
-    path = written(tmp_path, *LSTMS, outputs=["one.y", "batch.y", "major.y"])
+    path = written(tmp_path, *LSTMS, outputs=[*ROWS])
     options = Options(rounding="tflite", backends=(BackendSpec("cmsis_nn"),), tolerance=2)
     assert claimed(path, options, tmp_path)["IntegerLstm"] == "cmsis_nn"
     exact = mtool.compile(path, board="host", options=Options(rounding="tflite", backends=options.backends))
@@ -134,11 +136,11 @@ def test_lstm_is_near_to_litert_s(tmp_path: Path) -> None:
 
 def test_recurrent_operators_are_one_operation_each(tmp_path: Path) -> None:
     """Their borders are what is computed too, by the names that it has there."""
-    path = written(tmp_path, *LSTMS, svdf(), outputs=["one.y", "batch.y", "major.y", "bank"])
+    path = written(tmp_path, *LSTMS, svdf(), outputs=[*ROWS, "bank"])
     graph = frontend.load(path, frontend.ModelOptions(rounding="tflite"))
     view = aligned(frontend.load(path, frontend.ModelOptions(whole=True)), graph)
     found = [one for one in operations_of(view) if one.kind.startswith("Integer")]
-    assert [one.kind for one in found] == ["IntegerLstm"] * 3 + ["IntegerSvdf"]
+    assert [one.kind for one in found] == ["IntegerLstm"] * 4 + ["IntegerSvdf"]
     for operation in found:
         for operand in (*operation.variables, *operation.outputs):
             assert graph.types[operand.value] == operand.type
