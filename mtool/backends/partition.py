@@ -133,7 +133,7 @@ class _Partitioner:
         cost_in_c: Callable[[Region], float] | None,
     ) -> None:
         self.graph, self.operations, self.context, self.cost_in_c = graph, operations, context, cost_in_c
-        self.computed = computed.types
+        self.computed = computed
         self.chosen = {one.backend.name: one for one in chosen}
         self.refusals: list[list[tuple[str, str]]] = [[] for _ in operations]
         self.readers: dict[str, set[int]] = {}
@@ -160,8 +160,19 @@ class _Partitioner:
     def is_apart(self, operation: Operation) -> str:
         """Return why an operation can't be cut out of what is computed; "": it can."""
         tensors = (*operation.variables, *operation.outputs)
-        other = next((one.tensor for one in tensors if self.computed.get(one.value) != one.type), None)
+        other = next((one.tensor for one in tensors if not self.is_computed(one)), None)
         return "" if other is None else f"{other} is not there as it is computed with this rounding"
+
+    def is_computed(self, operand: Operand) -> bool:
+        """Whether a tensor of the view is what goes by its name in the graph that is computed.
+
+        There, names within an operator of the file may stand for other numbers of 32 bits; what is stored is the same.
+        """
+        value, graph = operand.value, self.computed
+        if graph is self.graph or graph.types.get(value) != operand.type:
+            return graph is self.graph
+        is_inside = operand.dtype.size >= 4 and value not in (*graph.inputs, *graph.outputs)
+        return not is_inside or graph.sources.get(value) == self.graph.sources.get(value) is not None
 
     def regions(self, claimed: dict[int, str]) -> list[tuple[Backend, Region]]:
         """Return the regions that are worth it, by the limits of the user's, and their backends."""
