@@ -241,12 +241,26 @@ static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t p
     return (int32_t)((acc * multiplier + ((int64_t)1 << (places - 1))) >> places);
 }
 
-/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, or a multiplier and places. */
+/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, a multiplier and places, or for
+ * MT_EXACT_<places> a multiplier and an offset, with which mt_requantise_exact gives what mt_requantise does. Where there
+ * are none for a channel: 0 and the float scale. */
 enum mt_scaling {
     MT_BY_FLOAT, /* mt_requantise_wide */
     MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
-    MT_ONCE      /* mt_rescale with shift = places */
+    MT_ONCE,     /* mt_rescale with shift = places */
+    MT_EXACT,    /* mt_requantise_exact; the places follow */
+    MT_EXACT_1,
+    MT_EXACT_2,
+    MT_EXACT_3,
+    MT_EXACT_4
 };
+#define MT_EXACT_PLACES(by) ((int32_t)(by) - (int32_t)MT_EXACT)
+
+/* saturate((acc * multiplier / 2^32 + offset) / 2^places) to int8, both rounded down. */
+static inline int32_t mt_requantise_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t places)
+{
+    return mt_clamp((mt_high_word(acc, multiplier) + offset) >> places, -128, 127);
+}
 
 static inline int32_t mt_scaled(enum mt_scaling by, int32_t acc, int32_t multiplier, int32_t places)
 {
