@@ -67,10 +67,6 @@ class Scaling(ABC):
         a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
 
-    def together(self, count: int) -> Self:
-        """Return what scales so many neighbours, from the first channel on, in one way."""
-        return self
-
     def padded(self, count: int) -> Self:
         """Return numbers for `count` channels; the new ones give 0."""
         more = np.zeros((count - len(self.words), self.words.shape[1]), np.uint32)

@@ -37,8 +37,8 @@ class Kernel:
 
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
     besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
-    written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands where
-    in a constant, by its name.
+    written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
+    where in a constant, by its name.
     """
 
     arguments: tuple[Argument, ...]

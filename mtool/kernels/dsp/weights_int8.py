@@ -10,6 +10,7 @@ from mtool.ir.blocks import row_blocks, row_sums
 from mtool.ir.types import Array
 from mtool.kernels.dsp.functions import SharedFunction
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import Together
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
@@ -89,7 +90,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     """
     count = round_up(weights.shape[0], 2)
     words, heads, sign = radix_pairs(filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0])))
-    return np.concatenate([heads, words, scaling.padded(count).together(2).paired(sign)], axis=1)
+    return np.concatenate([heads, words, scaling.padded(count).paired(sign)], axis=1)
 
 
 def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
@@ -98,7 +99,7 @@ def pack_apart(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Arr
     filled = np.ascontiguousarray(filled_up(weights, count, depth))
     words = filled.view(np.uint32).reshape(count // 2, 2, depth // 4).swapaxes(1, 2).reshape(count // 2, depth // 2)
     heads = np.pad(bias, (0, count - weights.shape[0])).view(np.uint32).reshape(count // 2, 2)
-    return np.concatenate([heads, words, scaling.padded(count).together(2).words.reshape(count // 2, -1)], axis=1)
+    return np.concatenate([heads, words, scaling.padded(count).words.reshape(count // 2, -1)], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Packed:
             groups: how many share N.
             apart: not in pairs, for weights that do not `go_in_pairs`.
         """
-        bias, scaling = epilogue.bias, epilogue.exact_scaling(real)
+        scaling, bias = epilogue.exact_scaling(real, Together(2, groups))
         if not apart:
             bias, scaling = scaling.without_dead_channels(real, bias)
 

@@ -10,7 +10,7 @@ from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
-from mtool.kernels.exact_scaling import exact_scaling
+from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
@@ -54,15 +54,18 @@ class Int8Epilogue(TileEpilogue):
         """The float32 scales [N]; None: sums are not scaled by floats."""
         return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
 
-    def exact_scaling(self, weights: Array) -> Scaling:
-        """Return multipliers that give what the float scales give, for most channels; of others, the scaling.
+    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
+        """Return what scales sums by multipliers that give what the float scales give, and the biases for it.
+
+        Where there are none: its own.
 
         Args:
             weights: integers [N, ...], as the model has them.
+            together: channels that are scaled in one way.
         """
         if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
-            return self.scaling
-        return exact_scaling(self.scaling, self.how, weights, self.bias)
+            return self.scaling, self.bias
+        return exact_scaling(self.scaling, self.how, weights, self.bias, together)
 
     @property
     def is_plain(self) -> bool:
@@ -80,9 +83,9 @@ class Int16Epilogue(Int8Epilogue):
 
     kind = DType.INT16
 
-    def exact_scaling(self, weights: Array) -> Scaling:
+    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
         """None are looked for."""
-        return self.scaling
+        return self.scaling, self.bias
 
     @property
     def scale(self) -> Array:

@@ -127,8 +127,8 @@ class Depthwise3x3(BaseSchedule):
         assert epilogue is not None
         conv = Conv.of(node, graph)
         taps = stored_weights(node, graph).reshape(conv.channels, 3, 3)
-        scaling = epilogue.exact_scaling(graph.constants[node.inputs[1]].reshape(conv.channels, 9))
-        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, scaling)
+        scaling, bias = epilogue.exact_scaling(graph.constants[node.inputs[1]].reshape(conv.channels, 9))
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, bias, scaling)
         body = template(
             "ops/conv2d/dsp/depthwise3x3_int8.c.j2",
             conv=conv,

@@ -171,8 +171,8 @@ class Depthwise(BaseSchedule):
         )
         assert epilogue is not None
         taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
-        scaling = epilogue.exact_scaling(taps)
-        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, scaling)
+        scaling, bias = epilogue.exact_scaling(taps)
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, bias, scaling)
         body = template(
             "ops/conv2d/dsp/depthwise.c.j2",
             conv=conv,

@@ -13,6 +13,7 @@ from mtool.ir.types import Array
 from mtool.kernels.dsp.functions import SharedFunction
 from mtool.kernels.dsp.weights_int8 import PAIRED, go_in_pairs, radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import Together
 from mtool.kernels.knobs import knob
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
@@ -36,7 +37,7 @@ def pack(weights: Array, bias: Array, scaling: Scaling, depth: int) -> Array:
     count = round_up(weights.shape[0], 4)
     words, heads, sign = radix_pairs(filled_up(weights, count, depth), np.pad(bias, (0, count - weights.shape[0])))
     words = words.reshape(count // 4, 2, depth // 4, 2).transpose(0, 2, 1, 3).reshape(count // 4, depth)
-    tails = scaling.padded(count).together(4).paired(sign).reshape(count // 4, -1)
+    tails = scaling.padded(count).paired(sign).reshape(count // 4, -1)
     return np.concatenate([heads.reshape(count // 4, 4), words, tails], axis=1)
 
 
@@ -87,8 +88,8 @@ class Gemv(GroupedGemv):
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
         depth = self.padded_depth(weights.shape[1])
-        scaling = epilogue.exact_scaling(weights)
-        packed = packed_by_rows(partial(pack, depth=depth), 4, weights, epilogue.bias, scaling)
+        scaling, bias = epilogue.exact_scaling(weights, Together(4))
+        packed = packed_by_rows(partial(pack, depth=depth), 4, weights, bias, scaling)
         function = SharedFunction.of("MT_DSP_ROWS", "mt_dsp_rows", scaling, epilogue, self._unroll(depth))
         layout = f"four outputs a row, each two, {PAIRED}, {scaling.meaning} of each"
         return Call(function.name, packed, layout, "" if epilogue.is_plain else "&range", function.shared)
