@@ -130,11 +130,13 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
     """Return what the partitioner is given: operators are recognised in the graph that rounds as ONNX does."""
     from mtool.backends.chosen import choose
-    from mtool.backends.interface import Context
+    from mtool.backends.interface import BoardMemory, Context
 
     chosen = choose(request.backends)
     view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
-    return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
+    memories = {name: BoardMemory(one.size, one.holds) for name, one in board.memories.items()}
+    context = Context(target_of(board), board.name, memories, request.rounding, request.tolerance)
+    return view, graph, chosen, context
 
 
 def _cost_in_c(board: Board) -> Callable[[Graph], float]:

@@ -254,8 +254,9 @@ class Manifest(Strict):
     takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
     "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
-    point. `claims` says who computes which operator, if backends were asked for. `graph` is the file with the
-    graph's JSON, empty if there is none.
+    point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
+    memories, by name, that regions of backends have besides the arena. `graph` is the file with the graph's JSON, empty
+    if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -282,6 +283,7 @@ class Manifest(Strict):
     executor: Executor = "aot"
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
+    lent: dict[str, int] = {}
     project: Project | None = None
 
     @property

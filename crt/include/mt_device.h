@@ -21,6 +21,19 @@
 
 #include "mt_status.h"
 
+/* How a piece of one of the board's memories is declared that regions have besides the arena: in a section of its own,
+ * ".bss.mt_lent.<memory>", which a linker script has to put there. What it begins with is undefined. */
+#ifndef MT_LENT_SECTION
+#define MT_LENT_SECTION(memory) ".bss.mt_lent." #memory
+#endif
+#if defined(__GNUC__) && defined(__ELF__)
+#define MT_LENT(memory, alignment) __attribute__((aligned(alignment), section(MT_LENT_SECTION(memory))))
+#elif defined(__GNUC__)
+#define MT_LENT(memory, alignment) __attribute__((aligned(alignment)))
+#else
+#define MT_LENT(memory, alignment)
+#endif
+
 /* What failed last. */
 struct mt_device_failure {
     const char *region; /* the region whose function, or a hook for which, failed; NULL: none has */

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from mtool.backends.buffers import lack_of_memory, problem_of_buffers
 from mtool.backends.interface import BackendError, Product, Region
 from mtool.ir import DType
 from mtool.ops.external.node import HOOKS
@@ -24,13 +25,20 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     Raises:
         BackendError: it is not.
     """
-    problem = _problem(product)
+    problem = _problem(product) or problem_of_buffers(product, region, MOST_ALIGNMENT)
     if problem:
         names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
         raise BackendError(
             f"the backend {backend} returned something malformed",
             details=[problem, f"for {region.name}, of {names}"],
             hint="mtool.backends.Product says what it has to be",
+        )
+    lack = lack_of_memory(product, region)
+    if lack:
+        names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
+        raise BackendError(
+            f"the backend {backend} asks for memory that {region.context.board} does not have",
+            details=[lack, f"for {region.name}, of {names}"],
         )
     return product
 

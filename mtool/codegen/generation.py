@@ -18,6 +18,7 @@ from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
 from mtool.codegen.header import header
+from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
@@ -260,6 +261,7 @@ def _manifest(
         executor=conventions.executor,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
+        lent=lent_bytes(plan),
     )
 
 

@@ -37,7 +37,7 @@ class Kernel:
 
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
     besides mt_math.h. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands where
-    in a constant, by its name.
+    in a constant, by its name. `inner` is a function that it calls, whole.
     """
 
     arguments: tuple[Argument, ...]
@@ -47,6 +47,7 @@ class Kernel:
     headers: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     can_fail: bool = False
+    inner: str = ""
 
 
 class Schedule(Protocol):

@@ -79,6 +79,17 @@ def test_a_detector_by_the_driver(detector: Path, board: str, tmp_path: Path) ->
     equal(detector, board, wren.spec(), tmp_path / "p")
 
 
+@everything
+@pytest.mark.skipif(shutil.which(EMULATOR) is None, reason=f"{EMULATOR} is not installed")
+@pytest.mark.parametrize(("board", "memory"), [("mps2_an386", "psram"), ("mps3_an547", "dtcm")])
+def test_tensors_in_a_memory_by_name(detector: Path, board: str, memory: str, tmp_path: Path) -> None:
+    manifest = equal(detector, board, wren.spec(memory=memory), tmp_path / "p")
+    assert set(manifest.lent) == {memory}
+    onnx.save(wren.floats(), tmp_path / "net.onnx")
+    near = Tolerance(atol=2**-9, rtol=2**-9)
+    equal(tmp_path / "net.onnx", board, wren.spec(mode="float16", memory=memory), tmp_path / "q", near)
+
+
 @needs_cc
 def test_float16(tmp_path: Path) -> None:
     """Sums are float32 there, results float16: each layer adds a step of 2^-11 of a number, here about five."""
