@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    ethos_u,
     external,
     fixed_point,
     fourier,
@@ -55,6 +56,7 @@ OWN: dict[str, OwnOperator] = {
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
     **fixed_point.OWN,
+    **ethos_u.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

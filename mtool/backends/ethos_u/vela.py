@@ -5,8 +5,8 @@ import importlib.util
 import re
 import sys
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,8 @@ class Compiled:
     constants: weights, scales and tables, encoded.
     bases: the bytes behind each base address, by its number; `constant_base` is that of `constants`.
     inputs, outputs: where the model's tensors lie.
-    cycles: Vela's estimate of an inference.
+    cycles: Vela's estimate of an inference; 0: there is none.
+    same: base addresses that are another's, by their numbers.
     """
 
     commands: Array
@@ -57,6 +58,7 @@ class Compiled:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     cycles: float
+    same: Mapping[int, int] = field(default_factory=dict)
 
 
 def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compiled:
