@@ -39,7 +39,8 @@ struct mt_device_failure {
     const char *region; /* the region whose function, or a hook for which, failed; NULL: none has */
     const char *nodes;  /* the model's nodes that it computes */
     int32_t status;     /* what the function returned */
-    uint16_t number;    /* the region's among the model's operators */
+    uint16_t number;    /* of the model's operator that it is, or that it stands in */
+    uint16_t key;       /* no other region's: the operator's number, or one behind all operators' */
 };
 
 #endif

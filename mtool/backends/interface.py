@@ -17,6 +17,20 @@ class BackendError(BuildError):
     """A backend, or the compiler behind it, failed."""
 
 
+class OperationsRefused(BackendError):
+    """A compiler behind a backend refuses operations that the backend has claimed; what is left is tried again.
+
+    Args:
+        what: what is wrong.
+        reasons: why, by the names of the operations.
+        details, hint: as of every error.
+    """
+
+    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(what, details=[*details], hint=hint)
+        self.reasons = dict(reasons)
+
+
 @dataclass(frozen=True, slots=True)
 class BoardMemory:
     """A memory of the board (boards.yaml): its bytes, and what else lies there ("data", "arena", "code", …)."""
