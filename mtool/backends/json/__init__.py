@@ -20,6 +20,7 @@ from mtool.backends.operation import Operation
 from mtool.errors import UsageError
 
 MODES = ("int8", "float16")
+_COPY = 16.0  # instructions for each byte that goes to a device and back
 _DEFAULT = Path(__file__).parent / "default.toml"
 
 
@@ -63,12 +64,13 @@ class Json(Backend):
 
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
-        why = claiming.refusal(self.device, operation, self.half)
-        if why or context.tolerance or context.rounding in self.device.rounding:
-            return why
-        if all(one.dtype.is_float for one in operation.outputs):
-            return ""
-        return f"it rounds as --rounding {' or '.join(self.device.rounding)} does: give that, or --tolerance 1"
+        roundings = () if context.tolerance else (context.rounding,)
+        return claiming.refusal(self.device, operation, self.half, roundings)
+
+    def cost(self, region: Region) -> float | None:
+        """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
+        is_moved = all(one.kind in claiming.MOVES for one in region.operations)
+        return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
         """Return what of a region is more than the device has."""

@@ -27,6 +27,7 @@ class Operator(_Table):
     """Operations of one kind that a device takes.
 
     op: the operator's name in ONNX; "Pool" is every pooling.
+    rounding: the roundings of mtool that its integers equal; none: those of the device.
     dtypes: the element types of its variable operands and results; "float16" for float32 in the float16 mode.
     constant_dtypes: those of its constant operands; none: any.
     quantised: whether all of these variables stand on a grid with one scale, or on none.
@@ -41,6 +42,7 @@ class Operator(_Table):
     """
 
     op: str
+    rounding: list[Rounding] = []
     dtypes: list[str] = []
     constant_dtypes: list[str] = []
     quantised: bool | None = None
