@@ -169,7 +169,7 @@ def _compiled(divided: Division, part: Part, *, falls_back: bool) -> list[tuple[
                 if why:
                     one.of.refusals[number].append((one.backend.name, why))
             kept = [number for number, why in numbers.items() if not why]
-            log.info("%s is split: %s", one.region.name, refused.what)
+            log.warning("%s is split: %s", one.region.name, refused.what)
             candidates = one.of.candidates_in(one.backend, kept)
             waiting += [_part(other, f"{one.region.name}_{n}", taken) for n, other in enumerate(candidates)]
         except BackendError as failed:

@@ -12,8 +12,8 @@ from mtool.backends.ethos_u import vela
 from mtool.backends.ethos_u.call import FOLDER, product_of
 from mtool.backends.ethos_u.claiming import PATTERNS
 from mtool.backends.ethos_u.precompiled import COMPILED, precompiled
-from mtool.backends.ethos_u.writing import tflite_of
-from mtool.backends.interface import Backend, Context, Product, Region
+from mtool.backends.ethos_u.writing import padded_name, tflite_of
+from mtool.backends.interface import Backend, Context, OperationsRefused, Product, Region
 from mtool.backends.operation import Operation
 from mtool.errors import UsageError
 
@@ -69,7 +69,12 @@ class EthosU(Backend):
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
-        product = product_of(region, vela.compiled(path, self._vela_options(), names))
+        try:
+            made = vela.compiled(path, self._vela_options(), names)
+        except vela.Refused as failed:
+            reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
+            raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
+        product = product_of(region, made)
         return replace(product, files={**product.files, **self._driver()})
 
     def _vela_options(self) -> list[str]:
@@ -84,3 +89,9 @@ class EthosU(Backend):
             return {}
         paths = sorted(Path(self.values["driver"]).iterdir())
         return {f"{FOLDER}/{path.name}": path.read_bytes() for path in paths if path.suffix in (".c", ".h")}
+
+
+def _why(operation: Operation, reasons: Mapping[str, str]) -> str:
+    """Return why Vela refuses an operation, or the padding before it; "": it does not."""
+    tensors = [*(one.tensor for one in operation.outputs), *(padded_name(one) for one in operation.variables)]
+    return next((reasons[name] for name in tensors if name in reasons), "")
