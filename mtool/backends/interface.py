@@ -111,10 +111,10 @@ class Product:
 
     body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
         outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
-    headers: what the body includes: files below, or of the runtime.
+    headers: what the body includes: files below, or of the runtime (crt/include).
     files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
         regions stand there once.
-    constants: arrays in flash, by C name.
+    constants: arrays in flash, by C name; none is empty.
     layouts: what stands where in them, by name.
     scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
     alignment: of that memory, in bytes.
