@@ -25,7 +25,7 @@ MEMORY_BYTES = 131072
 COMMAND_WORDS = 32
 COMMAND_BYTES = 4 * COMMAND_WORDS
 LOAD, CONV, DEPTHWISE, AVERAGE, MAXIMUM, ADD, TABLE, CLIP, SOFTMAX, MOVE = range(1, 11)
-REAL, TWICE, ONCE = range(3)
+REAL, TWICE, ONCE, AWAY = range(4)
 INT8, FLOAT16 = 0, 1
 SIZES = {"int8": 1, "float16": 2, "int32": 4}
 
@@ -175,11 +175,10 @@ class Compiler:
             numbers = [0] * channels
             if bias is not None:
                 numbers = list(struct.unpack(f"<{channels}i", self._spread(self._raw(bias), 4, channels)))
-            pairs = self._pairs(node, own)
             return [
                 *blocks,
                 self._load(place, struct.pack(f"<{channels}i", *numbers)),
-                self._load(place, struct.pack(f"<{2 * channels}i", *pairs)),
+                self._load(place, self._factors(node, own)),
             ]
         steps = [single(single(self._scale(x)) * single(one)) for one in own]
         biases = [0] * channels
@@ -193,15 +192,26 @@ class Compiler:
             self._load(place, struct.pack(f"<{channels}f", *scales)),
         ]
 
-    def _pairs(self, node: Node, own: list[float]) -> list[int]:
-        """Return the multipliers and exponents of each channel: in float64, but of a dense layer with one scale."""
+    def _factors(self, node: Node, own: list[float]) -> bytes:
+        """Return what the sums of each channel are multiplied by: a multiplier and an exponent, or a float64."""
         x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
-        is_dense = node["op"] != "Conv"
-        is_one = is_dense and len({*own}) == 1
+        exact = [x * one / y for one in own]
+        if self._rounding(node) == AWAY:
+            return struct.pack(f"<{len(own)}d", *exact)
+        is_one = node["op"] != "Conv" and len({*own}) == 1  # of a dense layer the product is one of float32
         scales = [(single(x * one) if is_one else x * one) / y for one in own]
-        if is_dense and any((x * one / y).as_integer_ratio()[1] <= 2**32 for one in own):
-            raise Refused(f"{node['name']}: its sums may lie in the middle of two steps")
-        return [number for scale in scales for number in multiplier(scale)]
+        return struct.pack(f"<{2 * len(own)}i", *(number for scale in scales for number in multiplier(scale)))
+
+    def _rounding(self, node: Node) -> int:
+        """Return how an operator of int8 rounds: a dense layer once, and where its sums may tie, away from zero."""
+        if not self.is_tflite or node["op"] in ("Pool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"):
+            is_mean = self.is_tflite and node["op"] == "Pool" and node["attributes"]["kind"] == "average"
+            return TWICE if is_mean else REAL
+        if node["op"] not in ("Gemm", "MatMul"):
+            return TWICE
+        x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
+        own = self._operand(node, 1)["quantisation"]["scale"]
+        return AWAY if any((x * one / y).as_integer_ratio()[1] <= 2**32 for one in own) else ONCE
 
     def _on_grid(self, raw: bytes, bias: Tensor, steps: list[float]) -> list[tuple[int, float, float]]:
         numbers = struct.unpack(f"<{len(steps)}i", raw)
@@ -344,9 +354,7 @@ class Compiler:
             zeros = [0, 0]
             limits = [bits(-math.inf if clip["low"] is None else clip["low"]),
                       bits(math.inf if clip["high"] is None else clip["high"])]  # fmt: skip
-        rounding = REAL
-        if self.is_tflite and kind == INT8 and op not in (MOVE, MAXIMUM):
-            rounding = ONCE if node["op"] in ("Gemm", "MatMul") else TWICE
+        rounding = self._rounding(node) if kind == INT8 else REAL
         if op == AVERAGE and rounding != REAL:
             zeros[1] = 0  # it is the mean of the integers themselves
         source, result = node["inputs"][0], node["outputs"][0]

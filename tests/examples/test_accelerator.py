@@ -133,6 +133,19 @@ def test_the_four_models_as_tflite_rounds(name: str, board: str, tmp_path: Path)
     assert {claim.backend for claim in manifest.claims} == {"wren"}
 
 
+@everything
+@needs_cc
+def test_branches_and_loops_of_tflite(tmp_path: Path) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(wren.control_tflite())
+    options = Options(rounding="tflite", backends=(wren.spec(),))
+    report = mtool.verify(path, board="host", deployment=Deployment(tmp_path / "p"), options=options, samples=20)
+    assert report.ok and all(one.differing == 0 for one in report.outputs)
+    claims = mtool.compile(path, board="host", options=options).manifest.claims
+    taken = ["/".join(claim.operator.split("/")[1:2]) for claim in claims if claim.region and "/" in claim.operator]
+    assert sorted(taken) == ["body", "body", "else", "then"]
+
+
 @needs_cc
 @pytest.mark.parametrize("rounding", ["tflite", "onnx"])
 def test_all_operators_of_int8(rounding: Literal["onnx", "tflite"], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import networks
 import numpy as np
 import onnx
-from tflite_models import Op, T, model
+from tflite_models import Graph, Op, T, model
 
 from mtool.backends import BackendSpec
 
@@ -81,6 +81,41 @@ def small_tflite() -> bytes:
 
 def simulated(**options: str) -> BackendSpec:
     return spec(simulator=f"{simulator()} {{binary}} {{inputs}} {{outputs}}", **options)
+
+
+def control_tflite() -> bytes:
+    """Return a TFLite model of int8 with a loop and a branch, in which a dense layer's sums may lie between two steps."""
+    int8, rng = np.int8, np.random.default_rng(1)
+
+    def tensor(name: str, scale: float = 0.1) -> T:
+        return T(name, [1, 8], int8, scale, 3)
+
+    def weights(name: str) -> T:
+        return T(name, [8, 8], int8, 0.01, 0, 0, rng.integers(-127, 128, [8, 8]))
+
+    bias = T("b", [8], np.int32, 0.001, 0, 0, rng.integers(-500, 500, 8))
+    add, dense = Op("ADD", ["t", "t"], ["u"], "AddOptions", {"FusedActivationFunction": 1}), "FullyConnectedOptions"
+    then = Graph([tensor("t"), tensor("u", 0.15)], [add], ["t"], ["u"])
+    product = Op("FULLY_CONNECTED", ["e", "w", "b"], ["f"], dense)
+    otherwise = Graph([tensor("e"), weights("w"), bias, tensor("f", 0.15)], [product], ["e"], ["f"])
+    three = T("three", [], np.int32, data=np.array(3))
+    less = Op("LESS", ["n", "three"], ["less"], "LessOptions")
+    condition = Graph([T("n", [], np.int32), tensor("c"), three, T("less", [], bool)], [less], ["n", "c"], ["less"])
+    one, numbers = T("one", [], np.int32, data=np.array(1)), [T(name, [], np.int32) for name in ("m", "next")]
+    steps = [
+        Op("ADD", ["m", "one"], ["next"], "AddOptions"),
+        Op("ADD", ["i", "i"], ["s"], "AddOptions"),
+        Op("FULLY_CONNECTED", ["s", "v"], ["o"], dense),
+    ]
+    tensors = [*numbers, one, tensor("i"), tensor("s"), tensor("o"), weights("v")]
+    body = Graph(tensors, steps, ["m", "i"], ["next", "o"])
+    outer = [T("flag", [1], bool), T("k", [], np.int32), tensor("x"), T("end", [], np.int32), tensor("h")]
+    ops = [
+        Op("WHILE", ["k", "x"], ["end", "h"], "WhileOptions", {"CondSubgraphIndex": 3, "BodySubgraphIndex": 4}),
+        Op("IF", ["flag", "h"], ["y"], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2}),
+    ]
+    whole = [*outer, tensor("y", 0.15)]
+    return model(whole, ops, ["flag", "k", "x"], ["y"], then, otherwise, condition, body)
 
 
 def detector() -> onnx.ModelProto:

@@ -120,6 +120,19 @@ static int32_t shifted(int32_t x, int32_t places)
     return (int32_t)(((int64_t)x + half - (x < 0 && places > 0)) >> places);
 }
 
+/* A sum times a float64, ties away from zero. */
+static int32_t scaled_away(int32_t sum, int32_t at, int32_t index)
+{
+    double scale;
+    memcpy(&scale, &memory.bytes[at + 8 * index], sizeof scale);
+    const double value = (double)sum * scale;
+    if (!(value > -1e9 && value < 1e9))
+        return value < 0.0 ? -1000000000 : 1000000000;
+    const int32_t whole = (int32_t)value;
+    const double rest = value - (double)whole;
+    return whole + (rest >= 0.5) - (rest <= -0.5);
+}
+
 /* A sum times a multiplier of 31 bits behind the point and a power of two, which is the word behind it. */
 static int32_t scaled(int32_t sum, int32_t at, int32_t pair, int32_t rounding)
 {
@@ -173,7 +186,8 @@ static void convolve(const struct wren_command *c, int32_t y, int32_t x, int32_t
     }
     const int32_t index = (y * c->out_columns + x) * c->out_channels + o;
     if (c->rounding != WREN_REAL)
-        put_integer(c, index, scaled(sum, c->scale, o, c->rounding));
+        put_integer(c, index,
+                    c->rounding == WREN_AWAY ? scaled_away(sum, c->scale, o) : scaled(sum, c->scale, o, c->rounding));
     else
         put(c, index, c->type == WREN_INT8 ? (float)sum * as_float(word_at(c->scale, o)) : total);
 }
@@ -319,7 +333,7 @@ static uint32_t check(const struct wren_command *c)
     const int64_t size = c->type == WREN_FLOAT16 ? 2 : 1;
     const int64_t taps = (int64_t)c->kernel[0] * c->kernel[1];
     const int32_t is_window = c->operation >= WREN_CONV && c->operation <= WREN_MAXIMUM;
-    if (c->operation < WREN_CONV || c->operation > WREN_MOVE || c->rounding < WREN_REAL || c->rounding > WREN_ONCE ||
+    if (c->operation < WREN_CONV || c->operation > WREN_MOVE || c->rounding < WREN_REAL || c->rounding > WREN_AWAY ||
         (c->rounding != WREN_REAL && c->type != WREN_INT8) ||
         (c->operation == WREN_SOFTMAX && (c->type != WREN_INT8 || c->channels > 4095)) ||
         (c->operation == WREN_MOVE && !is_a_move(c)) || (c->type != WREN_INT8 && c->type != WREN_FLOAT16))

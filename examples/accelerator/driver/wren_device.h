@@ -37,9 +37,9 @@ enum wren_operation { WREN_LOAD = 1, WREN_CONV, WREN_DEPTHWISE, WREN_AVERAGE, WR
 enum wren_type { WREN_INT8 = 0, WREN_FLOAT16 = 1 };
 
 /* How sums of int8 are scaled: by float32, ties to even; or by a multiplier of 31 bits and a power of two, rounded to 31
- * bits before it is shifted, or once. WREN_ADD has three pairs of these in a row at `scale`, a convolution one a channel.
- * A mean is then the integers' own, with ties away from zero. */
-enum wren_rounding { WREN_REAL = 0, WREN_TWICE = 1, WREN_ONCE = 2 };
+ * bits before it is shifted, or once; or by float64, ties away from zero. WREN_ADD has three pairs of multiplier and
+ * exponent in a row at `scale`, a convolution one a channel, or a float64. A mean is then the integers' own, ties away. */
+enum wren_rounding { WREN_REAL = 0, WREN_TWICE = 1, WREN_ONCE = 2, WREN_AWAY = 3 };
 
 struct wren_command {
     int32_t operation;             /* WREN_LOAD is the driver's: offset in the binary, bytes, address in words 1 to 3 */
