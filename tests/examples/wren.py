@@ -84,7 +84,7 @@ def simulated(**options: str) -> BackendSpec:
 
 
 def control_tflite() -> bytes:
-    """Return a TFLite model of int8 with a loop and a branch, in which a dense layer's sums may lie between two steps."""
+    """Return a TFLite model of int8 with a loop and a branch."""
     int8, rng = np.int8, np.random.default_rng(1)
 
     def tensor(name: str, scale: float = 0.1) -> T:
@@ -107,7 +107,7 @@ def control_tflite() -> bytes:
         Op("ADD", ["i", "i"], ["s"], "AddOptions"),
         Op("FULLY_CONNECTED", ["s", "v"], ["o"], dense),
     ]
-    tensors = [*numbers, one, tensor("i"), tensor("s"), tensor("o"), weights("v")]
+    tensors = [*numbers, one, tensor("i"), tensor("s", 0.13), tensor("o"), weights("v")]
     body = Graph(tensors, steps, ["m", "i"], ["next", "o"])
     outer = [T("flag", [1], bool), T("k", [], np.int32), tensor("x"), T("end", [], np.int32), tensor("h")]
     ops = [
