@@ -27,6 +27,12 @@ Executor = Literal["aot", "graph", "graph-host"]
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
 
+Level = Literal["O2", "O3", "Os"]
+"""The compiler's optimisation level of a file."""
+
+LEVEL = "opt"
+"""The knob that every schedule has, its level: --schedule pw_2=dsp_pointwise:opt=O3."""
+
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 

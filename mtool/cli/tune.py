@@ -54,6 +54,10 @@ def tune(
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
+    levels: Annotated[
+        bool,
+        typer.Option("--levels/--no-levels", help="Try the compiler's other optimisation levels (-O2, -O3, -Os) too."),
+    ] = True,
     *,
     options: parameters.TuningOptions,
     deployment: parameters.TrialsDeployment,
@@ -90,6 +94,7 @@ def tune(
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
+                levels=levels,
             )
         except BaseException:
             if display.has_measured:

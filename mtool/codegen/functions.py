@@ -46,7 +46,7 @@ class _Registry:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self.functions: dict[tuple[tuple[Argument, ...], str], Function] = {}
+        self.functions: dict[tuple[tuple[Argument, ...], str, str], Function] = {}
         self.constants: dict[str, Array] = {}
         self.layouts: dict[str, str] = {}
         self._symbols: dict[tuple[str, tuple[int, ...], bytes], str] = {}
@@ -96,7 +96,7 @@ class _Registry:
     def _function(self, step: Step, kernel: Kernel) -> Function:
         without = replace(kernel, constants={})  # which are of each step, and held by their symbols alone
         return self.functions.setdefault(
-            (kernel.arguments, kernel.body), Function(f"{self.model}_{step.node.name}", without)
+            (kernel.arguments, kernel.body, kernel.level), Function(f"{self.model}_{step.node.name}", without)
         )
 
     def _symbol(self, stem: str, data: Array, layout: str) -> str:

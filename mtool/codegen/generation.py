@@ -22,7 +22,7 @@ from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
 from mtool.codegen.sized import dims_of, reshapes_of
-from mtool.codegen.source import source
+from mtool.codegen.source import level_sources, source
 from mtool.codegen.state_reset import check_conventions, initial_constants, states_of
 from mtool.escaping import comment, encodable, short_name
 from mtool.filetree import FileTree
@@ -90,6 +90,7 @@ class Emitted:
             ),
             f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
         }
+        files |= level_sources(plan, functions, banner)
         if chosen.forms:
             files[f"{model}_packed.h"] = packed_header(plan, chosen, banner)
             files[f"{model}_packed.c"] = packed_source(plan, functions, interface, arena, chosen, banner)
