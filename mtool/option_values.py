@@ -33,6 +33,9 @@ Level = Literal["O2", "O3", "Os"]
 LEVEL = "opt"
 """The knob that every schedule has, its level: --schedule pw_2=dsp_pointwise:opt=O3."""
 
+WEIGHTS = "weights"
+"""The knob that every schedule has, the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
+
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 

@@ -54,9 +54,12 @@ def tune(
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
-    levels: Annotated[
+    builds: Annotated[
         bool,
-        typer.Option("--levels/--no-levels", help="Try the compiler's other optimisation levels (-O2, -O3, -Os) too."),
+        typer.Option(
+            "--builds/--no-builds",
+            help="Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM.",
+        ),
     ] = True,
     *,
     options: parameters.TuningOptions,
@@ -94,7 +97,7 @@ def tune(
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
-                levels=levels,
+                builds=builds,
             )
         except BaseException:
             if display.has_measured:

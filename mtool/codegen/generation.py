@@ -86,7 +86,7 @@ class Emitted:
             f"{model}.c": source(plan, functions, calls, interface, arena, chosen, banner),
             f"{model}_operators.h": operators_header(plan, banner, functions, calls, arena, chosen),
             f"{model}_weights.h": weights.weights_header(
-                banner, model, functions.constants, flash_is_apart=plan.target.flash_is_apart
+                banner, model, functions.constants, functions.in_ram, flash_is_apart=plan.target.flash_is_apart
             ),
             f"{model}_rpc.c": descriptor(plan, calls, interface, arena, chosen, banner, self.model_hash),
         }
@@ -108,8 +108,10 @@ class Emitted:
             weights_as: "auto": large constants lie in a `.bin` file, unless flash is apart; "text": all are C.
         """
         model, constants = self.plan.graph.name, self.functions.constants
-        binary = binary_of(model, constants, as_text=weights_as == "text" or self.plan.target.flash_is_apart)
-        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, self.functions.layouts))
+        as_text, in_ram = weights_as == "text" or self.plan.target.flash_is_apart, self.functions.in_ram
+        binary = binary_of(model, constants, in_ram, as_text=as_text)
+        layouts = self.functions.layouts
+        tables = self._encoded(weights.weights_source(self._banner, model, constants, binary, layouts, in_ram))
         large = {binary.name: binary.data} if binary.offsets else {}
         return FileTree({**self.code.files, f"{model}_weights.c": tables, **large, **external_files(self.plan)})
 

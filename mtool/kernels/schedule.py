@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 from mtool.ir import Graph, Node
 from mtool.ir.types import Array
@@ -38,7 +38,8 @@ class Kernel:
 
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
     besides mt_math.h. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands where
-    in a constant, by its name. `level` is the compiler's optimisation level of the function; "": that of the model.
+    in a constant, by its name. `level` is the compiler's optimisation level of the function, "": that of the model;
+    `in_ram`: its constants lie in RAM.
     """
 
     arguments: tuple[Argument, ...]
@@ -48,7 +49,8 @@ class Kernel:
     headers: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     can_fail: bool = False
-    level: Level | Literal[""] = ""
+    level: Level | str = ""
+    in_ram: bool = False
 
 
 class Schedule(Protocol):

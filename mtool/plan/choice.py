@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtool import spelling
 from mtool.errors import UsageError
-from mtool.option_values import LEVEL
+from mtool.option_values import LEVEL, WEIGHTS
 
 if TYPE_CHECKING:
     from mtool.ir import Graph, Node
@@ -21,8 +21,8 @@ PAGE = "docs/schedules.md has every schedule and its knobs"
 class Choice:
     """A schedule for one node, by its name, with settings of its knobs.
 
-    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto"). `opt`, the
-    compiler's optimisation level, is a knob of every schedule.
+    A knob that is not named keeps its default. A value may be written as people write it ("16", "auto"). Every
+    schedule has the knobs `opt`, the compiler's optimisation level, and `weights`, the memory of its constants.
     """
 
     schedule: str
@@ -49,7 +49,8 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
             details=[f"its schedules on this core: {', '.join(_supporting(op, node, graph, target))}"],
             hint=_similar(choice.schedule, names),
         )
-    settings = {name: value for name, value in choice.knobs.items() if name != LEVEL}
+    of_build = {name: value for name, value in choice.knobs.items() if name in (LEVEL, WEIGHTS)}
+    settings = {name: value for name, value in choice.knobs.items() if name not in of_build}
     turned = _turned(schedule, settings, node.name)
     if not turned.supports(node, graph, target):
         raise UsageError(
@@ -60,11 +61,14 @@ def chosen(choice: Choice, op: "KernelOp", node: "Node", graph: "Graph", target:
             ],
             hint=PAGE,
         )
-    if LEVEL not in choice.knobs:
+    if not of_build:
         return turned
-    from mtool.plan.level import OPT, at_level  # with the interface of schedules
+    from mtool.plan.built import KNOBS, RAM, built  # with the interface of schedules
 
-    return at_level(turned, _read(OPT, LEVEL, choice.knobs[LEVEL], turned, node.name))
+    values = {name: _read(KNOBS[name], name, value, turned, node.name) for name, value in of_build.items()}
+    if values.get(WEIGHTS) == RAM and target.flash_is_apart:
+        raise UsageError(f"the constants of {what} can't lie in RAM: a {target.cpu} reads them from flash")
+    return built(turned, values)
 
 
 def check_schedules(choices: Choices) -> None:
@@ -107,7 +111,7 @@ def _turned(schedule: "Schedule", settings: Mapping[str, Any], node: str) -> "Sc
         if name not in knobs:
             raise UsageError(
                 f"{node}: schedule {schedule.name} has no knob {name}",
-                details=[f"its knobs: {', '.join([*knobs, LEVEL])}"],
+                details=[f"its knobs: {', '.join([*knobs, LEVEL, WEIGHTS])}"],
                 hint=PAGE,
             )
         values[name] = _read(knobs[name], name, value, schedule, node)

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from mtool.errors import BuildError, FitError
-from mtool.option_values import Level
 from mtool.tuned import log as tuning_log
 from mtool.tuned.log import Log
 from mtool.tuned.record import Measurement, Setup, Status, Target, measurement_key, new_id, now, reason_of
+from mtool.tuning.builds import Build, built_otherwise
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.finals import finalists, take_turns
 from mtool.tuning.firmware import Room, shares_of
-from mtool.tuning.levels import at_other_levels
 from mtool.tuning.measuring import Measuring, Outcome, spread
 from mtool.tuning.progress import Progress
 from mtool.tuning.trial import Names, Share
@@ -32,7 +31,7 @@ Wanted = tuple[Space, Candidate]
 _HALVED = 0.1  # of the estimate
 _CHEAPER = -0.3  # than the cost model's choice a candidate may be taken to be
 _MOST_DEARER = 50.0  # times; what is dearer comes last anyhow
-_BEFORE_LEVELS = 0.75  # of the trials and the time, that other levels of the compiler leave to the schedules
+_BEFORE_BUILDS = 0.75  # of the trials and the time, that other builds leave to the schedules
 _BASELINE_REPEATS = 9
 _DRIFT = 0.01  # of the baseline, from which on it is told
 
@@ -66,12 +65,13 @@ class Session(Protocol):
 class Goal:
     """When a search ends: after so many measurements or seconds; 0: when all candidates are measured.
 
-    The fastest are tried at other optimisation levels of the compiler, `levels`, too.
+    The fastest are tried in other `builds` too, with so much memory for data, `ram_bytes`.
     """
 
     trials: int = 0
     seconds: float = 0.0
-    levels: tuple[Level, ...] = ()
+    builds: tuple[Build, ...] = ()
+    ram_bytes: int = 0
 
 
 class Search:
@@ -103,7 +103,7 @@ class Search:
         self.progress, self.bench, self.room, self.path, self.goal = progress, bench, room, path, goal
         self.target, self.setup = target, setup
         self._clock, self._start = clock, clock()
-        self._part = _BEFORE_LEVELS if goal.levels else 1.0
+        self._part = _BEFORE_BUILDS if goal.builds else 1.0
         self._baseline: list[float] = []
         self._heaviest_key = max(
             progress.rows,
@@ -121,7 +121,7 @@ class Search:
         """
         while batch := self._next_batch():
             self._batch(batch)
-        self._add_levels()
+        self._add_builds()
         while batch := self._next_batch():
             self._batch(batch)
         if self.setup.unit == "ns":
@@ -144,11 +144,12 @@ class Search:
                 self.progress.known += 1
         return left
 
-    def _add_levels(self) -> None:
-        """Let the fastest candidates be measured at other optimisation levels too, before what is left."""
+    def _add_builds(self) -> None:
+        """Let the fastest candidates be measured in other builds too, before what is left."""
         self._part = 1.0
         added: list[Wanted] = []
-        for row, candidates in at_other_levels([*self.progress.rows.values()], self.goal.levels):
+        rows, goal = [*self.progress.rows.values()], self.goal
+        for row, candidates in built_otherwise(rows, goal.builds, goal.ram_bytes):
             row.space = replace(row.space, candidates=(*row.space.candidates, *candidates))
             added += [(row.space, one) for one in candidates]
         self._left = [*self._unknown(added), *((self._now(space), one) for space, one in self._left)]

@@ -20,11 +20,11 @@ from mtool.tuned.log import Log
 from mtool.tuned.record import Setup, Target, Unit, WholePlan, digest, new_id, now
 from mtool.tuned.tasks import tasks_of
 from mtool.tuning.bench import BoardBench
+from mtool.tuning.builds import other_builds, ram_bytes
 from mtool.tuning.candidates import space_of, with_prior
 from mtool.tuning.farm.security import RackAt
 from mtool.tuning.firmware import Place, Room
 from mtool.tuning.learned import shipped
-from mtool.tuning.levels import other_levels
 from mtool.tuning.measuring import REPEATS
 from mtool.tuning.progress import Progress
 from mtool.tuning.search import Goal, Search
@@ -105,7 +105,7 @@ def tune(
     listener: Callable[[Progress], None] | None = None,
     rack: RackAt | None = None,
     pareto: bool = False,
-    levels: bool = True,
+    builds: bool = True,
 ) -> Tuned:
     """Measure the schedules of a model's operators on a board, and append what is found to a tuning log.
 
@@ -124,7 +124,7 @@ def tune(
         listener: called after each change of the progress.
         rack: the scheduler of the boards that measure; `board` may be a core ("cortex-m4") then. None: one board, here.
         pareto: measure plans for less arena and less flash too, from which one can be chosen.
-        levels: try the compiler's other optimisation levels too.
+        builds: try other builds of the fastest too: other levels of the compiler, weights in RAM.
 
     Raises:
         UsageError: the objective is not one of the board, or the log can't be written or is no log.
@@ -155,14 +155,14 @@ def tune(
     spaces = [space_of(task, target_of(target_board)) for task in tasks_of(plan, names)]
     model = shipped(target_board.cpu) if unit != "instructions" else None
     spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
-    tried_at = other_levels(target) if levels else ()
-    progress = Progress.of((space for space in spaces if tried_at or len(space.candidates) > 1), unit, listener)
+    others = other_builds(target_board, target, unit) if builds else ()
+    progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
     folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
     place = Place(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
-    given = (room, target, setup, output, known, Goal(trials, minutes * 60, tried_at))
+    given = (room, target, setup, output, known, Goal(trials, minutes * 60, others, ram_bytes(target_board)))
     if rack is not None:
         from mtool.tuning.farm import rack_tuning
 

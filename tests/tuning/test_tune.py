@@ -64,7 +64,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def tuned(folder: Path, **given: object) -> Tuned:
     deployment = Deployment(folder / "trials")
-    given = {"levels": False, **given}
+    given = {"builds": False, **given}
     return mtool.tune(DIGITS, board=BOARD, output=folder / "t.jsonl", deployment=deployment, **given)  # type: ignore[arg-type]
 
 

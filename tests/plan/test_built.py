@@ -1,6 +1,7 @@
-"""Operators with an optimisation level of their own: what is written, what each build makes of it, the outputs."""
+"""Operators with a build of their own, another level or weights in RAM, and what each builder makes of it."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +16,11 @@ from mtool.plan import Choice
 from mtool.workflow import Deployment, Options
 
 DIGITS = resources.path("examples/digits") / "digits_int8.onnx"
-SCHEDULES = {"conv_0": Choice("c99_patch", {"opt": "O3"}), "conv_2": Choice("c99_patch", {"opt": "Os"})}
+SCHEDULES = {
+    "conv_0": Choice("c99_patch", {"opt": "O3"}),
+    "conv_2": Choice("c99_patch", {"opt": "Os", "weights": "ram"}),
+}
+LEVELS = {**SCHEDULES, "conv_2": Choice("c99_patch", {"opt": "Os"})}
 OPTIONS = Options(schedules=SCHEDULES)
 
 needs_arm = pytest.mark.skipif(
@@ -46,13 +51,30 @@ def test_a_level_that_is_none_is_told() -> None:
 
 
 @needs_arm
-def test_the_board_computes_the_same_with_the_level_as_an_option_of_the_file(tmp_path: Path) -> None:
+def test_the_board_computes_the_same_and_has_what_was_asked_for(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path / "p")
     mtool.verify(DIGITS, board="mps2_an386", options=OPTIONS, deployment=deployment).check()
     commands = json.loads((tmp_path / "p" / "build" / "compile_commands.json").read_text())
     for level in ("O3", "Os"):
         (argv,) = (one["command"].split() for one in commands if one["file"].endswith(f"_{level}.c"))
         assert [word for word in argv if word.startswith("-O")] == ["-O2", f"-{level}"]
+    named = subprocess.run(
+        ["arm-none-eabi-nm", tmp_path / "p" / "build" / "host_driven.elf"], check=True, capture_output=True, text=True
+    )
+    kinds = {line.split()[2]: line.split()[1] for line in named.stdout.splitlines()}
+    assert (kinds["digits_int8_conv_0_weights"], kinds["digits_int8_conv_2_weights"]) == ("R", "D")
+
+
+def test_constants_in_ram_are_variables() -> None:
+    compiled = mtool.compile(DIGITS, board="mps2_an386", options=OPTIONS)
+    header = compiled.files.text("digits_int8_weights.h")
+    assert re.search(r"extern int8_t digits_int8_conv_2_weights", header)
+    assert re.search(r"extern const int8_t digits_int8_conv_0_weights", header)
+
+
+def test_an_avr_has_its_constants_in_flash() -> None:
+    with pytest.raises(UsageError, match="can't lie in RAM"):
+        mtool.compile(DIGITS, board="arduino_mega2560", options=Options(schedules={"conv_2": SCHEDULES["conv_2"]}))
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -72,7 +94,7 @@ def test_this_computer_compiles_them_apart(tmp_path: Path) -> None:
     ],
 )
 def test_every_builder_is_told(board: str, template: str, path: str, line: str) -> None:
-    options = Options(schedules=SCHEDULES, template=template, weights="text")
+    options = Options(schedules=LEVELS, template=template, weights="text")
     tree, described = mtool.compile(DIGITS, board=board, options=options).render_project()
     assert line in tree.text(path)
     assert described.project is not None and {*described.project.levels.values()} == {"-O3", "-Os"}
