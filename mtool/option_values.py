@@ -9,6 +9,9 @@ Io = Literal["arena", "external"]
 Partial = Literal["auto", "never", "always"]
 """Whether operators may be computed a few rows at a time."""
 
+Order = Literal["auto", "written"]
+"""The order of the operators: of the smallest arena that is found, or as the model has it."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 

@@ -248,6 +248,7 @@ def _record(
         times=plan.times,
         default_times=whole.default.times,
         partial=plan.partial,
+        order=plan.order,
         flash_bytes=plan.flash_bytes,
         default_flash_bytes=whole.default.flash_bytes,
         is_point=is_point,
