@@ -53,3 +53,9 @@ def parse(candidate: str) -> Choice:
     name, _, settings = candidate.partition(":")
     pairs = (setting.partition("=") for setting in settings.split(",") if setting)
     return Choice(name, {knob: value for knob, _, value in pairs})
+
+
+def text_of(choice: Choice) -> str:
+    """Return a choice as `--schedule` writes it: what `parse` reads."""
+    settings = ",".join(f"{knob}={value}" for knob, value in choice.knobs.items())
+    return f"{choice.schedule}:{settings}" if settings else choice.schedule

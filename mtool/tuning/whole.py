@@ -62,6 +62,14 @@ class Whole:
         """The part of the default's time that is saved, 0 to 1."""
         return 1 - self.best.median / self.default.median if self.default.median else 0.0
 
+    def with_choices(self, given: Mapping[str, str]) -> "Whole":
+        """Return it with the candidates of tasks that were not tuned, in each plan."""
+
+        def added(plan: Measured) -> Measured:
+            return replace(plan, choices={**given, **plan.choices})
+
+        return Whole(added(self.best), added(self.default), self.model_hash, tuple(map(added, self.others)))
+
 
 def best_whole(
     model: Path,
