@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mtool import boards
+from mtool.boards import Board
 from mtool.compiler import plan_model, target_of
 from mtool.tuned.log import Log
 from mtool.tuned.record import digest
@@ -26,7 +26,7 @@ from mtool.tuning.trial import Names, Share
 from mtool.workflow import Deployment, Options
 from mtool.workflow.tuned import target_and_setup
 from tests.tuning.dense import network
-from tests.tuning.farm.cluster import cluster, wait_for
+from tests.tuning.farm.cluster import Cluster, cluster, wait_for
 from tests.tuning.rig import BOARD, BOARDS, rig
 
 A_FIRMWARE, A_SLICE = 240, 48
@@ -91,7 +91,8 @@ def bench(folder: Path, workers: int, each: int, factor: float) -> None:
     board = boards.get(BOARD)
     model = network(folder / "m.onnx")
     plan, names = plan_model(model, board)
-    space = max((space_of(task, target_of(board)) for task in tasks_of(plan, names)), key=lambda one: len(one.candidates))
+    spaces_of_it = (space_of(task, target_of(board)) for task in tasks_of(plan, names))
+    space = max(spaces_of_it, key=lambda one: len(one.candidates))
     maker = Beforehand(TrialMaker(Place(board, Options(edits="force"), folder / "trials", Deployment())))
     count = workers * each
     rates = {}
@@ -115,8 +116,18 @@ def bench(folder: Path, workers: int, each: int, factor: float) -> None:
     print(f"{count} boards measure {rates[count] / rates[1]:.1f} times as much as one", flush=True)
 
 
-def _run(made, number, spaces, maker, folder, board, workers) -> float:  # type: ignore[no-untyped-def]
+def _run(
+    made: Cluster,
+    number: int,
+    spaces: Sequence[Space],
+    maker: Beforehand,
+    folder: Path,
+    board: Board,
+    workers: Sequence[int],
+) -> float:
     """Search on the boards that are there, and return the candidates a second."""
+    assert made.scheduler is not None
+    sides = {"workers": workers, "scheduler": [made.scheduler.pid], "client": [os.getpid()]}
     farm = Farm(made.address, BOARD)
     wait_for(lambda: farm.wait(0.2) == [] and farm.boards == number, 300)
     target, setup = target_and_setup(board, "host", {})
@@ -126,12 +137,13 @@ def _run(made, number, spaces, maker, folder, board, workers) -> float:  # type:
     with farm:
         search = SearchAlone(farm, maker, 3, progress, None, room, target, setup, path, Log(), Goal())
         search.prepare()
-        before = {"workers": sum(map(cpu_s, workers)), "scheduler": cpu_s(made.scheduler.pid), "client": cpu_s(os.getpid())}
+        before = {side: sum(map(cpu_s, processes)) for side, processes in sides.items()}
         start = time.monotonic()
         search.run()
         took = time.monotonic() - start
-        after = {"workers": sum(map(cpu_s, workers)), "scheduler": cpu_s(made.scheduler.pid), "client": cpu_s(os.getpid())}
-    assert progress.measured == progress.total
-    spent = ", ".join(f"{1e3 * (after[who] - before[who]) / progress.measured:.2f} ms of the {who}" for who in before)
-    print(f"{number:3} boards: {progress.measured} candidates in {took:.1f} s, {progress.measured / took:.2f} a second; CPU of each {spent}", flush=True)
-    return progress.measured / took
+        spent = {side: sum(map(cpu_s, processes)) - before[side] for side, processes in sides.items()}
+    count = progress.measured
+    assert count == progress.total
+    told = ", ".join(f"{1e3 * seconds / count:.2f} ms of the {side}" for side, seconds in spent.items())
+    print(f"{number:3} boards: {count} candidates in {took:.1f} s, {count / took:.2f} a second; CPU of each {told}")
+    return count / took
