@@ -18,7 +18,7 @@ def choices(known: Known, graph: Graph, target: Target, model_hash: str) -> dict
     """Return the schedules of a graph's nodes by their names; none for a node of which nothing is known.
 
     What was measured in the whole model comes first. A candidate that is no more, or that can't compute the node, is
-    skipped, with a note. Constants lie in RAM only as they were measured in the whole model, with its arena beside them.
+    skipped, with a note. Constants lie in RAM only where the whole model was measured so, with its arena beside them.
 
     Raises:
         UsageError: a point of the model's front was asked for, and there is none.
