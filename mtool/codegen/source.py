@@ -55,6 +55,7 @@ def source(
         aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
         lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
+        *_shared(own),
         *definitions(plan),
         *map(_function, own),
         *_arena_pointers(plan, interface, arena),
@@ -83,6 +84,7 @@ def level_sources(plan: Plan, functions: Functions, banner: str) -> dict[str, st
             f'#include "{model}_operators.h"',
             f'#include "{model}_weights.h"',
             "",
+            *_shared(own),
             *map(_function, own),
         ]
         found[f"{model}_{level}.c"] = wrapped(qualified("\n".join(lines), plan.target))
@@ -102,6 +104,15 @@ def _includes(plan: Plan, functions: Sequence[Function]) -> list[str]:
     if plan.graph.sizes:
         headers.add("mt_status.h")
     return ["#include <string.h>", "", *(f'#include "{name}"' for name in ["mt_math.h", *sorted(headers)])]
+
+
+def _shared(functions: Sequence[Function]) -> list[str]:
+    """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
+    lines: list[str] = []
+    for line in sorted({line for function in functions for line in function.kernel.shared}):
+        guard = line.partition("(")[2].partition(",")[0].upper()
+        lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
+    return [*lines, ""] if lines else []
 
 
 def _arena_map(plan: Plan) -> str:
