@@ -90,6 +90,9 @@ ALL = {
             ("qemu-system-riscv64",),
             "sudo apt-get install qemu-system-misc",
         ),
+        Toolchain(
+            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
+        ),
         Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )
 }

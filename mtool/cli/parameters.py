@@ -230,7 +230,7 @@ Port = Annotated[
         "--port",
         "-p",
         metavar="DEVICE",
-        help="The board's serial port; default: MTOOL_PORT, mtool.toml, the single match.",
+        help="The board's serial port; default: MTOOL_PORT, mtool.toml, the single match. emulator: its emulator.",
         show_default=False,
     ),
 ]

@@ -19,6 +19,9 @@ from mtool.boards import Board
 from mtool.errors import BoardError
 from mtool.flash.failures import no_device_hint
 
+EMULATOR = "emulator"
+"""What --port says for the board's emulator, even if a board is attached."""
+
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
 _USB = Path("/sys/bus/usb/devices")

@@ -8,6 +8,7 @@ from mtool import manifest
 from mtool.boards import Usb
 from mtool.errors import UsageError
 from mtool.flash import ports
+from mtool.flash.ports import Attached
 from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
@@ -30,8 +31,9 @@ def open(
 
     Args:
         folder: a project folder that is built, with its mtool.json.
-        port: the serial port of a board that runs the firmware; default: the board's emulator, or, if it has none,
-            MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached.
+        port: the serial port of a board that runs the firmware; default: the board's emulator, or, if it has none or
+            is sold as well, MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board that is attached. "emulator": the
+            emulator, even if a board is attached.
         probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.
         emulator_arguments: further arguments of the board's emulator.
@@ -97,11 +99,26 @@ def _channel(
     return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
+def _attached(project: Project, port: str, probe: str) -> Attached | None:
+    """Return the board on a serial port that is meant; None: the emulator, or the process.
+
+    A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
+    """
+    board = project.board
+    if port == ports.EMULATOR and board.emulator is not None:
+        return None
+    if port or probe or (project.transport == "serial" and board.emulator is None):
+        return ports.require(board, ports.wanted(port, probe))
+    if project.transport == "serial" and board.usb is not None:
+        return ports.resolve(board, ports.wanted())
+    return None
+
+
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
-    if port or probe or (project.transport == "serial" and project.board.emulator is None):
-        device = ports.require(project.board, ports.wanted(port, probe))
+    device = _attached(project, port, probe)
+    if device is not None:
         return SerialTransport(device.port, baud=(project.board.usb or Usb()).uart), device.probe
     if project.transport == "process":
         return ProcessTransport([str(firmware)], name=f"the process {firmware.name}"), ""
