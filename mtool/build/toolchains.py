@@ -14,6 +14,10 @@ from mtool.errors import BuildError
 _VERSION_TIMEOUT_S = 20.0
 
 
+class NotReady(BuildError):
+    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """A set of programs that are installed together.

@@ -184,6 +184,28 @@ def test_a_missing_core_is_told_with_its_command(tmp_path: Path, monkeypatch: py
     assert "arduino-cli core install arduino:avr" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("arduino-cli", "Error during build: platform not installed"),
+        ("pio", "UnknownPackageError: Could not find the package with 'atmelavr' requirements for your system"),
+    ],
+)
+def test_a_tool_that_can_not_get_its_core_leaves_the_build_to_another(
+    program: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    simavr.need_the_core()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/bin:/usr/bin")
+    fake(tmp_path / "tools", program, says=says, ends=1)
+    model = sine.write(tmp_path / "sine.onnx")
+    prepared = workflow.prepare(model, board="arduino_uno", folder=tmp_path / "p")
+    assert prepared.built.firmware["host_driven"].is_file()
+    assert "built with CMake and Debian's Arduino core in its place" in caplog.text
+    with pytest.raises(BuildError) as caught:
+        arduino.build(tmp_path, _manifest(builder={"pio": "platformio"}.get(program, program)), ["host_driven"])
+    assert "builder=cmake" not in caught.value.hint, "who names a builder gets that one"
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed")
 def test_what_platformio_makes_gets_the_sketchs_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
