@@ -18,8 +18,8 @@ INSTALL = "pip install 'mtool[platformio]'"
 
 _TIMEOUT_S = 1800.0
 _NO_PACKAGE = re.compile(
-    r"InternetConnection|HTTPClientError|UnknownPackage|Could not find the package|ConnectionError|not connected to the Internet"
-    r"|Could not install package|Could not connect",
+    r"InternetConnection|HTTPClientError|UnknownPackage|Could not find the package|ConnectionError"
+    r"|not connected to the Internet|Could not install package|Could not connect",
     re.IGNORECASE,
 )
 

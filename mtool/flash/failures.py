@@ -85,9 +85,9 @@ def explain(
         case Kind.NO_BOOT_LOADER:
             what = f"{tool} opened {port or 'the port'}, and no boot loader of {board.name} answers there"
             hint = (
-                f"is it the port of the {board.name}? mtool boards --attached. Close what else has the port open, take off "
-                "what is wired to pins 0 and 1, press reset just before; a board with another boot loader has another "
-                "baud rate (of a Nano's old one 57600): flash: in an entry of your own"
+                f"is it the port of the {board.name}? mtool boards --attached. Close what else has the port open, take "
+                "off what is wired to pins 0 and 1, press reset just before; a board with another boot loader has "
+                "another baud rate (of a Nano's old one 57600): flash: in an entry of your own"
             )
         case Kind.WRONG_CHIP:
             what = f"{tool} found another chip than that of {board.name}"

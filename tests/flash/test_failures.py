@@ -45,7 +45,8 @@ LOCKED = {
     "dfu-util": "dfu-util: state(10) = dfuERROR, status(11) = errVENDOR: read protect",
 }
 NO_BOOT_LOADER = {  # avrdude 7.1 and 6.3, asked for an Uno at a pseudo-terminal where nothing answers
-    "avrdude": "avrdude error: programmer is not responding\navrdude warning: attempt 10 of 10: not in sync: resp=0x00\n"
+    "avrdude": "avrdude error: programmer is not responding\n"
+    "avrdude warning: attempt 10 of 10: not in sync: resp=0x00\n"
     "avrdude error: unable to open programmer arduino on port /dev/ttyACM7",
     "arduino-cli": "avrdude: stk500_recv(): programmer is not responding\n"
     "avrdude: stk500_getsync() attempt 10 of 10: not in sync: resp=0xaa",
