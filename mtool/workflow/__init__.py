@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         compile,
         open,
         prepare,
+        write_package,
         write_sources,
     )
     from mtool.workflow.tolerance import default_tolerance
@@ -96,6 +97,7 @@ _EXPORTS = {
         "compile",
         "open",
         "prepare",
+        "write_package",
         "write_sources",
     ),
     "mtool.workflow.tolerance": ("default_tolerance",),
@@ -147,6 +149,7 @@ __all__ = [
     "run",
     "verify",
     "verify_layers",
+    "write_package",
     "write_sources",
 ]
 

@@ -1,0 +1,11 @@
+# Stands for ESP-IDF's project.cmake: a component becomes a static library, and the example's main a program.
+function(idf_component_register)
+  cmake_parse_arguments(own "" "" "SRCS;INCLUDE_DIRS;REQUIRES;PRIV_REQUIRES" ${ARGN})
+  get_filename_component(name ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set(COMPONENT_LIB __idf_${name} PARENT_SCOPE)
+  add_library(__idf_${name} STATIC ${own_SRCS})
+  target_include_directories(__idf_${name} PUBLIC ${own_INCLUDE_DIRS})
+  foreach(needed ${own_REQUIRES})
+    target_link_libraries(__idf_${name} PUBLIC __idf_${needed} m)
+  endforeach()
+endfunction()
