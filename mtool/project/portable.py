@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mtool.filetree import FileTree
-from mtool.manifest import FILE_NAME
 from mtool.option_values import Format
 
 
@@ -49,20 +48,19 @@ def merged(model: str, variants: Mapping[Core, FileTree]) -> FileTree:
         variants: each core's sources, with the headers of the runtime that they include; the last one is for what the
             others are not.
 
-    What is of the runtime is there once. Of the model's own files each core has its own, in a folder of its name; a
-    header of the model leads to that of the core, and a source that is not of the core compiles to nothing.
+    What is of the runtime is there once; files that are no C are left out. Of the model's own files each core has its
+    own, in a folder of its name; a header of the model leads to that of the core, and a source that is not of the core
+    compiles to nothing.
     """
     files: dict[str, bytes] = {}
     chooser = f"{model}_core.h"
     for core, sources in variants.items():
         for name in sources:
-            if name == FILE_NAME:
-                continue
-            if not name.startswith(model):
-                files[name] = sources[name]
+            if not name.startswith((f"{model}.", f"{model}_")):
+                files |= {name: sources[name]} if name.endswith((".c", ".h")) else {}
             elif name.endswith(".c"):
                 files[f"{core.name}/{name[:-2]}_{core.name}.c"] = _guarded(model, core, sources[name])
-            else:
+            elif name.endswith(".h"):
                 files[f"{core.name}/{name}"] = sources[name]
                 files[name] = _leads(model, name, [one for one in variants if name in variants[one]])
     return FileTree({**files, chooser: _chooser(model, [*variants])})

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mtool import boards, resources, workflow
+from mtool.filetree import FileTree
 from mtool.option_values import Format
 from mtool.project import portable
 from mtool.transport import emulator
@@ -151,6 +152,13 @@ def test_a_board_that_is_named_is_the_only_one(tmp_path: Path) -> None:
     files = compiled.package("arduino-lib")
     assert "src/digits_int8.c" in files and not [path for path in files if path.startswith("src/dsp")]
     assert "architectures=avr\n" in files.text("library.properties")
+
+
+def test_files_of_the_runtime_and_of_a_model_of_one_letter_are_told_apart() -> None:
+    tree = FileTree({"m.c": b"1", "m.h": b"2", "mt_math.h": b"3", "m_graph.json": b"4", "mtool.json": b"5"})
+    first, *_, last = portable.CORES["arduino-lib"]
+    made = portable.merged("m", {first: tree, last: tree})
+    assert {*made} == {"avr/m_avr.c", "plain/m_plain.c", "avr/m.h", "plain/m.h", "m.h", "m_core.h", "mt_math.h"}
 
 
 def test_every_core_is_told_by_macros_but_the_last() -> None:
