@@ -47,6 +47,7 @@ class Packed:
     Attributes:
         module: the model, compiled for the board; of a package for many cores, for the last of them.
         cores: the model for each core, with what the compile half says of it; none: it is for the board alone.
+        refused: the cores that can't have the model, and why.
         more: other models of an archive.
         about: who made it.
         arduino: Arduino's name of the board, or "".
@@ -54,6 +55,7 @@ class Packed:
 
     module: Module
     cores: Mapping[Core, tuple[FileTree, Manifest]] = field(default_factory=dict)
+    refused: Mapping[Core, str] = field(default_factory=dict)
     more: tuple[Module, ...] = ()
     about: About = field(default_factory=About)
     arduino: str = ""
@@ -96,6 +98,7 @@ def package(packed: Packed, form: Format) -> FileTree:
             {"describes": core.describes, "arena_bytes": own.arena_bytes, "constant_bytes": own.constant_bytes}
             for core, (_, own) in many.items()
         ],
+        "refused": {core.describes: why for core, why in packed.refused.items()},
         "architectures": _architectures(packed),
         "date": archives.date(module.seconds),
         "binaries": binaries,

@@ -4,20 +4,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mtool.filetree import FileTree
+from mtool.manifest import Manifest
 from mtool.option_values import Format
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A kind of core: the macros that tell it, and the board that stands for it when the model is compiled."""
+    """A kind of core: the macros that tell it, and the board that stands for it when the model is compiled.
+
+    `ram` and `flash` are the most bytes that one of the kind has; 0: any number.
+    """
 
     name: str
     macros: str
     board: str
     describes: str
+    ram: int = 0
+    flash: int = 0
+
+    def refusal(self, manifest: Manifest) -> str:
+        """Return why no core of the kind can hold a model; "": one can."""
+        for what, needs, most in (
+            ("RAM", manifest.arena_bytes, self.ram),
+            ("flash", manifest.constant_bytes, self.flash),
+        ):
+            if most and needs > most:
+                return f"it needs {needs:,} bytes of {what}, and there are {most:,} at the most"
+        return ""
 
 
-_AVR = Core("avr", "defined(__AVR__)", "arduino_mega2560", "8-bit AVR: constants are read from flash")
+# The largest are an ATmega1284 by its RAM, an ATmega2560 by its flash.
+_AVR = Core(
+    "avr", "defined(__AVR__)", "arduino_mega2560", "8-bit AVR: constants are read from flash", 16 << 10, 256 << 10
+)
 _MVE = Core(
     "mve", "defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)", "mps3_an547", "Cortex-M55, M85: Helium with floats"
 )
@@ -40,13 +59,14 @@ CORES: Mapping[Format, tuple[Core, ...]] = {
 """The packages that are for many cores, unless a board is named; the first core whose macros hold is taken."""
 
 
-def merged(model: str, variants: Mapping[Core, FileTree]) -> FileTree:
+def merged(model: str, variants: Mapping[Core, FileTree], refused: Mapping[Core, str] | None = None) -> FileTree:
     """Return the sources of all cores in one folder.
 
     Args:
         model: its C name.
         variants: each core's sources, with the headers of the runtime that they include; the last one is for what the
             others are not.
+        refused: the cores that can't have the model, and why: that is the compiler's error there.
 
     What is of the runtime is there once; files that are no C are left out. Of the model's own files each core has its
     own, in a folder of its name; a header of the model leads to that of the core, and a source that is not of the core
@@ -63,25 +83,22 @@ def merged(model: str, variants: Mapping[Core, FileTree]) -> FileTree:
             elif name.endswith(".h"):
                 files[f"{core.name}/{name}"] = sources[name]
                 files[name] = _leads(model, name, [one for one in variants if name in variants[one]])
-    return FileTree({**files, chooser: _chooser(model, [*variants])})
+    return FileTree({**files, chooser: _chooser(model, [*variants], refused or {})})
 
 
 def _macro(model: str, core: Core) -> str:
     return f"{model.upper()}_CORE_{core.name.upper()}"
 
 
-def _chooser(model: str, cores: list[Core]) -> bytes:
+def _chooser(model: str, cores: list[Core], refused: Mapping[Core, str]) -> bytes:
     guard = f"{model.upper()}_CORE_H"
-    lines = [
-        "/* The core that the compiler compiles for, by its own macros. */",
-        f"#ifndef {guard}",
-        f"#define {guard}",
-    ]
-    lines.append("")
-    for number, core in enumerate(cores):
-        last = number == len(cores) - 1
-        test = "#else" if last and number else f"#{'el' if number else ''}if {core.macros or '1'}"
-        lines += [test, f"#define {_macro(model, core)} /* {core.describes} */"]
+    says = "/* The core that the compiler compiles for, by its own macros. */"
+    choices = [(core.macros, f'#error "{model}: {why}"') for core, why in refused.items()]
+    choices += [(core.macros, f"#define {_macro(model, core)} /* {core.describes} */") for core in cores]
+    lines = [says, f"#ifndef {guard}", f"#define {guard}", ""]
+    for number, (macros, line) in enumerate(choices):
+        last = number == len(choices) - 1
+        lines += ["#else" if last and number else f"#{'el' if number else ''}if {macros or '1'}", line]
     return "\n".join([*lines, "#endif", "", "#endif", ""]).encode()
 
 

@@ -25,6 +25,7 @@ from mtool.workflow.tuned import known_for
 if TYPE_CHECKING:
     from mtool.build import Built
     from mtool.project import About, Module
+    from mtool.project.portable import Core
     from mtool.session import Device
 
 log = logging.getLogger(__name__)
@@ -106,11 +107,21 @@ class Model:
         if len(taken := {model.manifest.model for model in (self, *more)}) <= len(more):
             raise UsageError("two models of an archive have the same name", details=[f"there are: {', '.join(taken)}"])
         cores = project.CORES.get(form, ()) if self.board.cpu == "host" else ()
-        variants = {core: self._for(core.board) for core in cores}
+        variants: dict[Core, Model] = {}
+        refused: dict[Core, str] = {}
+        for core in cores:
+            model = self._for(core.board)
+            why = core.refusal(model.manifest)
+            if why:
+                log.warning("not for %s: %s", core.describes.partition(":")[0], why)
+                refused[core] = why
+            else:
+                variants[core] = model
         last = [*variants.values()][-1] if variants else self
         packed = project.Packed(
             module=last._module(),
             cores={core: (model.sources(), model.manifest) for core, model in variants.items()},
+            refused=refused,
             more=tuple(model._module() for model in more),
             about=about or project.About(),
             arduino=self.board.templates.get("arduino", ""),

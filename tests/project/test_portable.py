@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mtool import boards, resources, workflow
+from mtool import boards, project, resources, workflow
 from mtool.filetree import FileTree
 from mtool.option_values import Format
 from mtool.project import portable
@@ -159,6 +159,25 @@ def test_files_of_the_runtime_and_of_a_model_of_one_letter_are_told_apart() -> N
     first, *_, last = portable.CORES["arduino-lib"]
     made = portable.merged("m", {first: tree, last: tree})
     assert {*made} == {"avr/m_avr.c", "plain/m_plain.c", "avr/m.h", "plain/m.h", "m.h", "m_core.h", "mt_math.h"}
+
+
+def test_a_core_that_can_not_hold_the_model_says_so(tmp_path: Path) -> None:
+    compiled = workflow.compile(DIGITS / "digits_int8.onnx", board="host")
+    avr, *_, plain = portable.CORES["arduino-lib"]
+    large = compiled.manifest.model_copy(update={"arena_bytes": 20_000})
+    assert not avr.refusal(compiled.manifest) and not plain.refusal(large)
+    why = avr.refusal(large)
+    assert why == "it needs 20,000 bytes of RAM, and there are 16,384 at the most"
+    module = project.Module(compiled.sources(), compiled.manifest)
+    packed = project.Packed(module, {plain: (module.sources, module.manifest)}, {avr: why})
+    package = project.package(packed, "arduino-lib")
+    (tmp_path / "core.h").write_bytes(package["src/digits_int8_core.h"])
+    assert f"Not for 8-bit AVR: {why}." in package.text("README.md")
+    if shutil.which("avr-gcc") is not None:
+        done = subprocess.run(["avr-gcc", "-E", tmp_path / "core.h"], capture_output=True, text=True)
+        assert done.returncode != 0 and f"digits_int8: {why}" in done.stderr
+    if shutil.which("cc") is not None:
+        subprocess.run(["cc", "-E", tmp_path / "core.h"], check=True, capture_output=True)
 
 
 def test_every_core_is_told_by_macros_but_the_last() -> None:
