@@ -73,9 +73,9 @@ def package(packed: Packed, form: Format) -> FileTree:
     if form == "mlf":
         return mlf.library([module, *packed.more])
     many = packed.cores
-    sources = (
-        portable.merged(manifest.model, {core: found[0] for core, found in many.items()}) if many else module.sources
-    )
+    sources = module.sources
+    if many:
+        sources = portable.merged(manifest.model, {core: own for core, (own, _) in many.items()}, packed.refused)
     names = [name for name in sources if name not in (FILE_NAME, manifest.graph)]
     binaries = [name for name in names if name.endswith(".bin")]
     if binaries and form in NO_BINARIES:
