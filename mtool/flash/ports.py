@@ -16,7 +16,7 @@ from serial.tools import list_ports
 
 from mtool import configuration
 from mtool.boards import Board
-from mtool.errors import BoardError
+from mtool.errors import BoardError, UsageError
 from mtool.flash.failures import no_device_hint
 
 EMULATOR = "emulator"
@@ -191,6 +191,16 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
             hint=no_device_hint() if not found else "is it one of these? choose it with --port",
         )
     return device
+
+
+def check_emulator(board: Board) -> None:
+    """Refuse `--port emulator` for a board that has none.
+
+    Raises:
+        UsageError: the board has no emulator.
+    """
+    if board.emulator is None:
+        raise UsageError(f"{board.name} has no emulator", hint=f"leave out --port {EMULATOR}, or name its serial port")
 
 
 def watch(

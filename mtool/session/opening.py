@@ -105,7 +105,8 @@ def _attached(project: Project, port: str, probe: str) -> Attached | None:
     A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
     """
     board = project.board
-    if port == ports.EMULATOR and board.emulator is not None:
+    if port == ports.EMULATOR:
+        ports.check_emulator(board)
         return None
     if port or probe or (project.transport == "serial" and board.emulator is None):
         return ports.require(board, ports.wanted(port, probe))

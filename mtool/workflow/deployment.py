@@ -51,7 +51,9 @@ class Deployment:
         if self.port or self.probe:
             from mtool.flash import ports
 
-            if self.port != ports.EMULATOR or target.emulator is None:
+            if self.port == ports.EMULATOR:
+                ports.check_emulator(target)
+            else:
                 ports.require(target, ports.wanted(self.port, self.probe))
         return compile(path, board=target, options=options, folder=self.folder)
 

@@ -100,6 +100,8 @@ def test_a_missing_simavr_is_told_with_its_package(tmp_path: Path, monkeypatch: 
     with pytest.raises(BuildError, match="libnosuch is not installed") as caught:
         emulator.command(uno.model_copy(update={"libraries": ("nosuch",)}), tmp_path / "x.elf", channel="uart")
     assert "libsimavr-dev" in caught.value.hint
+    model = str(sine.write(tmp_path / "sine.onnx"))
+    assert app.invoke(["run", model, "--board", "host", "--port", "emulator"]) == 2
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match="cc is not installed") as caught:
         emulator.command(uno, tmp_path / "x.elf", channel="uart")
