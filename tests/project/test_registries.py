@@ -138,15 +138,13 @@ def test_a_component_of_esp_idf_builds_and_its_example_runs(tmp_path: Path) -> N
     described = yaml.safe_load((folder / "idf_component.yml").read_text())
     assert described["version"] == "1.2.3" and described["maintainers"] == [ADA.author]
     assert len(described["description"]) <= 255 and described["url"] == ADA.url
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.16)\nproject(app C)\n"
-        f"include({Path(__file__).parent / 'idf.cmake'})\nadd_compile_options(-Wall -Wextra -Werror)\n"
-        "add_subdirectory(digits_int8)\nadd_subdirectory(digits_int8/examples/digits_int8_example/main)\n"
-        'file(WRITE app.c "void app_main(void);int main(void){app_main();return 0;}")\n'
-        "add_executable(app app.c)\ntarget_link_libraries(app __idf_main)\n"
-    )
-    for argv in (["cmake", "-G", "Ninja", "-B", "build"], ["cmake", "--build", "build"]):
-        subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    idf = tmp_path / "idf/tools/cmake"
+    idf.mkdir(parents=True)
+    shutil.copyfile(Path(__file__).parent / "idf.cmake", idf / "project.cmake")
+    project = folder / "examples/digits_int8_example"
+    environment = {**os.environ, "IDF_PATH": str(tmp_path / "idf")}
+    for argv in (["cmake", "-G", "Ninja", "-S", project, "-B", "build"], ["cmake", "--build", "build"]):
+        subprocess.run(argv, cwd=tmp_path, env=environment, check=True, capture_output=True)
     said = subprocess.run([tmp_path / "build/app"], check=True, capture_output=True, text=True).stdout.splitlines()
     assert [line.split()[:2] for line in said] == [["scores", str(index)] for index in range(10)]
 
