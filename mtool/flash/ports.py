@@ -18,6 +18,7 @@ from mtool import configuration
 from mtool.boards import Board
 from mtool.errors import BoardError
 from mtool.flash.failures import no_device_hint
+from mtool.transport import address
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -151,6 +152,7 @@ def resolve(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
         devices: what is attached; default: what is.
 
     Raises:
+        UsageError: the port is a malformed address.
         BoardError: what was asked for is not there, or several boards match; the message lists what is attached.
     """
     found = attached() if devices is None else list(devices)
@@ -213,7 +215,8 @@ def watch(
 
 
 def _by_port(want: Wanted, found: Sequence[Attached]) -> Attached:
-    """Return the device of a port; one that is no USB device (a pseudo-terminal, a socket) is taken as it is."""
+    """Return the device of a port; one that is no USB device (a pseudo-terminal, TCP, RTT) is taken as it is."""
+    address.parse(want.port)
     path = str(Path(want.port).resolve()) if want.port.startswith("/") else want.port  # /dev/serial/by-id/...
     device = next((known for known in found if path in (known.port, *known.more_ports)), None)
     if device is None:
