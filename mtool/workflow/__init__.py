@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         compile,
         open,
         prepare,
+        write_project,
         write_sources,
     )
     from mtool.workflow.tolerance import default_tolerance
@@ -95,6 +96,7 @@ _EXPORTS = {
         "compile",
         "open",
         "prepare",
+        "write_project",
         "write_sources",
     ),
     "mtool.workflow.tolerance": ("default_tolerance",),
@@ -146,6 +148,7 @@ __all__ = [
     "run",
     "verify",
     "verify_layers",
+    "write_project",
     "write_sources",
 ]
 

@@ -11,11 +11,12 @@ from mtool.build import measure
 from mtool.session import Device
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
+from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
-from mtool.workflow.samples import Sample, seeded
+from mtool.workflow.samples import Sample
 from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model
 
 STANDALONE = "standalone"
@@ -101,6 +102,7 @@ def bench(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
+    fill: str = "random",
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -113,15 +115,17 @@ def bench(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    filling.check(fill)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     model = deployment.compile(path, board=board, options=options)
     prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
-    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+    inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
         cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
     first = compare_first_run(

@@ -17,8 +17,8 @@ from mtool.cli.parameters.groups import (
     TrialsDeployment,
     TuningOptions,
 )
-from mtool.cli.parameters.inputs import SampleCount, Seed, output_file, repeat
-from mtool.cli.parameters.model import ModelFile
+from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
+from mtool.cli.parameters.model import ModelFile, ModelOrProject
 from mtool.cli.parameters.project import BuiltDir, OutputDir, SourceDir, output_dir
 from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
 
@@ -28,11 +28,13 @@ __all__ = [
     "BoardName",
     "BuiltDir",
     "DryRun",
+    "Fill",
     "FitOptions",
     "FlashCommand",
     "FlashDeployment",
     "ModelFile",
     "ModelOptions",
+    "ModelOrProject",
     "OutputDir",
     "PartitionOptions",
     "Port",

@@ -18,3 +18,11 @@ def repeat(meaning: str) -> Any:
 Seed = Annotated[int, typer.Option("--seed", min=0, help="The seed of the inputs that are drawn.")]
 _MOST_SAMPLES = 100_000  # all of them are drawn before the first is run
 SampleCount = Annotated[int, typer.Option("--samples", min=1, max=_MOST_SAMPLES, help="The number of inputs to draw.")]
+Fill = Annotated[
+    str,
+    typer.Option(
+        "--fill",
+        metavar="zeros|ones|random|FILE",
+        help="What the inputs are filled with: a pattern, arrays (.npz, .npy), or the bytes of all inputs in order.",
+    ),
+]

@@ -20,6 +20,15 @@ ModelFile = Annotated[
     Path,
     typer.Argument(metavar="MODEL", parser=_model, help="The model, .onnx or .tflite.", show_default=False),
 ]
+ModelOrProject = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL|PROJECT",
+        parser=_model,
+        help="The model, .onnx or .tflite, or a project's folder.",
+        show_default=False,
+    ),
+]
 Dims = Annotated[
     list[str] | None,
     typer.Option(
