@@ -192,6 +192,30 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
     return device
 
 
+def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:
+    """Return the device that is meant, whatever board it is: the one that is asked for, or the only one with a port.
+
+    Raises:
+        UsageError: the port is a malformed address.
+        BoardError: what was asked for is not there, or nothing is attached, or several devices are.
+    """
+    found = attached() if devices is None else list(devices)
+    if want.port:
+        return _by_port(want, found)
+    named = [device for device in found if device.probe.upper().startswith(want.probe.upper())]
+    candidates = [device for device in named if device.port]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
+        raise BoardError(f"{asked} is attached", details=_listed(found), hint=no_device_hint())
+    raise BoardError(
+        f"{len(candidates)} devices with a serial port are attached",
+        details=[str(device) for device in candidates],
+        hint="choose one with --port, --probe or --board",
+    )
+
+
 def watch(
     listing: Listing = list_ports.comports, *, poll_s: float = _POLL_S, times: int | None = None
 ) -> Iterator[tuple[str, Attached]]:
