@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
     "monitor": "Show what a board sends: its text, its logs and the frames of the RPC, told apart.",
+    "debug": "Stop an inference under gdb, at the operator that faults or one that is named.",
     "tune": "Measure schedules on a board and remember the fastest.",
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "

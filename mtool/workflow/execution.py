@@ -92,25 +92,9 @@ def run(
     filling.check(fill)
     if dump is not None:
         dumping.check(dump)
-    source = Path(path)
-    model: Model | None = None
-    if source.is_dir():
-        described = project_of(source, board, options, deployment)
-        target, folder, tensors = described.board, source, manifest.load(source).inputs
-    else:
-        known = project_cache.load(source, board, options or Options(), deployment.folder)
-        model = known[0] if known else deployment.compile(path, board=board, options=options)
-        target, tensors = model.board, model.manifest.inputs
-    drawn: Sequence[Sample]
-    if inputs is None:
-        drawn = filling.filled(tensors, fill, seed=seed)
-    else:
-        drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
-    if model is not None:
-        folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = build_project(target, folder, kinds=kinds)
-    if model is not None and known is None:
-        project_cache.store(model, folder)
+    prepared, drawn, model = built_with_inputs(
+        Path(path), board, inputs, options or Options(), deployment, fill=fill, seed=seed, kinds=kinds
+    )
     start = time.monotonic()
     with deployment.open(prepared.folder) as device:
         outputs, speed = _inferences(prepared, device, drawn)
@@ -121,6 +105,46 @@ def run(
             dumping.dump(device, drawn, dump)
     first = compare_first_run(model, prepared, deployment, drawn[0], lambda: outputs[0]) if model is not None else None
     return Ran(prepared, tuple(drawn), tuple(outputs), cost, first)
+
+
+def built_with_inputs(
+    path: Path,
+    board: str | Board,
+    inputs: Path | Sequence[Sample] | None,
+    options: Options,
+    deployment: Deployment,
+    *,
+    fill: str = "random",
+    seed: int = 0,
+    kinds: Sequence[str] = (HOST_DRIVEN,),
+) -> tuple[Prepared, Sequence[Sample], Model | None]:
+    """Return a built project, the samples to run it on, and the model; None: the project is all that there is.
+
+    The arguments are those of `run`. Samples are read before anything is built.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    known = None
+    model: Model | None = None
+    if path.is_dir():
+        described = project_of(path, board, options, deployment)
+        target, folder, tensors = described.board, path, manifest.load(path).inputs
+    else:
+        known = project_cache.load(path, board, options, deployment.folder)
+        model = known[0] if known else deployment.compile(path, board=board, options=options)
+        target, tensors = model.board, model.manifest.inputs
+    samples: Sequence[Sample]
+    if inputs is None:
+        samples = filling.filled(tensors, fill, seed=seed)
+    else:
+        samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
+    if model is not None:
+        folder = known[1] if known else write_project(model, deployment.folder)
+    prepared = build_project(target, folder, kinds=kinds)
+    if model is not None and known is None:
+        project_cache.store(model, folder)
+    return prepared, samples, model
 
 
 def project_of(folder: Path, board: str | Board, options: Options | None, deployment: Deployment) -> Project:
