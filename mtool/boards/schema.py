@@ -17,6 +17,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
 _PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
+    "zephyr_32",
 )  # fmt: skip
 _CLOSE = 0.8  # a name that no list has, and that comes as near as this to one that it has, is that one misspelt
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
@@ -102,6 +103,11 @@ class Emulator(Record):
     semihosting: tuple[str, ...] = ()
     uart: tuple[str, ...] = ()
     announces: str = ""
+
+    @property
+    def is_the_firmware(self) -> bool:
+        """Whether the firmware is a program of this computer, which nothing emulates and nobody flashes."""
+        return self.program == "{elf}"
 
 
 class Timer(Record):

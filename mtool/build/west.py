@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from mtool.manifest import Manifest, Project
 
 _TIMEOUT_S = 1800.0
 _TEMPLATE = "zephyr"
+_BYTES_OF_32_BITS = 4
 
 
 def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
@@ -99,6 +101,8 @@ def board_name(project: Project) -> str:
             details=[f"its templates: {', '.join(project.board.templates)}"],
             hint="add it to the board's entry in boards.yaml: templates: {zephyr: NAME}",
         )
+    if struct.calcsize("P") == _BYTES_OF_32_BITS:  # this computer's own programs are of 32 bits
+        return str(project.board.port.get("zephyr_32", board))
     return board
 
 

@@ -19,7 +19,7 @@ from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_project, write_project
+from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, write_project
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def run(
     else:
         drawn = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = build_project(model.board, folder, kinds=kinds)
+    prepared = deployment.build_folder(model.board, folder, kinds=kinds)
     if known is None:
         project_cache.store(model, folder)
     start = time.monotonic()
