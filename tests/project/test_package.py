@@ -162,10 +162,11 @@ def _float(path: Path) -> Path:
 @pytest.mark.skipif("ZEPHYR_BASE" not in os.environ, reason="ZEPHYR_BASE is not set")
 def test_zephyr_builds_with_the_module(tmp_path: Path) -> None:
     need("cmake", "ninja", "arm-none-eabi-gcc")
-    folders = [write("zephyr-module", tmp_path / "module", board="mps2_an385")]
-    folders.append(
-        write("zephyr-module", tmp_path / "audio", model=_float(tmp_path / "audio.onnx"), board="mps2_an385")
-    )
+    audio = _float(tmp_path / "audio.onnx")
+    folders = [
+        write("zephyr-module", tmp_path / "digits", board="mps2_an385"),
+        write("zephyr-module", tmp_path / "audio", model=audio, board="mps2_an385"),
+    ]
     app = tmp_path / "app"
     app.mkdir()
     (app / "prj.conf").write_text("CONFIG_MTOOL_DIGITS_INT8=y\nCONFIG_MTOOL_AUDIO=y\nCONFIG_MTOOL_AUDIO_O3=y\n")
