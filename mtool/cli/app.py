@@ -1,12 +1,14 @@
 """The application: its commands, the options that all have, and how a command ends."""
 
+import contextlib
 import functools
 import importlib
 import inspect
 import io
 import itertools
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -59,6 +61,16 @@ Exit codes: 0 ok, 1 internal error, 2 usage, 3 model unsupported, 4 does not fit
 """
 
 _VERSION = "--version"
+_BOARDS = "MTOOL_BOARDS"  # as mtool.boards reads it, which takes longer to load than --help may
+BoardFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--boards",
+        metavar="FILE|DIR",
+        help="Know the boards of this file too (docs/add-a-board.md); may be repeated.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
@@ -192,10 +204,19 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
         "as_json": (AsJson, False),
         "verbose": (Verbose, 0),
         "quiet": (Quiet, False),
+        "board_files": (BoardFiles, None),
     }
 
     @functools.wraps(command)
-    def wrapped(*, context: typer.Context, as_json: bool, verbose: int, quiet: bool, **values: Any) -> None:
+    def wrapped(
+        *,
+        context: typer.Context,
+        as_json: bool,
+        verbose: int,
+        quiet: bool,
+        board_files: Sequence[str] | None,
+        **values: Any,
+    ) -> None:
         before: _Common = context.obj
         verbosity = -1 if quiet or before.quiet else verbose + before.verbose
         output = Output(command.__name__, as_json=as_json or before.as_json, verbosity=verbosity)
@@ -208,7 +229,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
                 values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
             command(output, **values)
 
-        raise typer.Exit(_end(output, act))
+        with _boards_known(board_files or ()):
+            raise typer.Exit(_end(output, act))
 
     asked: dict[str, Asked] = {}
     parameters: list[inspect.Parameter] = []
@@ -224,6 +246,21 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+@contextlib.contextmanager
+def _boards_known(paths: Sequence[str]) -> Iterator[None]:
+    """Name files of boards in MTOOL_BOARDS, where processes that a command starts find them too, until it ends."""
+    before = os.environ.get(_BOARDS)
+    if paths:
+        os.environ[_BOARDS] = os.pathsep.join([*filter(None, [before]), *(os.path.abspath(path) for path in paths)])  # noqa: PTH100
+    try:
+        yield
+    finally:
+        if paths and before is None:
+            del os.environ[_BOARDS]
+        elif before is not None:
+            os.environ[_BOARDS] = before
 
 
 def _keywords(described: Mapping[str, tuple[Any, Any]]) -> list[inspect.Parameter]:

@@ -27,6 +27,8 @@ _PLACES: dict[str, tuple[str, str]] = {
     "mlf": ("codegen/host/src", "codegen/host/include"),
 }
 NO_BINARIES = ("arduino-lib", "platformio-lib")
+_RUNTIME = "mt_"  # begins the names of the runtime's files
+_LIBM = b"#include <math.h>"
 _MLF_VERSION = 7
 _MLF_CPU = 1  # kDLCPU of DLPack
 
@@ -66,6 +68,8 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         "manifest": manifest.for_templates(),
         "binaries": binaries,
         "sources": [name for name in names if name.endswith(".c")],
+        "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
+        "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values), FILE_NAME: manifest.to_json()})

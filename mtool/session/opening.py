@@ -65,6 +65,25 @@ def open(
     )
 
 
+def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
+    """Say now that the board at a port is not there, or runs another firmware than that of a project, built or not.
+
+    An emulator is not asked: it will run what is built.
+
+    Raises:
+        BoardError: no such board is attached, or several are.
+        CommunicationError: the firmware does not answer, or is another than mtool.json says.
+    """
+    described = manifest.load(Path(folder))
+    project = described.project
+    if project is None or not (port or probe or (project.transport == "serial" and project.board.emulator is None)):
+        return
+    firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
+    transport, serial_number = _transport(project, firmware, port, probe, ())
+    with Device(described, transport, timeout_s=_TIMEOUT_S, serial_number=serial_number):
+        pass
+
+
 def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
     """Start the firmware of a built project and return the channel to it, as `open` does, without a session.
 

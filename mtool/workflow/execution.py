@@ -21,7 +21,7 @@ from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.inference import executor_of
 from mtool.workflow.samples import Array, Sample
-from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, build_project, write_project
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared, write_project
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def built_with_inputs(
         samples = sampling.inputs_of(inputs, tensors) if isinstance(inputs, Path) else inputs
     if model is not None:
         folder = known[1] if known else write_project(model, deployment.folder)
-    prepared = build_project(target, folder, kinds=kinds)
+    prepared = deployment.build_folder(target, folder, kinds=kinds)
     if model is not None and known is None:
         project_cache.store(model, folder)
     return prepared, samples, model

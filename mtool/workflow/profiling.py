@@ -9,7 +9,7 @@ from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import compare_first_run
 from mtool.workflow.inference import run_samples
-from mtool.workflow.stages import Options, build_model
+from mtool.workflow.stages import Options
 
 
 @locks.keep_locks()
@@ -37,7 +37,7 @@ def bench_layers(
     """
     filling.check(fill)
     model = deployment.compile(path, board=board, options=options)
-    prepared = build_model(model, deployment.folder)
+    prepared = deployment.build(model)
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
         profile = device.profile(inputs, repeat=repeat)
