@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mtool import boards, locks, project
+from mtool import boards, locks
 from mtool.boards import Board
 from mtool.build import builds_whole_framework, measure
 from mtool.session import Device
@@ -143,6 +143,8 @@ def kinds_to_measure(model: Model) -> tuple[str, ...]:
     Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
     """
     template = model.options.template or next(iter(model.board.templates))
+    from mtool import project  # which loads what renders templates
+
     return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
