@@ -52,5 +52,6 @@ def _print(out: Output, board: str, items: "list[Item]") -> None:
     absent = [item for item in items if item.install]
     if absent:
         out.text("", "to install what is not there:")
-        out.text(table(("", ""), [[f"  {item.name}", item.install] for item in absent]))
+        width = max(len(item.name) for item in absent)
+        out.text(*(f"  {item.name:<{width}}  {item.install}" for item in dict.fromkeys(absent)))
     out.text("")
