@@ -19,7 +19,7 @@ from mtool.cli.parameters.groups import (
 )
 from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
 from mtool.cli.parameters.model import ModelFile, ModelOrProject
-from mtool.cli.parameters.project import BuiltDir, OutputDir, SourceDir, output_dir
+from mtool.cli.parameters.project import BuiltDir, ListOptions, OutputDir, SourceDir, output_dir
 from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "FitOptions",
     "FlashCommand",
     "FlashDeployment",
+    "ListOptions",
     "ModelFile",
     "ModelOptions",
     "ModelOrProject",

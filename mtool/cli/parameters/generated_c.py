@@ -1,31 +1,34 @@
 """Options of the generated C: its interface, its memory, its schedules and backends."""
 
+import functools
 from typing import Annotated
 
 import typer
 
 from mtool.option_values import Executor, InterfaceApi, Io, OperatorsApi, Partial, Weights
 
+_option = functools.partial(typer.Option, rich_help_panel="The generated C")
+
 InputsAndOutputs = Annotated[
     Io,
-    typer.Option("--io", help="Where inputs and outputs lie: in the arena, or in memory of the caller."),
+    _option("--io", help="Where inputs and outputs lie: in the arena, or in memory of the caller."),
 ]
 PartialExecution = Annotated[
     Partial,
-    typer.Option(
+    _option(
         "--partial",
         help="Compute operators a few rows at a time for a smaller arena: where it costs little, never, or always.",
     ),
 ]
 Interface = Annotated[
     InterfaceApi,
-    typer.Option(
+    _option(
         "--interface-api", help="The entry point: a typed C function, a packed one, or one call for each operator."
     ),
 ]
 Operators = Annotated[
     OperatorsApi | None,
-    typer.Option(
+    _option(
         "--operators-api",
         help="How the operators are called: typed, or by wrappers; default: as the executor wants.",
         show_default=False,
@@ -33,17 +36,17 @@ Operators = Annotated[
 ]
 ExecutorName = Annotated[
     Executor,
-    typer.Option("--executor", help="The caller of the operators: C, the graph executor on the device, or the host."),
+    _option("--executor", help="The caller of the operators: C, the graph executor on the device, or the host."),
 ]
 WeightsAs = Annotated[
     Weights,
-    typer.Option(
+    _option(
         "--weights", help="Where large constants are written: to a .bin file that GCC and Clang include, or as C text."
     ),
 ]
 Schedules = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--schedule",
         metavar="NODE=SCHEDULE[:KNOB=VALUE,...]",
         help="Compute a node by this schedule (docs/schedules.md); may be repeated.",
@@ -52,7 +55,7 @@ Schedules = Annotated[
 ]
 TunedLogs = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--tuned",
         metavar="FILE|DIR",
         help="Take the fastest schedules that tuning logs know for this board and compiler (docs/tune.md); may be "
@@ -62,7 +65,7 @@ TunedLogs = Annotated[
 ]
 Backends = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--backend",
         metavar="NAME[:KEY=VALUE,...]",
         help="Let a backend, by its name or file, compute what it can (docs/backends.md); may be repeated, in order of "
@@ -72,8 +75,8 @@ Backends = Annotated[
 ]
 Steps = Annotated[
     int,
-    typer.Option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
+    _option("--tolerance", min=0, max=255, help="By how many steps an integer of a backend may differ."),
 ]
 Fallback = Annotated[
-    bool, typer.Option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
+    bool, _option("--backend-fallback", help="Leave to C what a backend fails to compile, with a warning.")
 ]

@@ -1,5 +1,6 @@
 """Options of the model: its sizes, constants, states and numbers."""
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import typer
 
 from mtool.errors import UsageError
 from mtool.option_values import Hybrid, Rounding
+
+_option = functools.partial(typer.Option, rich_help_panel="The model")
 
 
 def _model(text: str) -> Path:
@@ -31,13 +34,11 @@ ModelOrProject = Annotated[
 ]
 Dims = Annotated[
     list[str] | None,
-    typer.Option(
-        "--dim", metavar="NAME=N", help="The value of a symbolic dimension; may be repeated.", show_default=False
-    ),
+    _option("--dim", metavar="NAME=N", help="The value of a symbolic dimension; may be repeated.", show_default=False),
 ]
 Maxima = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--max",
         metavar="NAME=N",
         help="The largest size of an input's symbolic dimension, which is then known at run time, or of a value whose "
@@ -47,7 +48,7 @@ Maxima = Annotated[
 ]
 Limits = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--limit",
         metavar="NAME=N",
         help="A limit of what compiling the model may take (docs/limits.md); may be repeated.",
@@ -56,7 +57,7 @@ Limits = Annotated[
 ]
 Constants = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--const",
         metavar="NAME=VALUE",
         help="Make an input a constant: a number, a JSON list or a .npy file; may be repeated.",
@@ -65,7 +66,7 @@ Constants = Annotated[
 ]
 States = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--state",
         metavar="OUT:IN[=VALUE]",
         help="Keep an output on the device, as this input of the next run, which begins as 0 or as VALUE (a number, a "
@@ -75,14 +76,14 @@ States = Annotated[
 ]
 RoundingMode = Annotated[
     Rounding,
-    typer.Option(
+    _option(
         "--rounding",
         help="How integers are rounded: as in ONNX, or as TFLite's reference kernels do (.tflite models only).",
     ),
 ]
 HybridOperators = Annotated[
     Hybrid,
-    typer.Option(
+    _option(
         "--hybrid",
         help="Products of float activations and int8 weights: in int8 as LiteRT does, in float, or with weights (of "
         "float16 too) stored as float32; auto: int8 of a .tflite model.",

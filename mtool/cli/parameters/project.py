@@ -1,11 +1,14 @@
 """Options of the project: its folder and its template."""
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mtool.errors import UsageError
+
+_option = functools.partial(typer.Option, rich_help_panel="The project")
 
 
 def _folder(text: str) -> Path:
@@ -17,7 +20,7 @@ def _folder(text: str) -> Path:
 
 def output_dir(meaning: str, *others: str) -> Any:
     """Return the option -d with its help; `others` are further names of it."""
-    return typer.Option("--output-dir", "-d", *others, metavar="DIR", parser=_folder, help=meaning, show_default=False)
+    return _option("--output-dir", "-d", *others, metavar="DIR", parser=_folder, help=meaning, show_default=False)
 
 
 OutputDir = Annotated[Path | None, output_dir("The project folder; default: build/<model>-<board>.")]
@@ -27,20 +30,19 @@ BuiltDir = Annotated[
 ]
 TemplateName = Annotated[
     str,
-    typer.Option(
-        "--template", "-t", metavar="NAME|DIR", help="A template; default: the board's first.", show_default=False
-    ),
+    _option("--template", "-t", metavar="NAME|DIR", help="A template; default: the board's first.", show_default=False),
 ]
 TemplateOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False
-    ),
+    _option("--option", metavar="NAME=VALUE", help="An option of the template; may be repeated.", show_default=False),
+]
+ListOptions = Annotated[
+    bool, _option("--options", help="List what --option takes for this board and template, and do nothing else.")
 ]
 TrustTemplate = Annotated[
-    bool, typer.Option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
+    bool, _option("--trust-template", help="Let a template of your own load Python code (SECURITY.md).")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Overwrite or remove files in the output folder that mtool did not write.")
+    bool, _option("--force", help="Overwrite or remove files in the output folder that mtool did not write.")
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Leave files in the output folder that you edited as they are.")]
+Keep = Annotated[bool, _option("--keep", help="Leave files in the output folder that you edited as they are.")]
