@@ -38,6 +38,8 @@ _ARDUINO_ARM = (
     "mbed,mbed_edge,mbed_giga,mbed_nano,mbed_nicla,mbed_opta,mbed_portenta,mbed_rp2040,nrf52,renesas_portenta,"
     "renesas_uno,rp2040,sam,samd,stm32,teensy"
 )
+_RUNTIME = "mt_"  # begins the names of the runtime's files
+_LIBM = b"#include <math.h>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ def package(packed: Packed, form: Format) -> FileTree:
         "binaries": binaries,
         "sources": [name for name in names if name.endswith(".c")],
         "headers": [name for name in names if name.endswith(".h")],
+        "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
+        "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values)})

@@ -24,6 +24,7 @@ from mtool.session.stopwatch import Stopwatch
 from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes, zeros
 from mtool.session.timing import Timing
 from mtool.transport import SerialTransport, Transport
+from mtool.transport.tcp import TcpTransport
 
 log = logging.getLogger(__name__)
 
@@ -319,8 +320,8 @@ class Device(Closing):
 
     @property
     def is_at_port(self) -> bool:
-        """Whether it is a board on a serial port, not a process or an emulator of this computer."""
-        return isinstance(self._transport, SerialTransport)
+        """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
+        return isinstance(self._transport, SerialTransport | TcpTransport)
 
     @property
     def unit(self) -> str:

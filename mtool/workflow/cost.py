@@ -7,19 +7,22 @@ from typing import Any
 
 from mtool import boards, locks
 from mtool.boards import Board
-from mtool.build import measure
+from mtool.build import builds_whole_framework, measure
 from mtool.session import Device
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
+from mtool.workflow import filling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.first_run import FirstRun, compare_first_run
 from mtool.workflow.formatting import amount, kilobytes
 from mtool.workflow.inference import run_samples
-from mtool.workflow.samples import Sample, seeded
-from mtool.workflow.stages import HOST_DRIVEN, Options, Prepared, build_model
+from mtool.workflow.samples import Sample
+from mtool.workflow.stages import HOST_DRIVEN, Model, Options, Prepared
 
 STANDALONE = "standalone"
 ALL_KINDS = (HOST_DRIVEN, STANDALONE)
+_FIRMWARE = "flash, RAM are of"
+_NAMES = {STANDALONE: "a firmware without the RPC server", HOST_DRIVEN: "the firmware with the RPC server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def bench(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
+    fill: str = "random",
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -118,15 +122,17 @@ def bench(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
+        fill: what the inputs are filled with: "zeros", "ones", "random", or a file (workflow.filling).
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    filling.check(fill)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
     model = deployment.compile(path, board=board, options=options)
-    prepared = build_model(model, deployment.folder, kinds=ALL_KINDS)
-    (inputs,) = seeded(prepared.manifest.inputs, count=1, seed=0)
+    prepared = deployment.build(model, kinds=kinds_to_measure(model))
+    inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
         cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
     first = compare_first_run(
@@ -134,6 +140,17 @@ def bench(
     )
     cost = replace(cost, first_run=first)
     return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
+
+
+def kinds_to_measure(model: Model) -> tuple[str, ...]:
+    """Return the kinds of firmware that a measurement builds: the one that runs, and the one without the RPC server.
+
+    Where each kind builds a whole framework, which takes minutes, the one that runs has to do.
+    """
+    template = model.options.template or next(iter(model.board.templates))
+    from mtool import project  # which loads what renders templates
+
+    return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
 def cost_of(
@@ -176,6 +193,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
 
 def comparison(costs: Sequence[Cost]) -> list[list[str]]:
     """Return rows that put costs side by side: a label and a figure of each."""
+    with_server = [[_FIRMWARE, *(_NAMES[cost.firmware] for cost in costs)]]
     return [
         ["one inference", *(cost.speed() for cost in costs)],
         ["MACs", *(amount(cost.macs) for cost in costs)],
@@ -184,4 +202,5 @@ def comparison(costs: Sequence[Cost]) -> list[list[str]]:
         ["RAM: arena", *(f"{cost.arena_bytes:,} B (bound {cost.arena_bound_bytes:,} B)" for cost in costs)],
         ["RAM: data, bss", *(f"{cost.ram_static_bytes:,} B" for cost in costs)],
         ["RAM: stack", *("" if cost.stack_bytes is None else f"{cost.stack_bytes:,} B" for cost in costs)],
+        *(with_server if any(cost.firmware != STANDALONE for cost in costs) else ()),
     ]

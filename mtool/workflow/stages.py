@@ -146,7 +146,7 @@ class Model:
 
 def default_folder(model: str, board: Board) -> Path:
     """Return where the project of a model goes unless told: build/<model>-<board> below the working folder."""
-    return Path("build") / f"{model}-{board.name}"
+    return Path("build") / f"{model}-{board.folder_name}"
 
 
 @dataclass(frozen=True, slots=True)
