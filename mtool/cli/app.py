@@ -27,7 +27,7 @@ from mtool.errors import MtoolError, UsageError, of_os_error
 
 COMMANDS: Mapping[str, str] = {
     "doctor": "Tell what is missing here and how to install it.",
-    "boards": "List the boards, or show one in full.",
+    "boards": "List the boards, or show one in full; or write an entry for one of your own.",
     "check": "Tell what a model needs and which boards it fits; nothing is built.",
     "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
     "compile": "Write a model as C, without a project.",
