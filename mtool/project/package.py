@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import jinja2
 
-from mtool import resources
+from mtool import boards, resources
 from mtool.errors import UsageError
 from mtool.escaping import file_name
 from mtool.filetree import FileTree, from_folder
@@ -70,6 +70,7 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         "sources": [name for name in names if name.endswith(".c")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
         "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
+        "platforms": _emulated_by_zephyr(),
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values), FILE_NAME: manifest.to_json()})
@@ -89,6 +90,12 @@ def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
         env.from_string(path).render(values): env.get_template(path).render(values).encode()
         for path in from_folder(root)
     }
+
+
+def _emulated_by_zephyr() -> list[str]:
+    """Return Zephyr's names of the machines that mtool's own list has run in an emulator."""
+    known = boards.read_files((resources.path("boards.yaml"),)).boards.values()
+    return [board.templates["zephyr"] for board in known if board.emulator and board.status.get("zephyr") == "run"]
 
 
 def _c_type(dtype: str) -> str:
