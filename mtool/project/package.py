@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import jinja2
 
-from mtool import resources
+from mtool import boards, resources
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
@@ -108,6 +108,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         "headers": [name for name in names if name.endswith(".h")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
         "needs_libm": any(_LIBM in sources[name] for name in names if not name.endswith(".bin")),
+        "platforms": _emulated_by_zephyr(),
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values)})
@@ -152,6 +153,12 @@ def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
     if form in NO_BINARIES:  # those that go to a registry
         files["LICENSE"] = resources.path("LICENSE").read_bytes()
     return {path: data for path, data in files.items() if PurePosixPath(path).name}
+
+
+def _emulated_by_zephyr() -> list[str]:
+    """Return Zephyr's names of the machines that mtool's own list has run in an emulator."""
+    known = boards.read_files((resources.path("boards.yaml"),)).boards.values()
+    return [board.templates["zephyr"] for board in known if board.emulator and board.status.get("zephyr") == "run"]
 
 
 def _c_type(dtype: str) -> str:

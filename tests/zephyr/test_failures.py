@@ -61,6 +61,11 @@ NEWLIB = (
 OTHER = "arm-none-eabi-gcc: error: unrecognized -march target: rv32imac_zicsr_zifencei\n"
 NO_SDK = '  Could not find a package configuration file provided by "Zephyr-sdk"\n  (requested version 0.16)'
 NOWHERE = "  Nothing found at GNUARMEMB_TOOLCHAIN_PATH: '/nowhere'"
+MALFORMED = '    ERROR: Malformed "build" section in file:\n    /w/modules/hal/nxp/zephyr/module.yml\n'
+ABI = (
+    "/usr/bin/riscv64-unknown-elf-ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_clz.o): ABI is incompatible "
+    "with that of the selected emulation:\n  target emulation `elf64-littleriscv' does not match `elf32-littleriscv'"
+)
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
 NO_32_BITS = "x.h:27: fatal error: bits/libc-header-start.h: No such file or directory"
