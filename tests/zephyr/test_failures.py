@@ -63,8 +63,8 @@ NO_SDK = '  Could not find a package configuration file provided by "Zephyr-sdk"
 NOWHERE = "  Nothing found at GNUARMEMB_TOOLCHAIN_PATH: '/nowhere'"
 MALFORMED = '    ERROR: Malformed "build" section in file:\n    /w/modules/hal/nxp/zephyr/module.yml\n'
 ABI = (
-    "/usr/bin/riscv64-unknown-elf-ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_clz.o): ABI is incompatible "
-    "with that of the selected emulation:\n  target emulation `elf64-littleriscv' does not match `elf32-littleriscv'"
+    "/usr/bin/riscv64-unknown-elf-ld.bfd: /usr/lib/gcc/riscv64-unknown-elf/12.2.0/libgcc.a(_clz.o): ABI is "
+    "incompatible with that of the selected emulation:\n  target emulation `elf64-littleriscv' does not match `elf32-littleriscv'"
 )
 NO_CMSIS = "a.c:1: fatal error: cmsis_core.h: No such file or directory"
 LABEL = "devicetree error: /swj: undefined node label 'x'"
@@ -95,7 +95,7 @@ MISSPELT = "  include could not find requested file:\n\n    /z/cmake/toolchain/g
         (
             "nucleo_f746zg",
             "devicetree error: /swj: undefined node label 'x'",
-            "does not fit the modules",
+            "do not fit the Zephyr tree",
             "west update",
         ),
         (
