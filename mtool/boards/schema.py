@@ -105,6 +105,8 @@ class Emulator(Record):
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
     arguments, `{elf}` stands for the firmware's path.
     Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
+    An emulator that is a library has a `source`, a C file in mtool/transport that is compiled with the `libraries` of
+    the Debian `package` when it is first needed; `program` is then its name.
     """
 
     program: str
@@ -112,6 +114,9 @@ class Emulator(Record):
     semihosting: tuple[str, ...] = ()
     uart: tuple[str, ...] = ()
     announces: str = ""
+    source: Annotated[str, Field(pattern=r"^(|[a-z0-9_]+\.c)$")] = ""
+    libraries: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_+.-]+$")], ...] = ()
+    package: str = ""
 
     @property
     def is_the_firmware(self) -> bool:

@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 import mtool
 from mtool import locks
 from mtool.cli.ending import INTERRUPTED, ReaderGone
+from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
 from mtool.cli.parameters import Asked
 from mtool.cli.wrong_usage import usage_error
@@ -32,11 +33,14 @@ COMMANDS: Mapping[str, str] = {
     "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
     "compile": "Write a model as C, without a project.",
     "partition": "Write the parts of a model that backends claim as files for their compilers; none is run.",
+    "generate": "Compile a model and write its project; nothing is built.",
     "build": "Compile a model and build its firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
+    "monitor": "Show what a board sends: its text, its logs and the frames of the RPC, told apart.",
+    "debug": "Stop an inference under gdb, at the operator that faults or one that is named.",
     "tune": "Measure schedules on a board and remember the fastest.",
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
@@ -68,9 +72,10 @@ BoardFiles = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")]
+_common_option = functools.partial(typer.Option, rich_help_panel="Every command")
+AsJson = Annotated[bool, _common_option("--json", help="Print the result as JSON.")]
+Verbose = Annotated[int, _common_option("--verbose", "-v", count=True, help="Say more; -vv shows tracebacks.")]
+Quiet = Annotated[bool, _common_option("--quiet", "-q", help="Say nothing but results and errors.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -143,7 +148,7 @@ def _application() -> Callable[..., Any]:
 def command_of(name: str) -> TyperCommand:
     """Import a command's module and return the command with its options."""
     app = _typer(add_completion=False)
-    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", None)
+    command_class = getattr(importlib.import_module(f"mtool.cli.{name}"), "COMMAND_CLASS", GroupedCommand)
     app.command(cls=command_class)(_with_output(load(name)))
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand)

@@ -16,7 +16,8 @@ class Deployment:
     """A deployment of a model: its project folder, and the device that runs it.
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
-    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.
+    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match; "emulator": its
+        emulator whatever is attached.
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
@@ -64,7 +65,10 @@ class Deployment:
         if self.port or self.probe:
             from mtool.flash import ports
 
-            ports.require(target, ports.wanted(self.port, self.probe))
+            if self.port == ports.EMULATOR:
+                ports.check_emulator(target)
+            else:
+                ports.require(target, ports.wanted(self.port, self.probe))
         return compile(path, board=target, options=options, folder=self.folder)
 
     def build(self, model: Model, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:

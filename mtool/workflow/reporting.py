@@ -21,7 +21,8 @@ from mtool.workflow import samples as sampling
 from mtool.workflow.cost import Cost, cost_of, kinds_to_measure
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.fitting import Fit, check
-from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.layer_report import Layers
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.stages import Options
 
 _TEMPLATE = Path(__file__).with_name("report.html.j2")

@@ -19,7 +19,8 @@ from mtool.workflow import samples as sampling
 from mtool.workflow.deployment import DEFAULT, Deployment
 from mtool.workflow.formatting import count
 from mtool.workflow.inference import run_samples
-from mtool.workflow.layers import Layers, compare_layers
+from mtool.workflow.layer_report import Layers
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.samples import Sample
 from mtool.workflow.stages import Model, Options
 from mtool.workflow.tolerance import default_tolerance, of_float16
