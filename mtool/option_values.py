@@ -30,7 +30,7 @@ Weights = Literal["auto", "text"]
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 
-Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
+Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
 
 Method = Literal["minmax", "entropy", "percentile"]

@@ -34,12 +34,18 @@ _CLOCK = re.compile(r"(\d+(?:\.\d+)?) ?(MHz|kHz|Hz|GHz)?", re.IGNORECASE)
 _HZ = {"hz": 1, "": 1, "khz": 10**3, "mhz": 10**6, "ghz": 10**9}
 
 
-def check(key: str) -> None:
-    """Refuse a fact that is none.
+def check(key: str, value: str, known: Mapping[str, Board]) -> None:
+    """Refuse a fact that is none, or that can't be read.
 
     Raises:
-        UsageError: there is no such fact.
+        UsageError: there is no such fact, or it is not as the others are, or nothing is known of the core.
     """
+    if key in ("flash", "ram"):
+        _memory(key, value)
+    elif key == "clock":
+        _clock(value)
+    elif key == "cpu":
+        _core(value, "", known)
     if key not in FACTS:
         meant = spelling.did_you_mean(key, FACTS, otherwise=f"there are: {', '.join(FACTS)}")
         raise UsageError(f"--set {key}: there is no such fact", hint=meant)

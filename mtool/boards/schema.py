@@ -15,6 +15,7 @@ from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS
 
 Role = Literal["code", "weights", "data", "arena", "stack"]
 ROLES: tuple[Role, ...] = get_args(Role)
+FEATURES = ("fpu", "dsp", "mve")
 _TEMPLATES = ("host", "baremetal", "zephyr", "arduino")  # mtool's own; a user's may have any other name
 _PORT = (
     "startup", "clint", "mtime_hz", "overlay", "conf", "core", "variant", "define", "platform", "platformio",
@@ -37,7 +38,7 @@ def _size(text: Any) -> Any:
 def _settings(flash: Any) -> Any:
     """Read flash runners, those without settings as a list too: [west, openocd]."""
     for name in flash if isinstance(flash, list | dict) else ():
-        if name not in FLASH_RUNNERS:
+        if not isinstance(name, str) or name not in FLASH_RUNNERS:
             raise ValueError(f"there is no flash runner {name!r}; {_meant(str(name), FLASH_RUNNERS)}")
     for name, settings in flash.items() if isinstance(flash, dict) else ():
         known = FLASH_SETTINGS[name]
@@ -45,6 +46,13 @@ def _settings(flash: Any) -> Any:
             if key not in known:
                 raise ValueError(f"{name} has no setting {key!r}; {_meant(str(key), known)}")
     return {name: {} for name in flash} if isinstance(flash, list) else flash
+
+
+def _features(features: Any) -> Any:
+    for name in features if isinstance(features, list | frozenset) else ():
+        if name not in FEATURES:
+            raise ValueError(f"there is no feature {name!r}; {_meant(str(name), FEATURES)}")
+    return features
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -56,7 +64,8 @@ def _not_misspelt(known: tuple[str, ...]) -> BeforeValidator:
 
     def check(mapping: Any) -> Any:
         for key in mapping if isinstance(mapping, dict) else ():
-            near = [] if key in known else difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE)
+            is_fine = any(name in str(key) for name in known)  # "zephyr_of_mine" is none misspelt
+            near = [] if is_fine else difflib.get_close_matches(str(key), known, n=1, cutoff=_CLOSE)
             if near:
                 raise ValueError(f"{key!r} is unknown; did you mean {near[0]}?")
         return mapping
@@ -66,7 +75,7 @@ def _not_misspelt(known: tuple[str, ...]) -> BeforeValidator:
 
 Size = Annotated[int, BeforeValidator(_size)]
 Settings = dict[str, str | int]
-Names = Annotated[frozenset[str], PlainSerializer(sorted)]
+Features = Annotated[frozenset[str], BeforeValidator(_features), PlainSerializer(sorted)]
 
 
 class Record(BaseModel):
@@ -97,6 +106,8 @@ class Emulator(Record):
     `semihosting` and `uart` are the arguments that connect them to the one or the other. In the program and its
     arguments, `{elf}` stands for the firmware's path.
     Where the UART is a pseudo-terminal instead, `announces` is the text after which the program prints its name.
+    An emulator that is a library has a `source`, a C file in mtool/transport that is compiled with the `libraries` of
+    the Debian `package` when it is first needed; `program` is then its name.
     """
 
     program: str
@@ -104,6 +115,9 @@ class Emulator(Record):
     semihosting: tuple[str, ...] = ()
     uart: tuple[str, ...] = ()
     announces: str = ""
+    source: Annotated[str, Field(pattern=r"^(|[a-z0-9_]+\.c)$")] = ""
+    libraries: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_+.-]+$")], ...] = ()
+    package: str = ""
 
     @property
     def is_the_firmware(self) -> bool:
@@ -154,7 +168,7 @@ class Board(Record):
     description: str
     source: str
     cpu: str
-    features: Names = frozenset()
+    features: Features = frozenset()
     clock_hz: int = 0
     memories: dict[str, Memory] = {}
     placed: dict[str, dict[Role, str]] = {}

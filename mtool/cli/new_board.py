@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from mtool import configuration, files, spelling
+from mtool import configuration, files
 from mtool.cli.output import Output
 from mtool.errors import UsageError
 
@@ -58,14 +58,15 @@ def write(out: Output, name: str, origin: str, facts: Sequence[str], output: Pat
 
 
 def _told(facts: Sequence[str]) -> dict[str, str]:
+    from mtool import boards
     from mtool.boards import making
 
-    told = {}
+    told, known = {}, boards.load_all()
     for fact in facts:
         key, equals, value = fact.partition("=")
         if not equals or not value:
             raise UsageError(f"--set {fact} is no KEY=VALUE", hint="an example: --set cpu=cortex-m4")
-        making.check(key.strip())
+        making.check(key.strip(), value.strip(), known)
         told[key.strip()] = value.strip()
     return told
 
@@ -89,18 +90,20 @@ def _asked(told: dict[str, str], start: dict[str, Any]) -> dict[str, str]:
     answers: dict[str, str] = {}
     wanted = making.lacking(told, start)
     every = [key for key in making.FACTS if key not in told and (not start or key in wanted)]
-    cores = sorted({board.cpu for board in boards.load_all().values() if board.toolchain})
+    known = boards.load_all()
     for key in every:
         if key == "arduino" and answers.get("zephyr"):
             continue
         answer = ""
         while not answer:
             answer = typer.prompt(f"{key}: {making.FACTS[key]}", default="", show_default=False, err=True).strip()
-            if key == "cpu" and answer and answer not in cores:
-                meant = spelling.did_you_mean(answer, cores, otherwise=f"known: {', '.join(cores)}")
-                typer.echo(f"nothing is known of {answer}; {meant}", err=True)
+            try:
+                if answer:
+                    making.check(key, answer, known)
+                elif key not in making.NEEDED:
+                    break
+            except UsageError as wrong:
+                typer.echo(f"{wrong.what}; {wrong.hint}", err=True)
                 answer = ""
-            elif key not in making.NEEDED:
-                break
         answers[key] = answer
     return {key: answer for key, answer in answers.items() if answer}

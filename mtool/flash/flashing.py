@@ -68,6 +68,11 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
         FlashError: the board has none.
     """
     known = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+        raise FlashError(
+            f"{board.name} is a program of this computer, and nothing flashes it",
+            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
+        )
     if name:
         if name not in RUNNERS or (name not in known and name != "gdb"):
             raise UsageError(
@@ -76,11 +81,6 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
                 hint=spelling.did_you_mean(name, known) if name not in RUNNERS else "",
             )
         return RUNNERS[name]
-    if not known and board.emulator is not None and board.emulator.is_the_firmware:
-        raise FlashError(
-            f"{board.name} is a program of this computer, and nothing flashes it",
-            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
-        )
     if not known:
         raise FlashError(
             f"{board.name} has no flash runner",

@@ -16,9 +16,12 @@ from serial.tools import list_ports
 
 from mtool import configuration
 from mtool.boards import Board
-from mtool.errors import BoardError
+from mtool.errors import BoardError, UsageError
 from mtool.flash.failures import no_device_hint
 from mtool.transport import address
+
+EMULATOR = "emulator"
+"""What --port says for the board's emulator, even if a board is attached."""
 
 _SHORTEST_PREFIX = 8  # characters of a serial number that a hint shows
 _POLL_S = 1.0
@@ -190,6 +193,16 @@ def require(board: Board, want: Wanted, devices: Sequence[Attached] | None = Non
             hint=no_device_hint() if not found else "is it one of these? choose it with --port",
         )
     return device
+
+
+def check_emulator(board: Board) -> None:
+    """Refuse `--port emulator` for a board that has none.
+
+    Raises:
+        UsageError: the board has no emulator.
+    """
+    if board.emulator is None:
+        raise UsageError(f"{board.name} has no emulator", hint=f"leave out --port {EMULATOR}, or name its serial port")
 
 
 def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attached:

@@ -8,6 +8,7 @@ from mtool import manifest
 from mtool.boards import Board, Usb
 from mtool.errors import BoardError, UsageError
 from mtool.flash import ports
+from mtool.flash.ports import Attached
 from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
@@ -33,8 +34,8 @@ def open(
     Args:
         folder: a project folder that is built, with its mtool.json.
         port: the serial port of a board that runs the firmware, tcp://HOST:PORT or rtt:... (mtool.transport.address);
-            default: the board's emulator, or, if it has none, MTOOL_PORT, MTOOL_PROBE, mtool.toml, the single board
-            that is attached.
+            default: the board's emulator, or, if it has none or is sold as well, MTOOL_PORT, MTOOL_PROBE, mtool.toml,
+            the single board that is attached. "emulator": the emulator, even if a board is attached.
         probe: the USB serial number of the board or its probe, or the beginning of it.
         timeout_s: how long the firmware may take to start and to answer.
         emulator_arguments: further arguments of the board's emulator.
@@ -77,7 +78,7 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
     """
     described = manifest.load(Path(folder))
     project = described.project
-    if project is None or not (port or probe or (project.transport == "serial" and project.board.emulator is None)):
+    if project is None or _attached(project, port, probe) is None:
         return
     firmware = manifest.firmware_of(Path(folder), project, _KIND).absolute()
     transport, serial_number = _transport(project, firmware, port, probe, ())
@@ -127,6 +128,22 @@ def nobody_reads_rtt(board: Board) -> BoardError:
     )
 
 
+def _attached(project: Project, port: str, probe: str) -> Attached | None:
+    """Return the board on a serial port that is meant; None: the emulator, or the process.
+
+    A board that is sold and has an emulator is the one that is attached, if one is; the emulator, if none is.
+    """
+    board = project.board
+    if port == ports.EMULATOR:
+        ports.check_emulator(board)
+        return None
+    if port or probe or (project.transport == "serial" and board.emulator is None):
+        return ports.require(board, ports.wanted(port, probe))
+    if project.transport == "serial" and board.usb is not None:
+        return ports.resolve(board, ports.wanted())
+    return None
+
+
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
@@ -134,8 +151,8 @@ def _transport(
     emulator = project.board.emulator
     if over_rtt and emulator is None and not ports.wanted(port, probe).port:
         raise nobody_reads_rtt(project.board)
-    if port or probe or (project.transport == "serial" and emulator is None):
-        device = ports.require(project.board, ports.wanted(port, probe))
+    device = _attached(project, port, probe)
+    if device is not None:
         baud = (project.board.usb or Usb()).uart
         return open_port(device.port, baud=baud, firmware=firmware, probe=probe), device.probe
     if project.transport == "process":

@@ -8,6 +8,7 @@ from typing import Literal
 from mtool import proc
 from mtool.boards import Emulator
 from mtool.errors import CommunicationError
+from mtool.transport import compiled
 from mtool.transport.base import Transport
 from mtool.transport.gdb_remote import GdbMemory
 from mtool.transport.process import OnExit, ProcessTransport
@@ -32,9 +33,13 @@ def command(emulator: Emulator, elf: Path, *, channel: Channel = "semihosting") 
         emulator: the program and its arguments, from the board's entry.
         elf: the firmware.
         channel: the machine's device that is connected to standard input and output.
+
+    Raises:
+        BuildError: the emulator has to be compiled first, and can't be.
     """
     connected = emulator.uart if channel == "uart" else emulator.semihosting
-    parts = (emulator.program, *emulator.arguments, *connected)
+    program = compiled.program(emulator) if emulator.source else emulator.program
+    parts = (program, *emulator.arguments, *connected)
     return [part.replace("{elf}", str(elf)) for part in parts]
 
 
@@ -55,7 +60,7 @@ def open_emulator(
     """
     argv = command(emulator, elf, channel=channel)
     proc.find(argv[0], hint="see what installs it: mtool doctor")
-    name = f"the emulator {Path(argv[0]).name}"
+    name = f"the emulator {emulator.program if emulator.source else Path(argv[0]).name}"
     if channel == "uart" and emulator.announces:
         return PtyTransport(argv, name=name, announces=emulator.announces, baud=_PTY_BAUD)
     if channel == "uart":

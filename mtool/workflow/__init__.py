@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         compile,
         open,
         prepare,
+        write_package,
         write_project,
         write_sources,
     )
@@ -96,6 +97,7 @@ _EXPORTS = {
         "compile",
         "open",
         "prepare",
+        "write_package",
         "write_project",
         "write_sources",
     ),
@@ -148,6 +150,7 @@ __all__ = [
     "run",
     "verify",
     "verify_layers",
+    "write_package",
     "write_project",
     "write_sources",
 ]

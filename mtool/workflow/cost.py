@@ -31,6 +31,7 @@ class Cost:
 
     instructions: of one inference, where the emulator counts them; else None.
     time_ns: median wall-clock time of one inference, where the timer measures that; else None.
+    clock_cycles: of the core's clock in that time, where the timer counts each of them; else None.
     macs: nominal multiply-accumulates of the model.
     flash_code_bytes: the whole image (startup, entry point) without the model's constants; on the host the model's
         own functions alone.
@@ -57,6 +58,7 @@ class Cost:
     ram_static_bytes: int
     stack_bytes: int | None
     firmware: str = STANDALONE
+    clock_cycles: int | None = None
     cycles: counting.Estimate | None = None
     first_run: FirstRun | None = None
 
@@ -77,7 +79,10 @@ class Cost:
         if self.instructions is not None:
             each = f" ({self.instructions_per_mac:.2f} per MAC)" if self.instructions_per_mac is not None else ""
             return f"{self.instructions:,} instructions{each}"
-        return f"{self.time_ns / 1e3:,.1f} µs" if self.time_ns is not None else "not measured"
+        if self.time_ns is None:
+            return "not measured"
+        time = f"{self.time_ns / 1e3:,.1f} µs"
+        return time if self.clock_cycles is None else f"{self.clock_cycles:,} cycles ({time})"
 
     def flash(self) -> str:
         """Return the flash in words."""
@@ -167,6 +172,8 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
     firmware = STANDALONE if STANDALONE in prepared.built.firmware else HOST_DRIVEN
     size = measure(prepared.built.firmware[firmware], manifest)
     counted = speed.unit == "instructions"
+    timer, clock_hz = prepared.board.timer, prepared.board.clock_hz
+    each_cycle = timer is not None and timer.hz == clock_hz and not counted
     return Cost(
         model=manifest.model,
         board=prepared.board.name,
@@ -180,6 +187,7 @@ def cost_at(prepared: Prepared, speed: Speed) -> Cost:
         ram_static_bytes=size.ram_static_bytes,
         stack_bytes=speed.stack_bytes,
         firmware=firmware,
+        clock_cycles=round(speed.median * clock_hz / 1e9) if each_cycle else None,
     )
 
 

@@ -16,7 +16,8 @@ class Deployment:
     """A deployment of a model: its project folder, and the device that runs it.
 
     folder: the project folder; None: build/<model>-<board> below the working folder.
-    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match.
+    port: the serial port of the board; empty: its emulator, MTOOL_PORT, mtool.toml, the single match; "emulator": its
+        emulator whatever is attached.
     probe: the USB serial number of the board or its probe, or the beginning of it; empty: likewise.
     flash: the command that flashes the board, in place of a runner; empty: that of mtool.toml, or a runner.
     power: the command that cycles the board's power; empty: that of mtool.toml or of the board, or none.
@@ -63,6 +64,9 @@ class Deployment:
         from mtool.flash import ports
 
         self.refuse_port(board)
+        if self.port == ports.EMULATOR:
+            ports.check_emulator(board)
+            return
         if not (options.template or board.templates):
             return
         template, values = project.choose(board, options.template, options.template_options)

@@ -99,7 +99,7 @@ def run(
     with deployment.open(prepared.folder) as device:
         outputs, speed = _inferences(prepared, device, drawn)
     cost = cost_at(prepared, speed)
-    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board), cost.speed())
+    log.info("  %-9s %4.1f s   %s, %s", "run", time.monotonic() - start, _where(prepared.board, device), cost.speed())
     if dump is not None:
         with deployment.open(prepared.folder) as device:
             dumping.dump(device, drawn, dump)
@@ -185,5 +185,6 @@ def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -
     return [*outputs, last], speed
 
 
-def _where(board: Board) -> str:
-    return f"{board.name} in {board.emulator.program}" if board.emulator else board.description
+def _where(board: Board, device: Device) -> str:
+    emulated = board.emulator is not None and not device.is_at_port
+    return f"{board.name} in {board.emulator.program}" if board.emulator and emulated else board.description

@@ -17,6 +17,7 @@ from mtool.zephyr.configuring import configure
 from mtool.zephyr.failures import unknown_board
 
 PREFIX = "zephyr:"
+_FORMAT = 2  # of what is remembered
 _COMPILERS = {"arm": "arm-none-eabi-gcc", "riscv": "riscv64-unknown-elf-gcc", "posix": "cc"}
 _VARIABLES = ("ZEPHYR_TOOLCHAIN_VARIANT", "ZEPHYR_EXTRA_MODULES", "EXTRA_ZEPHYR_MODULES", "ZEPHYR_MODULES")
 _NAME = re.compile(r"\w[\w.+@/-]*")
@@ -54,7 +55,7 @@ def describe(name: str, folder: Path | None = None) -> dict[str, Any]:
         )
     env = {**os.environ, "ZEPHYR_BASE": str(tree), **chosen}
     variables = [f"{key}={env.get(key, '')}" for key in _VARIABLES]
-    key = [__version__, str(tree), trees.version(tree), name, *variables, str(sorted(roots.items()))]
+    key = [__version__, str(_FORMAT), str(tree), trees.version(tree), name, *variables, str(sorted(roots.items()))]
     place = _place(key)
     known = _remembered(place)
     if known is not None:

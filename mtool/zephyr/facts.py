@@ -42,9 +42,9 @@ def _cpu(found: Configured) -> str:
     architecture = found.kconfig.get("ARCH", "")
     if architecture == "posix":
         return "host"
-    named = next((flag.partition("=")[2] for flag in found.flags if flag.startswith("-mcpu=")), "")
+    named = next((flag.partition("=")[2] for flag in found.flags if flag.startswith(("-mcpu=", "-march=rv"))), "")
     if named:
-        return named.partition("+")[0]
+        return re.split("[+_]", named)[0]
     cores = [re.fullmatch(r"CPU_(CORTEX_[AMR]\d+\w*)", symbol) for symbol in found.kconfig if found.has(symbol)]
     core = next((match[1] for match in cores if match and "_HAS_" not in match[1]), "")
     if core:
@@ -59,7 +59,7 @@ def _cpu(found: Configured) -> str:
 def _features(found: Configured, cpu: str) -> list[str]:
     """Return what the compile half may use of the core, as Zephyr's own build will have it."""
     if found.kconfig.get("ARCH") == "riscv":
-        return ["fpu"] if found.has("RISCV_ISA_EXT_F") and found.has("FPU") else []
+        return ["fpu"] if found.has("FPU") and re.search("[fg]", cpu.removeprefix("rv")) else []
     has_fpu = cpu == "host" or (found.has("CPU_HAS_FPU") and found.has("FPU"))
     has_dsp = cpu in ("cortex-m4", "cortex-m7") or cpu.startswith("cortex-r") or found.has("ARMV8_M_DSP")
     has_mve = found.has("ARMV8_1_M_MVEI") and found.has("ARMV8_1_M_MVEF")

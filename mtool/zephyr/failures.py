@@ -32,7 +32,12 @@ _NO_TOOLCHAIN = re.compile(
     r"|Nothing found at \w+_TOOLCHAIN_PATH: .*|Assertion failed: \w+ is not set"
     r"|could not find requested file:\s+\S+/cmake/toolchain/\S+"
 )
-_OUTDATED = re.compile(r"devicetree error: .*undefined node label.*")
+_OUTDATED = re.compile(
+    r"devicetree error: .*undefined node label.*|ERROR: Malformed \"build\" section in file:\s+\S+/zephyr/module\.yml"
+)
+_NO_LIBRARIES = re.compile(
+    r"\S*libgcc\.a\S*: (?:ABI is incompatible with that of the selected emulation|file class \w+ incompatible with \w+)"
+)
 _BLOBS = re.compile(r"west blobs fetch (\w+)")
 _NO_32_BITS = re.compile(
     r"bits/(?:libc-header-start|wordsize)\.h|gnu/stubs-32\.h|sys/cdefs\.h|skipping incompatible .*libgcc"
@@ -66,6 +71,7 @@ def explain(
         or _no_libc(output, compiler)
         or _not_32_bits(output, board)
         or _other_architecture(output, board, compiler)
+        or _no_libraries(output, board, compiler)
         or _outdated(output, tree, board)
     )
 
@@ -169,11 +175,20 @@ def _no_compiler(output: str, board: str, compiler: str) -> MtoolError | None:
     )
 
 
+def _no_libraries(output: str, board: str, compiler: str) -> MtoolError | None:
+    found = _NO_LIBRARIES.search(output)
+    return found and BuildError(
+        f"{compiler or 'the compiler'} has no libraries for the core of {board} as Zephyr names it",
+        details=[found[0]],
+        hint="take Zephyr's SDK, which has them: west sdk install",
+    )
+
+
 def _outdated(output: str, tree: Path, board: str) -> MtoolError | None:
     found = _OUTDATED.search(output)
     return found and BuildError(
-        f"the devicetree of {board} does not fit the modules of this workspace",
-        details=[found[0], f"the tree is Zephyr {trees.version(tree)}"],
+        f"the modules of this workspace do not fit the Zephyr tree, as a build for {board} shows",
+        details=[" ".join(found[0].split()), f"the tree is Zephyr {trees.version(tree)}"],
         hint="bring the modules to the tree's own versions: west update",
     )
 

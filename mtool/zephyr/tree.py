@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from mtool.errors import BuildError
+from mtool import configuration
+from mtool.errors import BuildError, UsageError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Modules of chips whose vendor's folder in soc/ has another name; the others are hal_<vendor>.
@@ -140,8 +141,9 @@ def _of_workspace(folder: Path) -> Path | None:
         if config.is_file():
             read = configparser.ConfigParser()
             try:
+                configuration.check_owner(config, config.stat())  # nobody named it, and CMake runs what it leads to
                 read.read(config)
-            except configparser.Error:
+            except (configparser.Error, UnicodeDecodeError, UsageError):
                 return None
             return top / read.get("zephyr", "base", fallback="zephyr")
     return None

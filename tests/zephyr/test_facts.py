@@ -35,7 +35,7 @@ RUNNERS = {
 
 
 def board(kconfig: dict[str, str], *, emulator: str = "", **values: Any) -> boards.Board:
-    found = Configured(kconfig, {}, values.pop("runners", {}), (), tuple(emulator.split()), ())
+    found = Configured(kconfig, {}, values.pop("runners", {}), values.pop("flags", ()), tuple(emulator.split()), ())
     entry = facts.entry_of(found, "a/b", description="A", source="s", compiler="arm-none-eabi-gcc")
     return boards.Board.model_validate({"name": "zephyr:a/b", **entry})
 
@@ -58,6 +58,9 @@ def test_a_board_of_risc_v_with_one_memory() -> None:
     assert (made.cpu, made.features, made.clock_hz) == ("rv32imac", frozenset(), 0)
     assert [*made.memories] == ["sram"] and made.region_for("weights") == made.region_for("arena") == "sram"
     assert made.emulator is None and made.timer is None
+    # Zephyr's Kconfig has no letter for the FPU that the application asks for; the compiler's flags have.
+    made = board({**RV32, "FPU": "y"}, flags=("-mabi=ilp32f", "-march=rv32imafc_zicsr_zifencei"))
+    assert (made.cpu, made.features) == ("rv32imafc", {"fpu"})
 
 
 @pytest.mark.parametrize(("has", "features"), [({"FPU": "y"}, {"fpu", "dsp"}), ({"FPU": "n"}, {"dsp"})])

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import models
 import numpy as np
 import pytest
 
-from mtool import boards, build, resources, session, workflow
+from mtool import boards, build, resources, session, workflow, zephyr
 from mtool.build import toolchains, west
 from mtool.errors import BoardError, BuildError, DeviceError
 from mtool.manifest import Project
@@ -243,3 +244,17 @@ def test_a_board_of_the_tree_runs_a_model(tmp_path: Path) -> None:
         deployment=workflow.Deployment(tmp_path / "project"),
     )
     assert all(output.within for output in report.outputs)
+
+
+def test_twister_runs_the_sample_of_a_module(tmp_path: Path) -> None:
+    for package in ("natsort", "tabulate", "ply", "junitparser", "colorama"):
+        pytest.importorskip(package, reason=f"twister needs {package}")
+    board = need("mps2_an385")
+    model = workflow.compile(resources.path("examples/digits") / "digits_int8.onnx", board=board)
+    folder = workflow.write_sources(model, tmp_path / "module", form="zephyr-module")
+    argv = [sys.executable, f"{os.environ['ZEPHYR_BASE']}/scripts/twister", "-T", str(folder / "samples"), "-v"]
+    argv += ["-p", board.templates["zephyr"], "-O", str(tmp_path / "out"), "-j", "1"]
+    env = {**os.environ, **zephyr.variant_of(board.toolchain)}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "1 of 1 executed test configurations passed" in done.stdout and "with no warnings" in done.stdout

@@ -34,7 +34,7 @@ Port = Annotated[
         "-p",
         metavar="DEVICE",
         help="The board's serial port, tcp://HOST:PORT or rtt:... (docs/transports.md); default: MTOOL_PORT, "
-        "mtool.toml, the single match.",
+        "mtool.toml, the single match. emulator: the board's emulator.",
         show_default=False,
     ),
 ]
