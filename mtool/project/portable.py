@@ -55,6 +55,7 @@ CORES: Mapping[Format, tuple[Core, ...]] = {
     "platformio-lib": (_AVR, _MVE, _DSP, _XTENSA, _PLAIN),
     "idf-component": (_XTENSA, _RISCV),
     "cmsis-pack": (_MVE, _DSP, _PLAIN),
+    "zephyr-module": (_MVE, _DSP, _PLAIN),
 }
 """The packages that are for many cores, unless a board is named; the first core whose macros hold is taken."""
 

@@ -120,7 +120,7 @@ def test_a_platformio_library_is_described_and_compiles(io: str, chosen: Convent
 
 
 def test_a_zephyr_module_is_described(tmp_path: Path) -> None:
-    folder = write("zephyr-module", tmp_path / "module")
+    folder = write("zephyr-module", tmp_path / "module", board="mps2_an385")
     module = yaml.safe_load((folder / "zephyr/module.yml").read_text())
     assert module["name"] == "mtool_digits_int8" and module["samples"] == ["samples"]
     settings = {"module_ext_root": "zephyr/ext"}
@@ -141,7 +141,7 @@ def test_a_zephyr_module_is_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize("io", ["arena", "external"])
 def test_the_sample_of_a_zephyr_module_compiles(io: str, chosen: Conventions, tmp_path: Path) -> None:
     need("cc")
-    folder = write("zephyr-module", tmp_path / "module", io=io, conventions=chosen)
+    folder = write("zephyr-module", tmp_path / "module", board="mps2_an385", io=io, conventions=chosen)
     (tmp_path / "zephyr/sys").mkdir(parents=True)
     (tmp_path / "zephyr/sys/printk.h").write_text("#include <stdio.h>\n#define printk printf\n")
     sources = [*sorted((folder / "src").glob("*.c")), folder / "samples/run/src/main.c"]
@@ -149,6 +149,25 @@ def test_the_sample_of_a_zephyr_module_compiles(io: str, chosen: Conventions, tm
     subprocess.run(argv, cwd=tmp_path, check=True)
     done = subprocess.run([tmp_path / "app"], check=True, capture_output=True, text=True)
     assert "of 10 is the largest\n" in done.stdout and done.stdout.endswith("digits_int8: done\n")
+
+
+def test_a_zephyr_module_without_a_board_has_the_c_of_each_core(tmp_path: Path) -> None:
+    need("arm-none-eabi-gcc")
+    folder = write("zephyr-module", tmp_path / "module")
+    sources = sorted((folder / "src").rglob("*.c"))
+    listed = re.findall(r"^ +(src/\S+)$", (folder / "CMakeLists.txt").read_text(), re.MULTILINE)
+    assert sorted(listed) == [path.relative_to(folder).as_posix() for path in sources]
+    hard = ["-mthumb", "-mfloat-abi=hard"]
+    for core, flags in (
+        ("PLAIN", ["-mcpu=cortex-m3", "-mthumb"]),
+        ("DSP", ["-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", *hard]),
+        ("MVE", ["-mcpu=cortex-m55", *hard]),
+    ):
+        argv = ["arm-none-eabi-gcc", "-std=c99", "-Wall", "-Wextra", "-Werror", *flags, f"-I{folder / 'include'}"]
+        subprocess.run([*argv, "-fsyntax-only", *sources], check=True)
+        header = folder / "include/digits_int8_core.h"
+        told = subprocess.run([*argv, "-dM", "-E", header], check=True, capture_output=True, text=True).stdout
+        assert re.findall(r"DIGITS_INT8_CORE_(?!H)(\w+)", told) == [core]
 
 
 def _float(path: Path) -> Path:
