@@ -116,7 +116,7 @@ def divide(
         graph = view if is_same else put_channels_last(graph)
     operations = operations_of(view)
     of_region = None if cost_in_c is None else lambda region: cost_in_c(body_of(graph, region))
-    parts = _Partitioner(view, operations, chosen, context, of_region)
+    parts = _Partitioner(view, graph, operations, chosen, context, of_region)
     found = parts.regions(parts.claimed())
     regions = tuple((backend, replace(region, body=body_of(graph, region))) for backend, region in found)
     return Division(graph, regions, tuple(operations), tuple(map(tuple, parts.refusals)))
@@ -126,12 +126,14 @@ class _Partitioner:
     def __init__(
         self,
         graph: Graph,
+        computed: Graph,
         operations: Sequence[Operation],
         chosen: Sequence[Chosen],
         context: Context,
         cost_in_c: Callable[[Region], float] | None,
     ) -> None:
         self.graph, self.operations, self.context, self.cost_in_c = graph, operations, context, cost_in_c
+        self.computed = computed
         self.chosen = {one.backend.name: one for one in chosen}
         self.refusals: list[list[tuple[str, str]]] = [[] for _ in operations]
         self.readers: dict[str, set[int]] = {}
@@ -146,13 +148,31 @@ class _Partitioner:
         found: dict[int, str] = {}
         for number, operation in enumerate(self.operations):
             for name, one in self.chosen.items():
-                why = one.skips(operation) or refusal_of(one.backend, operation, self.context)
+                why = one.skips(operation) or self.is_apart(operation)
+                why = why or refusal_of(one.backend, operation, self.context)
                 why = why or claims_of(one.backend, self.region("", [number]))
                 if not why:
                     found[number] = name
                     break
                 self.refusals[number].append((name, why))
         return found
+
+    def is_apart(self, operation: Operation) -> str:
+        """Return why an operation can't be cut out of what is computed; "": it can."""
+        tensors = (*operation.variables, *operation.outputs)
+        other = next((one.tensor for one in tensors if not self.is_computed(one)), None)
+        return "" if other is None else f"{other} is not there as it is computed with this rounding"
+
+    def is_computed(self, operand: Operand) -> bool:
+        """Whether a tensor of the view is what goes by its name in the graph that is computed.
+
+        There, names within an operator of the file may stand for other numbers of 32 bits; what is stored is the same.
+        """
+        value, graph = operand.value, self.computed
+        if graph is self.graph or graph.types.get(value) != operand.type:
+            return graph is self.graph
+        is_inside = operand.dtype.size >= 4 and value not in (*graph.inputs, *graph.outputs)
+        return not is_inside or graph.sources.get(value) == self.graph.sources.get(value) is not None
 
     def regions(self, claimed: dict[int, str]) -> list[tuple[Backend, Region]]:
         """Return the regions that are worth it, by the limits of the user's, and their backends."""

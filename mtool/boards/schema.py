@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from mtool import invalid as problems
 from mtool import spelling
 from mtool.option_values import FLASH_RUNNERS, FLASH_SETTINGS
 
@@ -237,13 +238,13 @@ class Board(Record):
 
 def told(invalid: ValidationError) -> list[str]:
     """Return what is wrong with an entry, a line each: the key, and what was expected or meant."""
-    return [": ".join(filter(None, (".".join(map(str, error["loc"])), _said(error)))) for error in invalid.errors()]
+    return [": ".join(filter(None, (problems.place(error), _said(error)))) for error in invalid.errors()]
 
 
 def _said(error: ErrorDetails) -> str:
     record = _record_at(error["loc"][:-1]) if error["type"] == "extra_forbidden" else None
     if record is None:
-        return error["msg"].removeprefix("Value error, ")
+        return problems.said(error)
     known = [name for name in record.model_fields if name != "name"]
     return f"there is no such key; {_meant(str(error['loc'][-1]), known)}"
 

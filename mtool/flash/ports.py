@@ -221,7 +221,7 @@ def any_port(want: Wanted, devices: Sequence[Attached] | None = None) -> Attache
         return candidates[0]
     if not candidates:
         asked = f"no probe {want.probe} with a serial port" if want.probe else "nothing with a serial port"
-        raise BoardError(f"{asked} is attached", details=_listed(found), hint=no_device_hint())
+        raise BoardError(f"{asked} is attached", details=_listed(found) if want.probe else (), hint=no_device_hint())
     raise BoardError(
         f"{len(candidates)} devices with a serial port are attached",
         details=[str(device) for device in candidates],

@@ -15,6 +15,7 @@ from mtool import resources
 from mtool.escaping import file_name
 from mtool.filetree import FileTree, from_folder
 from mtool.manifest import FILE_NAME, Manifest
+from mtool.project.places import placed
 
 _VERSION = 7
 _CPU = 1  # kDLCPU of DLPack
@@ -53,8 +54,7 @@ def library(modules: Sequence[Module]) -> FileTree:
         manifest = module.manifest
         for name in module.sources:
             if name not in (FILE_NAME, manifest.graph):
-                # A .bin lies beside the headers: the assembler looks for it where the compiler looks for them.
-                files[f"{_SOURCES if name.endswith('.c') else _HEADERS}/{name}"] = module.sources[name]
+                files[f"{placed(name, _SOURCES, _HEADERS)}/{name}"] = module.sources[name]
         files[f"src/{file_name(manifest.model_file)}"] = module.model
         files[f"parameters/{manifest.model}.params"] = _NO_PARAMETERS
         if manifest.graph:

@@ -16,6 +16,7 @@ from mtool.option_values import Format
 from mtool.project import archives, mlf, portable
 from mtool.project.about import About
 from mtool.project.mlf import Module
+from mtool.project.places import placed
 from mtool.project.portable import Core
 
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -85,8 +86,8 @@ def package(packed: Packed, form: Format) -> FileTree:
             f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
         )
     source_place, header_place = _PLACES[form]
-    # A .bin lies beside the headers: the assembler looks for it where the compiler looks for them.
-    files = {f"{source_place if name.endswith('.c') else header_place}/{name}": sources[name] for name in names}
+    of_cores = tuple(f"{core.name}/" for core in many)
+    files = {f"{placed(name, source_place, header_place, of_cores)}/{name}": sources[name] for name in names}
     if many:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:

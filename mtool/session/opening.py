@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mtool import manifest
-from mtool.boards import Usb
+from mtool.boards import Board, Usb
 from mtool.errors import BoardError, UsageError
 from mtool.flash import ports
 from mtool.flash.ports import Attached
@@ -16,7 +16,8 @@ from mtool.transport import ProcessTransport, Transport, control_block, open_emu
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
-_CHANNEL, _RTT = "channel", "rtt"  # the option of a template, and its value
+CHANNEL, RTT = "channel", "rtt"
+"""The option of a template that says how its firmware is reached, and its value for SEGGER RTT."""
 
 
 def open(
@@ -119,6 +120,14 @@ def _channel(
     return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
+def nobody_reads_rtt(board: Board) -> BoardError:
+    """Return the error of a firmware that speaks over RTT where no program is named that reads it."""
+    return BoardError(
+        f"the firmware for {board.name} speaks over RTT, and nobody is named who reads it",
+        hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
+    )
+
+
 def _attached(project: Project, port: str, probe: str) -> Attached | None:
     """Return the board on a serial port that is meant; None: the emulator, or the process.
 
@@ -138,13 +147,10 @@ def _attached(project: Project, port: str, probe: str) -> Attached | None:
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
-    over_rtt = project.options.get(_CHANNEL) == _RTT
+    over_rtt = project.options.get(CHANNEL) == RTT
     emulator = project.board.emulator
     if over_rtt and emulator is None and not ports.wanted(port, probe).port:
-        raise BoardError(
-            f"the firmware for {project.board.name} speaks over RTT, and nobody is named who reads it",
-            hint="a debugger does: --port rtt:jlink, rtt:openocd, rtt:pyocd or rtt:gdb:HOST:PORT (docs/transports.md)",
-        )
+        raise nobody_reads_rtt(project.board)
     device = _attached(project, port, probe)
     if device is not None:
         baud = (project.board.usb or Usb()).uart

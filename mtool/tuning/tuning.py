@@ -135,6 +135,8 @@ def tune(
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
+    if rack is None:
+        deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])

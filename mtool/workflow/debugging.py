@@ -28,6 +28,7 @@ _FAULT_HANDLER = "platform_fault"  # of a firmware without an operating system
 _PATIENCE_S = 86_400.0  # of who drives a board while somebody debugs it
 _START_S = 10.0
 _LOCALHOST = "127.0.0.1"
+_QEMU = "qemu-system-"
 _GDBS: Mapping[str, Sequence[str]] = {  # by the beginning of a toolchain's name
     "arm-": ("arm-none-eabi-gdb", "gdb-multiarch"),
     "riscv": ("riscv64-unknown-elf-gdb", "riscv-none-elf-gdb", "gdb-multiarch"),
@@ -179,6 +180,11 @@ def plan(
         serving = tuple(gdb_servers.argv(runner, job, int(address.rpartition(":")[2])))
         proc.find(serving[0], hint=flashing.RUNNERS[runner].install)
     elif not on_board and board.emulator is not None:
+        if not board.emulator.program.startswith(_QEMU):
+            raise UsageError(
+                f"the emulator of {board.name} is none of QEMU's, whose gdb stub this needs",
+                hint="start a gdb server for it, and give its address: --server HOST:PORT; or debug it on --board host",
+            )
         channel: Channel = "uart" if project.transport == "serial" else "semihosting"
         serving = (*command(board.emulator, firmware, channel=channel), "-gdb", f"tcp:{address}", "-S")
     sent, fault = record(prepared.folder, sample, deployment)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, session
+from mtool import boards, files, session
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.session import Device
@@ -53,6 +53,37 @@ class Deployment:
                 f"{board.name} is a program of this computer, and has no port", hint="leave out --port and --probe"
             )
 
+    def check_device(self, board: Board, options: Options) -> None:
+        """Say now that the device is not attached, or is not reached so, before anything is compiled.
+
+        Raises:
+            BoardError: nothing of the board is attached, or not what was asked for, or several match.
+            UsageError: the port is a malformed address, or one that the firmware will not answer at.
+        """
+        from mtool import project
+        from mtool.flash import ports
+
+        self.refuse_port(board)
+        if self.port == ports.EMULATOR:
+            ports.check_emulator(board)
+            return
+        if not (options.template or board.templates):
+            return
+        template, values = project.choose(board, options.template, options.template_options)
+        is_cabled = template.transport == "serial" and board.emulator is None
+        if not (self.port or self.probe or is_cabled):
+            return
+        want = ports.wanted(self.port, self.probe)
+        channel = values.get(session.CHANNEL)
+        if want.port.startswith("rtt:") and channel not in (None, session.RTT):
+            ports.require(board, want)
+            raise UsageError(
+                f"--port {want.port}: the firmware has no RTT", hint=f"build it with --option {session.CHANNEL}=rtt"
+            )
+        if channel == session.RTT and not want.port:
+            raise session.nobody_reads_rtt(board)
+        ports.require(board, want)
+
     def compile(self, path: str | Path, *, board: str | Board, options: Options | None = None) -> Model:
         """Compile a model for this deployment; what is wrong with the folder or the device is told before the work.
 
@@ -61,14 +92,9 @@ class Deployment:
             MtoolError: as `compile`.
         """
         target = boards.get(board) if isinstance(board, str) else board
-        self.refuse_port(target)
-        if self.port or self.probe:
-            from mtool.flash import ports
-
-            if self.port == ports.EMULATOR:
-                ports.check_emulator(target)
-            else:
-                ports.require(target, ports.wanted(self.port, self.probe))
+        self.check_device(target, options or Options())
+        if self.folder is None:
+            files.check_folder(Path("build"))  # where the project goes
         return compile(path, board=target, options=options, folder=self.folder)
 
     def build(self, model: Model, *, kinds: Sequence[str] = (HOST_DRIVEN,)) -> Prepared:

@@ -55,6 +55,8 @@ def test_the_digits_run_on_a_mega(tmp_path: Path) -> None:
         labels = data["y"][:5]
     with simavr.open_device(prepared.built) as device:
         found = [device.run(sample)["scores"] for sample in samples]
+        timing = device.time(number=1, repeat=2, inputs=samples[0])
+    assert timing.spread == 0 and timing.median * 0.016 > 1e6, "cycles of millions are the same each time"
     expected = [output["scores"] for output in workflow.inference.run_samples(host, samples)]
     np.testing.assert_allclose(np.array(found), np.array(expected), atol=1)  # fixed point: within one step
     assert [int(scores.argmax()) for scores in found] == labels.tolist()
