@@ -140,14 +140,16 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
     """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
     from mtool.backends.chosen import choose
-    from mtool.backends.interface import Context
+    from mtool.backends.interface import BoardMemory, Context
     from mtool.backends.view import aligned
 
     chosen = choose(request.backends)
     view = graph
     if frontend.is_tflite(path):
         view = aligned(frontend.load(path, replace(request, rounding="onnx", whole=True)), graph)
-    return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
+    memories = {name: BoardMemory(one.size, one.holds) for name, one in board.memories.items()}
+    context = Context(target_of(board), board.name, memories, request.rounding, request.tolerance)
+    return view, graph, chosen, context
 
 
 def _cost_in_c(board: Board) -> Callable[[Graph], float]:
