@@ -6,7 +6,6 @@ the toolchain; without it and without a Zephyr SDK, the board's own compiler (bo
 Products: `build/<kind>/zephyr/zephyr.elf`, `.bin`, `.hex`; native_sim's program is `zephyr.exe`.
 """
 
-import contextlib
 import os
 import re
 import shutil
@@ -39,12 +38,16 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     proc.find(program(), hint=toolchains.ALL["west"].install)
     env = environment(folder, manifest.project)
     for kind in kinds:
-        argv = command(manifest.project, kind, configured=_is_configured(folder / "build" / kind, folder, env))
+        place = folder / "build" / kind
+        configured = _is_configured(place, folder, env)
+        if not configured:  # west wipes what CMake's cache tells of; Kconfig goes on from its last answers
+            (place / "zephyr" / ".config").unlink(missing_ok=True)
+        argv = command(manifest.project, kind, configured=configured)
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, env=env, check=False)
         if done.returncode != 0:
-            with contextlib.suppress(OSError):  # what failed may be remembered there, such as a missing C library
-                (folder / "build" / kind / "CMakeCache.txt").unlink()
-            raise _failure(done, manifest, folder / "build" / kind)
+            # What failed may be remembered, such as a missing C library: without this file it is configured anew.
+            (place / "build.ninja").unlink(missing_ok=True)
+            raise _failure(done, manifest, place)
 
 
 def _failure(done: proc.Completed, manifest: Manifest, build_folder: Path) -> MtoolError:

@@ -21,8 +21,8 @@ class Fitted:
     """A table of headings and rows, drawn as wide as it is or as the console allows.
 
     The columns of the indices `right` are numbers, aligned to the right; those and the first stay whole as long as the
-    others can be narrower. A column of bars shrinks first. `folds`: what is too long goes on in another line, else it
-    is cut, and its end marked.
+    others can be narrower. A column of bars shrinks first. `folds`: what is too long goes on in another line; else
+    it is cut in a terminal, and its end marked.
     """
 
     headings: tuple[str, ...]
@@ -32,6 +32,7 @@ class Fitted:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it."""
+        folds = self.folds or not console.is_terminal  # what goes to a program is not cut
         natural = [
             max([cell_len(heading), *(cell_len(row[index]) for row in self.rows)])
             for index, heading in enumerate(self.headings)
@@ -45,8 +46,8 @@ class Fitted:
                 self.headings[index],
                 justify="right" if index in self.right else "left",
                 width=widths[index] or None,
-                no_wrap=not self.folds or widths[index] == natural[index],
-                overflow="fold" if self.folds or index in self.right else "ellipsis",
+                no_wrap=not folds or widths[index] == natural[index],
+                overflow="fold" if folds or index in self.right else "ellipsis",
             )
         for row in self.rows:
             drawn.add_row(*(_scaled(row[i], natural[i], widths[i]) if i in bars else row[i] for i in shown))

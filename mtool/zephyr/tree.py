@@ -94,9 +94,26 @@ def hal_of(tree: Path, name: str, roots: Iterable[Path] = ()) -> str:
     for file in sorted((tree / "soc").glob("*/**/soc.yml")):
         if named & set(re.findall(r"name: *['\"]?([\w.-]+)", file.read_text(errors="replace"))):
             vendor = file.relative_to(tree / "soc").parts[0]
+            if not _selects_of_vendor(tree, file.parent):
+                return ""
             module = _HALS.get(vendor, f"hal_{vendor}")
             return module if re.search(rf"name: *{module}\s", _manifest(tree)) else ""
     return ""
+
+
+def _selects_of_vendor(tree: Path, chips: Path) -> bool:
+    """Return whether the Kconfig of chips selects a symbol of a vendor's module; some have no code of the vendor's."""
+    selected = {
+        symbol
+        for file in chips.rglob("Kconfig*")
+        for symbol in re.findall(r"^\s+(?:select|imply) (\w+)", file.read_text(errors="replace"), re.MULTILINE)
+    }
+    glue = (*(tree / "modules").glob("hal_*/**/Kconfig*"), *(tree / "modules").glob("Kconfig.*"))
+    return any(
+        not selected.isdisjoint(re.findall(r"^(?:menu)?config (\w+)", file.read_text(errors="replace"), re.MULTILINE))
+        for file in glue
+        if file.is_file()
+    )
 
 
 def modules_in(build_folder: Path) -> set[str] | None:

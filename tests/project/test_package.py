@@ -137,8 +137,11 @@ def test_a_zephyr_module_is_described(tmp_path: Path) -> None:
     assert f'printk("{regex}\\n")' in (folder / "samples/run/src/main.c").read_text()
 
 
-@each_convention
-@pytest.mark.parametrize("io", ["arena", "external"])
+@pytest.mark.parametrize(
+    ("io", "chosen"),
+    [("external", CONVENTIONS[0]), *(("arena", one) for one in CONVENTIONS[1:])],
+    ids=["external-c", "packed", "step", "graph"],
+)
 def test_the_sample_of_a_zephyr_module_compiles(io: str, chosen: Conventions, tmp_path: Path) -> None:
     need("cc")
     folder = write("zephyr-module", tmp_path / "module", board="mps2_an385", io=io, conventions=chosen)

@@ -13,8 +13,16 @@ BOARDS = {
     "nordic/nrf52840dk": ("nrf52840dk", "nrf52840"),
     "st/nucleo_f746zg": ("nucleo_f746zg", "stm32f746xx"),
     "qemu/riscv32": ("qemu_riscv32", "qemu_virt_riscv32"),
+    "qemu/cortex_m3": ("qemu_cortex_m3", "ti_lm3s6965"),
 }
-CHIPS = {"nxp/kinetis": "mk64f12", "nordic": "nrf52840", "st/stm32": "stm32f746xx", "qemu": "qemu_virt_riscv32"}
+CHIPS = {
+    "nxp/kinetis": ("mk64f12", "HAS_MCUX"),
+    "nordic": ("nrf52840", "HAS_NRFX"),
+    "st/stm32": ("stm32f746xx", "HAS_STM32CUBE"),
+    "qemu": ("qemu_virt_riscv32", "HAS_COVERAGE_SUPPORT"),
+    "ti/lm3s6965": ("ti_lm3s6965", "HAS_SWO"),  # of a vendor with a module, which it does not need
+}
+GLUE = {"Kconfig.mcux": "HAS_MCUX", "hal_nordic/nrfx/Kconfig": "HAS_NRFX", "Kconfig.stm32": "HAS_STM32CUBE"}
 
 
 @pytest.fixture
@@ -27,12 +35,15 @@ def tree(tmp_path: Path) -> Path:
         socs = f"  socs:\n  - name: '{chip}'\n    variants:\n      - name: ns\n"
         (folder / "board.yml").write_text(f"board:\n  name: {name}\n  full_name: The {name}\n{socs}")
         (folder / f"{name}.yaml").write_text(f"identifier: {name}\narch: {'riscv' if 'riscv' in name else 'arm'}\n")
-    for place, chip in CHIPS.items():
+    for place, (chip, symbol) in CHIPS.items():
         (tmp_path / "soc" / place).mkdir(parents=True)
         (tmp_path / "soc" / place / "soc.yml").write_text(f"family:\n- series:\n  - socs:\n    - name: {chip}\n")
-    names = "".join(
-        f"    - name: {name}\n      revision: x\n" for name in ("hal_nxp", "hal_nordic", "hal_stm32", "cmsis")
-    )
+        (tmp_path / "soc" / place / "Kconfig").write_text(f"config SOC_X\n\tselect ARM\n\tselect {symbol}\n")
+    for path, symbol in GLUE.items():
+        (tmp_path / "modules" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "modules" / path).write_text(f"config {symbol}\n\tbool\n")
+    modules = ("hal_nxp", "hal_nordic", "hal_stm32", "hal_ti", "cmsis")
+    names = "".join(f"    - name: {name}\n      revision: x\n" for name in modules)
     (tmp_path / "west.yml").write_text(f"manifest:\n  projects:\n{names}")
     return tmp_path
 
@@ -116,5 +127,5 @@ def test_a_board_is_found_by_its_own_name_alone(tree: Path) -> None:
     assert zephyr.knows(tree, "nrf52840dk/nrf52840") and not zephyr.knows(tree, "nrf52840")
     assert not zephyr.knows(tree, "ns") and not zephyr.knows(tree, "../frdm_k64f") and not zephyr.knows(tree, "")
     assert sorted(zephyr.board_names(tree)) == sorted(name for name, _ in BOARDS.values())
-    assert [zephyr.hal_of(tree, name) for name, _ in BOARDS.values()] == ["hal_nxp", "hal_nordic", "hal_stm32", ""]
+    assert [zephyr.hal_of(tree, name) for name, _ in BOARDS.values()] == ["hal_nxp", "hal_nordic", "hal_stm32", "", ""]
     assert zephyr.version(tree) == "4.1.0"

@@ -1,6 +1,7 @@
 """What a board needs here and whether it is there: programs, a Zephyr tree, the cable, permissions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mtool import flash, project
 from mtool.boards import Board
@@ -26,13 +27,14 @@ def of_board(board: Board) -> list[Item]:
             items += programs.sketch(board)
         else:
             items += programs_of(board)
+    emulated = board.emulator is not None
     if board.emulator is not None:
         items.append(programs.toolchain(board.emulator.program, required=True))
-    elif board.usb is not None or board.flash:
+    if board.usb is not None or board.flash:
         tools = programs.flash_tools(board, template)
-        items += tools
         used = [name for name in flash.runners_of(board, template) if any(name in one.needed for one in tools)]
-        items += connection.items(board, used[:1])
+        cabled = [*tools, *connection.items(board, used[:1])]
+        items += [replace(item, required=False) for item in cabled] if emulated else cabled
     return [*dict.fromkeys(items), *programs.references()]
 
 
