@@ -233,7 +233,8 @@ class Project(Strict):
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
-    the model's own files, relative likewise.
+    the model's own files, relative likewise. `program` is the folder of a user's own program, which is the standalone
+    firmware then, relative likewise, outside of the project folder; empty: the template's.
     """
 
     template: str
@@ -244,6 +245,7 @@ class Project(Strict):
     options: dict[str, str]
     firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
     model: Inside = "model"
+    program: str = ""
 
 
 class Manifest(Strict):
