@@ -31,6 +31,8 @@ COMMANDS: Mapping[str, str] = {
     "quantize": "Make a float model one of 8-bit integers, and tell what that loses and saves.",
     "compile": "Write a model as C, without a project.",
     "partition": "Write the parts of a model that backends claim as files for their compilers; none is run.",
+    "new": "Begin a project of your own: a program around a model, its tests and its CI.",
+    "update": "Renew the generated folder of the project that you are in.",
     "build": "Compile a model and build its firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",

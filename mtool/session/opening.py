@@ -63,18 +63,30 @@ def open(
     )
 
 
-def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
-    """Start the firmware of a built project and return the channel to it, as `open` does, without a session.
+def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind: str = _KIND) -> Transport:
+    """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
+
+    Args:
+        folder: as of `open`.
+        port: as of `open`.
+        probe: as of `open`.
+        kind: of the firmware, for a board that is emulated.
 
     Raises:
         MtoolError: as `open` does.
     """
     path = Path(folder)
-    return _channel(path, manifest.load(path), port, probe)[0]
+    return _channel(path, manifest.load(path), port, probe, kind=kind)[0]
 
 
 def _channel(
-    path: Path, described: Manifest, port: str, probe: str, emulator_arguments: Sequence[str] = ()
+    path: Path,
+    described: Manifest,
+    port: str,
+    probe: str,
+    emulator_arguments: Sequence[str] = (),
+    *,
+    kind: str = _KIND,
 ) -> tuple[Transport, str]:
     """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
     project = described.project
@@ -84,12 +96,12 @@ def _channel(
             details=[f"its {manifest.FILE_NAME} has no project"],
             hint="make one with: mtool build",
         )
-    if _KIND not in project.firmware:
+    if kind not in project.firmware:
         raise UsageError(
-            f"the template {project.template} has no {_KIND} firmware",
+            f"the template {project.template} has no {kind} firmware",
             details=[f"it has: {', '.join(project.firmware) or 'none'}"],
         )
-    firmware = manifest.firmware_of(path, project, _KIND)
+    firmware = manifest.firmware_of(path, project, kind)
     if not firmware.is_file():
         raise UsageError(
             f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"

@@ -93,9 +93,9 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
+    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
     emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
-    device = None if emulated else _find(target, deployment)
+    device = None if emulated else find_device(target, deployment)
     if not emulated:
         chosen.probe_version()  # before all the work
     model = compile(path, board=target, options=options, folder=deployment.folder)
@@ -137,7 +137,7 @@ def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> 
         FlashError: no board is attached, or the tool failed.
         CommunicationError: the firmware does not answer, or it is another one.
     """
-    device = _find(prepared.board, deployment)
+    device = find_device(prepared.board, deployment)
     _flash(prepared, runner, device)
     return session.open(prepared.folder, port=_port_of(prepared.board, device, runner), timeout_s=_START_S)
 
@@ -155,12 +155,12 @@ def flash_plan(
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
     target = boards.get(board) if isinstance(board, str) else board
-    chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
+    chosen = runner_of(target, runner, template=template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options, folder=deployment.folder)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
-    job = _job(folder, described, chosen, device)
+    job = flash_job(folder, described, chosen, device)
     before = []
     if chosen.name == "gdb" and target.emulator is not None:
         job = dataclasses.replace(job, port="127.0.0.1:PORT")
@@ -175,12 +175,13 @@ def flash_plan(
     ]
 
 
-def _template_of(board: Board, options: Options | None) -> str:
+def template_of(board: Board, options: Options | None) -> str:
+    """Return the name of the template that a project on a board has."""
     named = options.template if options and options.template else next(iter(board.templates), "")
     return template.load(named).name if named else ""
 
 
-def _find(board: Board, deployment: Deployment) -> Attached | None:
+def find_device(board: Board, deployment: Deployment) -> Attached | None:
     """Return the device that is meant; None where only the tool can tell whether it is there."""
     want = ports.wanted(deployment.port, deployment.probe)
     found = ports.attached()
@@ -207,20 +208,21 @@ def _port_of(board: Board, device: Attached | None, runner: Runner) -> str:
     return ports.require(board, ports.Wanted()).port
 
 
-def _job(folder: Path, described: Manifest, runner: Runner, device: Attached | None) -> Job:
+def flash_job(folder: Path, described: Manifest, runner: Runner, device: Attached | None, *, kind: str = KIND) -> Job:
+    """Return what a runner has to do: write a firmware kind of a built project into a device."""
     assert described.project is not None
     return flash.job_of(
         folder.absolute(),
         described.project,
         runner,
-        kind=KIND,
+        kind=kind,
         port=device.port if device else "",
         probe=device.probe if device else "",
     )
 
 
 def _flash(prepared: Prepared, runner: Runner, device: Attached | None) -> flash.Flashed:
-    flashed = flash.flash(runner, _job(prepared.folder, prepared.manifest, runner, device))
+    flashed = flash.flash(runner, flash_job(prepared.folder, prepared.manifest, runner, device))
     _told_flashed(flashed, prepared)
     return flashed
 

@@ -1,0 +1,63 @@
+"""The part of a project that is a user's own: written once, from `project_templates/own`, and never touched again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+
+from mtool import resources
+from mtool.boards import Board
+from mtool.filetree import FileTree, from_folder
+from mtool.manifest import Manifest
+from mtool.option_values import ProjectType
+from mtool.project.template import Template
+
+_ROOT = "project_templates"
+_EVERY = "every"  # the files of a project of any type
+
+
+def own_files(
+    kind: ProjectType, manifest: Manifest, board: Board, template: Template, values: Mapping[str, Any]
+) -> FileTree:
+    """Return the user's files of a project.
+
+    Args:
+        kind: what the project is.
+        manifest: of the model, compiled for the board.
+        board: what it is for.
+        template: of the generated folder.
+        values: what the texts use besides: title, type, options, what installs the tools.
+    """
+    name, external = manifest.model, manifest.io == "external"
+    inputs, outputs = ("inputs", "outputs") if external else (f"{name}_arena_inputs", f"{name}_arena_outputs")
+    variables = {
+        "dot": ".",  # a file that begins with one would be hidden from the tools that package mtool
+        "model": name,
+        "name": name,
+        "manifest": manifest.for_templates(),
+        "described": manifest.for_templates(),
+        "board": board.model_dump(mode="json"),
+        "template": template.name,
+        "language": template.program,
+        "model_folder": template.folders.model,
+        "inputs": inputs,
+        "outputs": outputs,
+        "inference": f"{name}_run(&{inputs}, &{outputs})" if manifest.interface_api == "c" else "infer()",
+        **values,
+    }
+    root = resources.path(_ROOT) / "own"
+    env = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([root, resources.path(_ROOT)]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    files = {}
+    for part in (_EVERY, kind):
+        for path in from_folder(root / part):
+            place = env.from_string(path).render(variables)
+            if place and not place.endswith("/"):  # else it is for another language or board
+                files[place] = env.get_template(f"{part}/{path}").render(variables).encode()
+    return FileTree(files)
