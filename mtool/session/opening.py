@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from mtool import manifest
 from mtool.boards import Usb
@@ -12,6 +13,7 @@ from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
 from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
+from mtool.transport.recorder import Recorder
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
@@ -25,6 +27,7 @@ def open(
     timeout_s: float = _TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
+    record: IO[str] | None = None,
 ) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
@@ -38,6 +41,7 @@ def open(
         take_over: open the session even if a host on another computer has one open with the device, which then loses
             it. On this computer a port has one user at a time, and what a program that crashed has left open is
             taken over anyway.
+        record: where each piece that goes over the channel is written down, with its time.
 
     Raises:
         UsageError: the folder is no project, or its firmware is not built.
@@ -48,7 +52,8 @@ def open(
     described = manifest.load(Path(folder))
 
     def start() -> tuple[Transport, str]:
-        return _channel(Path(folder), described, port, probe, emulator_arguments)
+        transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
+        return (transport if record is None else Recorder(transport, record)), serial_number
 
     transport, serial_number = start()
     assert described.project is not None  # _channel has looked

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from mtool import boards, configuration, flash, locks, session
 from mtool import build as building
@@ -129,8 +130,10 @@ def runner_of(board: Board, name: str = "", *, template: str, deployment: Deploy
     return flash.choose(board, name, template=template)
 
 
-def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:
-    """Flash a built project and return a session with the firmware.
+def open_flashed(
+    prepared: Prepared, runner: Runner, deployment: Deployment, *, record: IO[str] | None = None
+) -> Device:
+    """Flash a built project and return a session with the firmware; `record` is as of `session.open`.
 
     Raises:
         BoardError: several boards match, or what was asked for is not attached.
@@ -139,7 +142,8 @@ def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> 
     """
     device = find_device(prepared.board, deployment)
     _flash(prepared, runner, device)
-    return session.open(prepared.folder, port=_port_of(prepared.board, device, runner), timeout_s=_START_S)
+    port = _port_of(prepared.board, device, runner)
+    return session.open(prepared.folder, port=port, timeout_s=_START_S, record=record)
 
 
 def flash_plan(
