@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "Compare a model's outputs with a reference.",
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
     "test": "Run the tests of the project that you are in, by pytest.",
+    "mlperf": "Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.",
     "tune": "Measure schedules on a board and remember the fastest.",
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "

@@ -1,5 +1,6 @@
 """The part of a project that is a user's own: written once, from `project_templates/own`, and never touched again."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,18 +31,23 @@ def own_files(
     """
     name, external = manifest.model, manifest.io == "external"
     inputs, outputs = ("inputs", "outputs") if external else (f"{name}_arena_inputs", f"{name}_arena_outputs")
+    described = manifest.for_templates()
+    for tensor in (*described["inputs"], *described["outputs"]):
+        tensor["elements"] = math.prod(tensor["shape"])
     variables = {
         "dot": ".",  # a file that begins with one would be hidden from the tools that package mtool
         "model": name,
         "name": name,
-        "manifest": manifest.for_templates(),
-        "described": manifest.for_templates(),
+        "manifest": described,
+        "described": described,
         "board": board.model_dump(mode="json"),
         "template": template.name,
         "language": template.program,
         "model_folder": template.folders.model,
         "inputs": inputs,
         "outputs": outputs,
+        "input_of": "input_" if external else f"{inputs}.",
+        "output_of": "output_" if external else f"{outputs}.",
         "inference": f"{name}_run(&{inputs}, &{outputs})" if manifest.interface_api == "c" else "infer()",
         **values,
     }

@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import boards, flash, locks
+from mtool import boards, flash, locks, project
 from mtool.boards import Board
 from mtool.errors import BoardError, CommunicationError, NoAnswerError
 from mtool.session import opening
@@ -28,6 +29,35 @@ class Flashed:
     prepared: Prepared
     runner: str
     port: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A program that runs, and the channel to it."""
+
+    prepared: Prepared
+    transport: Transport
+
+
+@contextmanager
+def open_program(
+    path: str | Path, *, board: str | Board, options: Options, deployment: Deployment = DEFAULT
+) -> Iterator[Opened]:
+    """Build a user's program that speaks through mt_port.h, start it (or flash it), and open the channel to it.
+
+    Raises:
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    target = boards.get(board) if isinstance(board, str) else board
+    transport_of = project.choose(target, options.template, {})[0].transport
+    port, probe = deployment.port, deployment.probe
+    if port or probe or (transport_of == "serial" and target.emulator is None):
+        flashed = flash_program(path, board=target, options=options, deployment=deployment)
+        prepared, port = flashed.prepared, port or flashed.port
+    else:
+        prepared = prepare_program(path, board=target, options=options, deployment=deployment)
+    with opening.open_transport(prepared.folder, port=port, probe=probe, kind=STANDALONE) as transport:
+        yield Opened(prepared, transport)
 
 
 def prepare_program(

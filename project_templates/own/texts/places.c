@@ -3,12 +3,11 @@
 
 {% for role in ["inputs", "outputs"] %}
 {% for tensor in manifest[role] %}
-static uint32_t {{ role[:-1] }}_{{ tensor.c_name }}[{{ (tensor.bytes + 3) // 4 }}];
+static {{ t.c_type(tensor) }} {{ role[:-1] }}_{{ tensor.c_name }}[{{ [1, tensor.elements] | max }}] __attribute__((aligned(8)));
 {% endfor %}
 {% endfor %}
 {% for role in ["inputs", "outputs"] %}
-
 static const struct {{ model }}_{{ role }} {{ role }} = {
-{%- for tensor in manifest[role] %}{{ ", " if not loop.first }}({{ t.c_type(tensor) }} *){{ role[:-1] }}_{{ tensor.c_name }}{% endfor %}};
+{%- for tensor in manifest[role] %}{{ ", " if not loop.first }}{{ role[:-1] }}_{{ tensor.c_name }}{% endfor %}};
 {% endfor %}
 {% endif %}

@@ -8,7 +8,7 @@
  *    Until you do, all are zero.
  *
 {% for tensor in manifest.inputs %}
- *    {{ inputs }}.{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; quantise_{{ tensor.c_name }}() makes it of real values{% endif %}{% if tensor.range %}: a size of this inference, {{ tensor.range.least }} to {{ tensor.range.most }}{% endif %}
+ *    {{ input_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; quantise_{{ tensor.c_name }}() makes it of real values{% endif %}{% if tensor.range %}: a size of this inference, {{ tensor.range.least }} to {{ tensor.range.most }}{% endif %}
 
 {% endfor %}
  */
@@ -19,14 +19,14 @@ static int read_sensor(void)
 {% endif %}
 {% for tensor in manifest.inputs %}
 {% if tensor.range %}
-    *{{ inputs }}.{{ tensor.c_name }} = {{ tensor.range.most }};
+    *{{ input_of }}{{ tensor.c_name }} = {{ tensor.range.most }};
 {% else %}
     for (int32_t i = 0; i < {{ t.of(model, tensor) }}_COUNT; ++i) {
 {% if t.is_on_a_scale(tensor) %}
         const float value = 0.0f; /* element i, as your sensor measures it */
-        {{ inputs }}.{{ tensor.c_name }}[i] = quantise_{{ tensor.c_name }}(value);
+        {{ input_of }}{{ tensor.c_name }}[i] = quantise_{{ tensor.c_name }}(value);
 {% else %}
-        {{ inputs }}.{{ tensor.c_name }}[i] = 0; /* element i, as your sensor measures it */
+        {{ input_of }}{{ tensor.c_name }}[i] = 0; /* element i, as your sensor measures it */
 {% endif %}
     }
 {% endif %}
@@ -41,7 +41,7 @@ static int read_sensor(void)
 /* 2. What is to happen: the outputs are there. Until you say, it is told which element is the largest.
  *
 {% for tensor in manifest.outputs %}
- *    {{ outputs }}.{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; value = (q - {{ t.of(model, tensor) }}_ZERO_POINT) * {{ t.of(model, tensor) }}_SCALE{% endif %}
+ *    {{ output_of }}{{ tensor.c_name }}   {{ t.described(tensor) }}{% if t.is_on_a_scale(tensor) %}; value = (q - {{ t.of(model, tensor) }}_ZERO_POINT) * {{ t.of(model, tensor) }}_SCALE{% endif %}
 
 {% endfor %}
  */
@@ -51,7 +51,7 @@ static void act(void)
     int32_t largest{{ "_" ~ loop.index if manifest.outputs | length > 1 }} = 0;
     for (int32_t i = 1; i < {{ t.of(model, tensor) }}_COUNT; ++i) {
 {% set largest = "largest_" ~ loop.index if manifest.outputs | length > 1 else "largest" %}
-        {{ largest }} = {{ outputs }}.{{ tensor.c_name }}[i] > {{ outputs }}.{{ tensor.c_name }}[{{ largest }}] ? i : {{ largest }};
+        {{ largest }} = {{ output_of }}{{ tensor.c_name }}[i] > {{ output_of }}{{ tensor.c_name }}[{{ largest }}] ? i : {{ largest }};
     }
     report("{{ tensor.c_name }}: largest at", {{ largest }});
 {% endfor %}

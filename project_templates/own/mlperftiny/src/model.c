@@ -38,13 +38,13 @@ void model_load(size_t count)
     }
     for (int32_t i = 0; i < {{ t.of(model, input) }}_COUNT; ++i) {
 {% if is_float and t.is_on_a_scale(input) %}
-        {{ inputs }}.{{ input.c_name }}[i] = quantise_{{ input.c_name }}(sample[i]);
+        {{ input_of }}{{ input.c_name }}[i] = quantise_{{ input.c_name }}(sample[i]);
 {% elif is_float or input.dtype == "uint8" %}
-        {{ inputs }}.{{ input.c_name }}[i] = sample[i];
+        {{ input_of }}{{ input.c_name }}[i] = sample[i];
 {% elif benchmark in ["ic01", "vww01"] %}
-        {{ inputs }}.{{ input.c_name }}[i] = (int8_t)(sample[i] - 128); /* a pixel */
+        {{ input_of }}{{ input.c_name }}[i] = (int8_t)(sample[i] - 128); /* a pixel */
 {% else %}
-        {{ inputs }}.{{ input.c_name }}[i] = (int8_t)sample[i];
+        {{ input_of }}{{ input.c_name }}[i] = (int8_t)sample[i];
 {% endif %}
     }
 }
@@ -60,9 +60,9 @@ int32_t model_infer(void)
 static float value_of(int32_t index)
 {
 {% if t.is_on_a_scale(output) %}
-    return (float)({{ outputs }}.{{ output.c_name }}[index] - {{ t.of(model, output) }}_ZERO_POINT) * {{ t.of(model, output) }}_SCALE;
+    return (float)({{ output_of }}{{ output.c_name }}[index] - {{ t.of(model, output) }}_ZERO_POINT) * {{ t.of(model, output) }}_SCALE;
 {% else %}
-    return (float){{ outputs }}.{{ output.c_name }}[index];
+    return (float){{ output_of }}{{ output.c_name }}[index];
 {% endif %}
 }
 
