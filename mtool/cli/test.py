@@ -37,7 +37,7 @@ def test(
     port: parameters.Port = "",
     probe: parameters.Probe = "",
     record: Annotated[
-        bool, typer.Option("--record", help="Write the figures to tests/figures.json, if all tests pass.")
+        bool, typer.Option("--record", help="Write the figures to figures.json, if all tests pass.")
     ] = False,
     log: Annotated[
         Path | None,

@@ -12,7 +12,7 @@ from mtool.errors import MismatchError, UsageError, of_os_error
 from mtool.workflow.cost import Cost
 
 LIMITS = "limits.toml"
-FIGURES = "tests/figures.json"
+FIGURES = "figures.json"
 
 _SCHEMA = 1
 _MOST = ("instructions", "time_us", "flash_bytes", "ram_bytes")

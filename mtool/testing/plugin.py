@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mtool-port", metavar="DEVICE", default="", help="the board's serial port")
     group.addoption("--mtool-probe", metavar="SERIAL", default="", help="the serial number of the board or its probe")
     group.addoption(
-        "--mtool-record", action="store_true", help="write the figures down (tests/figures.json); don't compare them"
+        "--mtool-record", action="store_true", help="write the figures down (figures.json); don't compare them"
     )
     group.addoption(
         "--mtool-log", metavar="FILE", default="", help="write down what mtool did and what went over the channel"

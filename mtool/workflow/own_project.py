@@ -185,7 +185,9 @@ def checked_options(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         try:
             found[name] = TypeAdapter(known[name]).validate_python(one, strict=True)
         except ValidationError as wrong:
+            many = "Sequence" in str(known[name])
             message = wrong.errors()[0]["msg"].replace("Input should be", "expected")
+            message = "expected a text, or a list of texts" if many else message
             raise UsageError(f"{where}: {key} can't be {value!r}", details=[message]) from None
     return found
 
