@@ -20,10 +20,17 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("begun") / "p"
+    assert begin(folder, line(folder.parent / "line.onnx"), "--option", "opt=-Os") == 0
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    assert begin(tmp_path / "p", line(tmp_path / "line.onnx"), "--option", "opt=-Os") == 0
+def project(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a project, which is the working folder."""
+    shutil.copytree(begun, tmp_path / "p")
     monkeypatch.chdir(tmp_path / "p")
     return tmp_path / "p"
 
@@ -129,6 +136,7 @@ def test_new_writes_nothing_where_it_may_not(tmp_path: Path, monkeypatch: pytest
     assert begin(there, model, "--keep") == 2, "it is a project already"
 
 
+@pytest.mark.product(3)
 @pytest.mark.parametrize("board", ["host", "mps2_an386", "arduino_uno", "nucleo_l4r5zi"])
 @pytest.mark.parametrize("kind", ["standalone", "host-driven", "mlperftiny"])
 def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> None:
