@@ -111,8 +111,7 @@ def mtool_log(pytestconfig: pytest.Config) -> Iterator[IO[str] | None]:
         return
     from mtool import files
 
-    files.check_writable(Path(name))
-    with Path(name).open("w", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
+    with files.open_log(Path(name)) as file:
         handler = logging.StreamHandler(file)
         handler.addFilter(lambda record: record.levelno > logging.DEBUG or record.name.startswith(_OF_THE_DEVICE))
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -151,22 +150,10 @@ def _check_kind(kind: ProjectType, manifest: Manifest) -> None:
 
 def _write(folder: Path, tree: FileTree, own: FileTree, compiled: Model, edits: Edits) -> Begun:
     """Write the user's part and then mtool's; where that fails, nothing is left."""
-    is_new = not folder.exists()
-    filetree.write(tree, folder, edits=edits)
-    try:
+    with filetree.written_once(tree, folder, edits=edits):
         found = require(folder)
         options = found.with_program(compiled.options, found.board, folder / GENERATED)
         filetree.write(replace(compiled, options=options).render_project()[0], folder / GENERATED)
-        (folder / filetree.FOLDER / "files.json").unlink()
-        (folder / filetree.FOLDER).rmdir()
-    except BaseException:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder / GENERATED, ignore_errors=True)
-            filetree.write(FileTree(), folder, edits="keep")
-            shutil.rmtree(folder / filetree.FOLDER, ignore_errors=True)
-            if is_new:
-                folder.rmdir()
-        raise
     return Begun(found, tuple(own))
 
 
