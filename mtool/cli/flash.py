@@ -44,7 +44,10 @@ def flash(
         out.text("flashed: the program runs by itself" + (f", its console is {flashed.port}" if flashed.port else ""))
         return
     if dry_run:
-        lines = workflow.flash_plan(model, board=board, runner=runner, options=options, deployment=deployment)
+        kind = "host_driven" if options.program is None else "standalone"
+        lines = workflow.flash_plan(
+            model, board=board, runner=runner, options=options, deployment=deployment, kind=kind
+        )
         out.result({"commands": lines})
         for line in lines:
             out.text(line)

@@ -153,8 +153,9 @@ def flash_plan(
     runner: str = "",
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
+    kind: str = KIND,
 ) -> list[str]:
-    """Return the commands that `flash_model` would run, as a shell would take them; nothing is written or run.
+    """Return the commands that flashing a firmware would run, as a shell would take them; nothing is written or run.
 
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
@@ -164,16 +165,21 @@ def flash_plan(
     model = compile(path, board=target, options=options, folder=deployment.folder)
     tree, described = model.render_project()
     folder = deployment.folder or model.default_folder()
-    job = flash_job(folder, described, chosen, device)
+    job = flash_job(folder, described, chosen, device, kind=kind)
     before = []
     if chosen.name == "gdb" and target.emulator is not None:
         job = dataclasses.replace(job, port="127.0.0.1:PORT")
         before = [shlex.join(halted.argv(target.emulator, job.firmware, job.port, channel=_channel(described))) + " &"]
     baud = f" at {target.usb.uart} baud" if target.usb else ""
-    return [
-        *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
+    commands = [
+        *rendered_plan(model, tree, described, deployment.folder, kinds=(kind,)),
         *before,
         *flash.plan(chosen, job),
+    ]
+    if kind != KIND:
+        return commands  # it runs by itself
+    return [
+        *commands,
         f"# hello{baud}: expect {_hashes(described)}",
         f"# smoke: one inference, compared with {reference.name_of(model.path)}",
     ]
