@@ -69,6 +69,7 @@ def test(
     ):
         words += [f"--mtool-{name}={value}"] if value else []
     words += ["--mtool-record"] if record else []
+    words += ["-q"] if out.verbosity < 0 else ["-v"] * out.verbosity
     words += [*(arguments or ())]
     if not any(Path(word.partition("::")[0]).exists() for word in arguments or ()):
         words.append(str(found.folder / "tests"))

@@ -1,5 +1,6 @@
 """The part of a project that is a user's own: written once, from `project_templates/own`, and never touched again."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,7 @@ import jinja2
 
 from mtool import resources
 from mtool.boards import Board
+from mtool.escaping import plain
 from mtool.filetree import FileTree, from_folder
 from mtool.manifest import Manifest
 from mtool.option_values import ProjectType
@@ -60,6 +62,8 @@ def own_files(
         keep_trailing_newline=True,
         autoescape=False,
     )
+    env.filters["toml"] = _toml
+    env.filters["plain"] = lambda path: "/".join(map(plain, path.split("/")))
     files = {}
     for part in (_EVERY, kind):
         for path in from_folder(root / part):
@@ -67,3 +71,8 @@ def own_files(
             if place and not place.endswith("/"):  # else it is for another language or board
                 files[place] = env.get_template(f"{part}/{path}").render(variables).encode()
     return FileTree(files)
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML has it: as JSON, whose escapes of a character beyond U+FFFF it does not know."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

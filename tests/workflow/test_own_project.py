@@ -174,6 +174,12 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
             assert subprocess.run(argv, cwd=folder, check=False).returncode == 0
 
 
+def test_a_model_may_have_any_name(tmp_path: Path) -> None:
+    model = line(tmp_path / 'a "b" \\ * 😀 \x7f.onnx')
+    assert begin(tmp_path / "p", model) == 0
+    assert own_project.require(tmp_path / "p").model.read_bytes() == model.read_bytes()
+
+
 def test_an_emulated_board_with_the_same_processor_is_tested_on() -> None:
     named = {
         name: new_project.test_board_for(boards.get(name)) for name in ("nucleo_l4r5zi", "mps2_an386", "spresense")
