@@ -60,7 +60,9 @@ def test(
 
     found = own_project.require()
     boards.get(board or found.test_board)
-    words = ["-p", _PLUGIN, f"--rootdir={found.folder}", "-p", "no:cacheprovider"]
+    # With mtool installed as a wheel, pytest would rewrite the assertions of all that it has, and this has it loaded.
+    words = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    words += ["-p", _PLUGIN, f"--rootdir={found.folder}", "-p", "no:cacheprovider"]
     for name, value in (
         ("board", board),
         ("port", port),

@@ -37,7 +37,7 @@ def own_files(
     for tensor in (*described["inputs"], *described["outputs"]):
         tensor["elements"] = math.prod(tensor["shape"])
     variables = {
-        "dot": ".",  # a file that begins with one would be hidden from the tools that package mtool
+        "dot": ".",  # in a name: a file that begins with one is hidden from what packages mtool, and pip compiles .py
         "model": name,
         "name": name,
         "manifest": described,

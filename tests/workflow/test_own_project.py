@@ -9,7 +9,7 @@ import pytest
 import yaml
 from own import begin, line
 
-from mtool import boards
+from mtool import boards, resources
 from mtool.cli import app
 from mtool.workflow import new_project, own_project
 
@@ -172,6 +172,10 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
         for name in sources - {"runner.h"}:
             argv = ["cc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *headers, f"src/{name}"]
             assert subprocess.run(argv, cwd=folder, check=False).returncode == 0
+
+
+def test_no_template_is_a_python_file_that_pip_would_compile() -> None:
+    assert not [*resources.path("project_templates").rglob("*.py")]
 
 
 def test_a_model_may_have_any_name(tmp_path: Path) -> None:
