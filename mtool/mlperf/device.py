@@ -45,6 +45,12 @@ class DeviceUnderTest:
             self._answer(_LOOK_S * 6)
         except NoAnswerError:
             self.ask("name")
+        except CommunicationError as ended:
+            raise CommunicationError(
+                ended.what,
+                details=ended.details,
+                hint="does its program answer EEMBC's commands, as src/runner.c does?",
+            ) from None
 
     def identity(self) -> dict[str, str]:
         """Return the device's name, profile and model (kws01, …)."""
