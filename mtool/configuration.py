@@ -17,7 +17,7 @@ from typing import Any
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
-_PATHS = ("boards", "tuned")  # a path, or a list of them
+_PATHS = ("boards", "tuned", "board_root", "soc_root", "dts_root")  # a path, or a list of them
 _TABLES = ("project", "options")
 
 
@@ -31,6 +31,7 @@ class Configuration:
         power: the command that cycles the board's power.
         boards: files of further boards, as boards.yaml has them.
         tuned: tuning logs to take schedules from.
+        board_root, soc_root, dts_root: folders of boards, chips and bindings outside of the Zephyr tree.
         project, options: the tables of a project of a user's own, as they are.
         file: where all that was read; None: there is no `mtool.toml`.
     """
@@ -41,6 +42,9 @@ class Configuration:
     power: str = ""
     boards: tuple[Path, ...] = ()
     tuned: tuple[Path, ...] = ()
+    board_root: tuple[Path, ...] = ()
+    soc_root: tuple[Path, ...] = ()
+    dts_root: tuple[Path, ...] = ()
     project: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     file: Path | None = None
@@ -55,8 +59,7 @@ def load(folder: Path | None = None) -> Configuration:
         UsageError: it can't be read, is not TOML, belongs to another user, or has an unknown key or a value of another
             type.
     """
-    here = folder or Path.cwd()
-    path = next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+    path = nearest(folder)
     if path is None:
         return Configuration()
     try:
@@ -68,17 +71,32 @@ def load(folder: Path | None = None) -> Configuration:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
+    check_owner(path, status)
+    wrong = [key for key, value in read.items() if not _is_right(key, value)]
+    if wrong:
+        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
+    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
+    return Configuration(**found, file=path)
+
+
+def nearest(folder: Path | None = None) -> Path | None:
+    """Return the nearest `mtool.toml`, in a folder (default: the working folder) or above it; None: there is none."""
+    here = folder or Path.cwd()
+    return next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+
+
+def check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that nobody named and that may be another user's.
+
+    Raises:
+        UsageError: it is not this user's or root's, or everybody may write it.
+    """
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
         raise UsageError(
             f"{path} could be another user's, and may name programs to run",
             details=["expected  a file of yours or of root's, that not everybody may write"],
             hint="remove it, or make it yours: chown, chmod o-w",
         )
-    wrong = [key for key, value in read.items() if not _is_right(key, value)]
-    if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
-    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
-    return Configuration(**found, file=path)
 
 
 def _is_right(key: str, value: Any) -> bool:

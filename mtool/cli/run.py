@@ -24,7 +24,7 @@ _SHOWN = 16  # elements of an output that are printed
 
 def run(
     out: Output,
-    model: parameters.ModelFile,
+    model: parameters.ModelOrProject,
     board: parameters.BoardName = parameters.HOST,
     input: Annotated[
         Path | None,
@@ -39,6 +39,16 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
     ] = None,
+    fill: parameters.Fill = "random",
+    dump: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump",
+            metavar="DIR",
+            help="Write every tensor there, as .npy by its name in the model, and index.json.",
+            show_default=False,
+        ),
+    ] = None,
     seed: parameters.Seed = 0,
     *,
     options: parameters.ProjectOptions,
@@ -46,9 +56,12 @@ def run(
 ) -> None:
     """Run a model on a board and show its outputs.
 
+    A project's folder is run as it stands, and built before if it is not.
     Without MODEL, in a project of yours (docs/own-project.md): its program runs, unless there is --input or --output.
     """
-    if options.program is not None and not options.program.port and input is None and output is None:
+    if input is not None and fill != "random":
+        raise UsageError("--input and --fill are two inputs", hint="leave one of them out")
+    if options.program is not None and not options.program.port and input is None and output is None and dump is None:
         _run_program(out, model, board, options, deployment)
         return
     if output is not None:
@@ -60,6 +73,8 @@ def run(
         options=options,
         deployment=deployment,
         seed=seed,
+        fill=fill,
+        dump=dump,
     )
     if output is not None:
         _save(output, ran.stacked())

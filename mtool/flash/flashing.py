@@ -55,7 +55,8 @@ def runners_of(board: Board, template: str = "") -> list[str]:
     A board without any that has an emulator is flashed through its gdb stub. `template` leaves out the runners
     that flash another framework's build folder.
     """
-    named = list(board.flash) or (["gdb"] if board.emulator else [])
+    emulated = board.emulator is not None and not board.emulator.is_the_firmware
+    named = list(board.flash) or (["gdb"] if emulated else [])
     return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
 
 
@@ -67,6 +68,11 @@ def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
         FlashError: the board has none.
     """
     known = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+        raise FlashError(
+            f"{board.name} is a program of this computer, and nothing flashes it",
+            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
+        )
     if name:
         if name not in RUNNERS or (name not in known and name != "gdb"):
             raise UsageError(

@@ -3,7 +3,7 @@
 from mtool.session.device import Device
 from mtool.session.device_info import DeviceInfo
 from mtool.session.graph import GraphExecutor
-from mtool.session.opening import open, open_transport
+from mtool.session.opening import check, open, open_transport
 from mtool.session.timing import Timing
 
-__all__ = ["Device", "DeviceInfo", "GraphExecutor", "Timing", "open", "open_transport"]
+__all__ = ["Device", "DeviceInfo", "GraphExecutor", "Timing", "check", "open", "open_transport"]

@@ -154,7 +154,7 @@ def tune(
     spaces = [with_prior(space, model) for space in spaces] if model is not None else spaces
     progress = Progress.of((space for space in spaces if len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
-    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
+    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
     place = Place(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))
