@@ -7,7 +7,9 @@ from typing import IO, Any
 import numpy as np
 
 from mtool import boards, locks, session
+from mtool.boards import Board
 from mtool.errors import MismatchError, UsageError
+from mtool.flash import ports
 from mtool.manifest import Manifest
 from mtool.session import Device
 from mtool.workflow import arrays, reference
@@ -140,8 +142,7 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
     described = model.prepared.manifest.project
     assert described is not None
     board = model.prepared.board
-    is_attached = bool(port or probe) or (described.transport == "serial" and board.emulator is None)
-    if not is_attached:
+    if not (port or probe or (described.transport == "serial" and _is_attached(board))):
         return session.open(model.prepared.folder, record=record)
     deployment = model.project.deployment_for(model.board, port=port, probe=probe)
     runner = runner_of(board, template=template_of(board, model.compiled.options), deployment=deployment)
@@ -154,6 +155,11 @@ def open_device(model: ModelUnderTest, *, port: str = "", probe: str = "", recor
 
     revival = Revival.of(board, "", found.port if found else "", found.probe if found else "")
     return revival.until_back(attempt) if revival.power is not None else attempt()
+
+
+def _is_attached(board: Board) -> bool:
+    """Return whether a board is driven itself: one that is sold and has an emulator, if one is attached."""
+    return board.emulator is None or (board.usb is not None and ports.resolve(board, ports.wanted()) is not None)
 
 
 def _first(sample: Mapping[str, Any]) -> Array:

@@ -201,7 +201,7 @@ def _values(
         "packages": packages,
         "builds_here": builds_here,
         "needs_west": needs_west,
-        "is_attached": not _runs_here(board),
+        "is_attached": not _runs_here(board) or board.usb is not None,
         "benchmark": "ad01" if is_autoencoder else _BENCHMARKS.get(classes, "unspecified"),
         "program": PROGRAM,
     }

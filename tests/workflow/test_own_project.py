@@ -153,7 +153,7 @@ def test_each_kind_on_each_template(board: str, kind: str, tmp_path: Path) -> No
     own = {"standalone": main, "host-driven": set(), "mlperftiny": main | {"runner.c", "runner.h", "model.c"}}
     assert sources == own[kind]
     assert ("drive.py" in files) == (kind == "host-driven")
-    is_attached = new_project.test_board_for(boards.get(board)).name != board
+    is_attached = board in ("arduino_uno", "nucleo_l4r5zi")  # it is sold
     assert (".github/workflows/board.yml" in files) == is_attached
     for name, jobs in {
         ".github/workflows/mtool.yml": {"test"},
