@@ -386,12 +386,12 @@ TuningOptions = Annotated[
             "io": _OF_ITS_C["io"],
             "partial": _OF_ITS_C["partial"],
             **_OF_A_MODEL,
-            "weights": _OF_ITS_C["weights"],
+            **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
             **_OF_A_TEMPLATE,
         }
     ),
 ]
-"""What the model is, and how it becomes a firmware, whichever schedules it gets."""
+"""What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
 
 GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE}, "given")]
 """Options of a project that are stored, not used: those that differ from their defaults, by their names."""
