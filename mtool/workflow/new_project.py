@@ -180,7 +180,7 @@ def _values(
 ) -> dict[str, Any]:
     """Return what the texts of the user's part use besides the model, the board and the template."""
     board, manifest = model.board, model.manifest
-    builds_here = template.builder in ("host", "cmake", "west") or board.port.get("core") == "avr"
+    builds_here = template.builder in ("host", "cmake", "west", "zig") or board.port.get("core") == "avr"
     wanted = {*_tools(tested, next(iter(tested.templates), ""))}
     wanted |= {*_tools(board, template.name)} if builds_here else set()
     packages, extras = _installation(wanted)
