@@ -15,6 +15,7 @@ from mtool.manifest import FILE_NAME, Manifest
 from mtool.option_values import Format
 from mtool.project import archives, mlf, portable
 from mtool.project.about import About
+from mtool.project.levels import levels_of
 from mtool.project.mlf import Module
 from mtool.project.portable import Core
 
@@ -85,8 +86,7 @@ def package(packed: Packed, form: Format) -> FileTree:
             f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
         )
     source_place, header_place = _PLACES[form]
-    # A .bin lies beside the headers: the assembler looks for it where the compiler looks for them.
-    files = {f"{source_place if name.endswith('.c') else header_place}/{name}": sources[name] for name in names}
+    files = {f"{_place(name, source_place, header_place)}/{name}": sources[name] for name in names}
     if many:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:
@@ -104,6 +104,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         "architectures": _architectures(packed),
         "date": archives.date(module.seconds),
         "binaries": binaries,
+        "levels": levels_of((name for name in names if name.endswith(".c")), manifest.model),
         "sources": [name for name in names if name.endswith(".c")],
         "headers": [name for name in names if name.endswith(".h")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
@@ -134,6 +135,15 @@ def _architectures(packed: Packed) -> str:
     if len(parts) > 1:
         return parts[1]
     return _ARDUINO_ARM if packed.module.cpu.startswith("cortex-m") else "*"
+
+
+def _place(name: str, source_place: str, header_place: str) -> str:
+    """Return the folder of a file, by its path in the model's.
+
+    A folder of a backend's stays whole beside the model's sources, which alone include its headers. A .bin lies beside
+    the headers: the assembler looks for it where the compiler looks for them.
+    """
+    return source_place if name.endswith(".c") or ("/" in name and name.endswith(".h")) else header_place
 
 
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
