@@ -15,6 +15,7 @@ from mtool.manifest import FILE_NAME, Manifest
 from mtool.option_values import Format
 from mtool.project import archives, mlf, portable
 from mtool.project.about import About
+from mtool.project.levels import levels_of
 from mtool.project.mlf import Module
 from mtool.project.places import placed
 from mtool.project.portable import Core
@@ -105,6 +106,7 @@ def package(packed: Packed, form: Format) -> FileTree:
         "architectures": _architectures(packed),
         "date": archives.date(module.seconds),
         "binaries": binaries,
+        "levels": levels_of((name for name in names if name.endswith(".c")), manifest.model),
         "sources": [name for name in names if name.endswith(".c")],
         "headers": [name for name in names if name.endswith(".h")],
         "runtime": [name for name in names if name.endswith(".c") and name.startswith(_RUNTIME)],
