@@ -86,7 +86,8 @@ def package(packed: Packed, form: Format) -> FileTree:
             f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
         )
     source_place, header_place = _PLACES[form]
-    files = {f"{_place(name, source_place, header_place)}/{name}": sources[name] for name in names}
+    own_place = header_place if many else source_place  # of headers in folders: one for each core, or a backend's
+    files = {f"{_place(name, source_place, header_place, own_place)}/{name}": sources[name] for name in names}
     if many:
         files |= {f"extras/{core.name}.json": found[1].to_json() for core, found in many.items()}
     else:
@@ -137,13 +138,15 @@ def _architectures(packed: Packed) -> str:
     return _ARDUINO_ARM if packed.module.cpu.startswith("cortex-m") else "*"
 
 
-def _place(name: str, source_place: str, header_place: str) -> str:
+def _place(name: str, source_place: str, header_place: str, own_place: str) -> str:
     """Return the folder of a file, by its path in the model's.
 
     A folder of a backend's stays whole beside the model's sources, which alone include its headers. A .bin lies beside
     the headers: the assembler looks for it where the compiler looks for them.
     """
-    return source_place if name.endswith(".c") or ("/" in name and name.endswith(".h")) else header_place
+    if "/" in name and name.endswith(".h"):
+        return own_place
+    return source_place if name.endswith(".c") else header_place
 
 
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:
