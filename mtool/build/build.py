@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
-from mtool.build import arduino, cmake, host, toolchains, west
+from mtool.build import arduino, cmake, host, toolchains, west, zig
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -48,6 +48,7 @@ BUILDERS: Mapping[str, Builder] = {
     "host": Builder(host.build, host.commands),
     "cmake": Builder(cmake.build, cmake.commands, ("cmake",)),
     "arduino": Builder(arduino.build, arduino.commands, (), arduino.compiler),
+    "zig": Builder(zig.build, zig.commands),
     "west": Builder(west.build, west.commands, ("cmake",), west.compiler),
 }
 

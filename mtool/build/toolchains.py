@@ -3,12 +3,15 @@
 Names of packages are Debian's and Ubuntu's; the commands work on both.
 """
 
+import importlib.metadata
+import importlib.util
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import proc
+from mtool import distribution, proc
 from mtool.errors import BuildError
 
 _VERSION_TIMEOUT_S = 20.0
@@ -24,6 +27,7 @@ class Toolchain:
         programs: looked for on PATH, all of them.
         install: the command that installs it.
         needs: a file that the compiler must find ("picolibc.specs"), or "".
+        is_package: it is a Python package of that name, beside this one.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Toolchain:
     programs: tuple[str, ...]
     install: str
     needs: str = ""
+    is_package: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ ALL = {
             "west",
             "Zephyr projects",
             ("west", "dtc"),
-            "pip install 'mtool[zephyr]' && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
+            f"{distribution.install('zephyr')} && sudo apt-get install device-tree-compiler picolibc-arm-none-eabi",
         ),
         Toolchain(
             "cmake", "bare-metal and Zephyr projects", ("cmake", "ninja"), "sudo apt-get install cmake ninja-build"
@@ -90,13 +95,31 @@ ALL = {
             ("qemu-system-riscv64",),
             "sudo apt-get install qemu-system-misc",
         ),
+        Toolchain(
+            "ziglang",
+            "the boards sim_*: a C compiler from PyPI",
+            ("ziglang",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
+        Toolchain(
+            "unicorn",
+            "the boards sim_*: an emulator from PyPI",
+            ("unicorn",),
+            distribution.install("emulator"),
+            is_package=True,
+        ),
         Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )
 }
 
 
 def check(toolchain: Toolchain) -> Found:
-    """Return what is installed of a toolchain. Runs its first program for the version."""
+    """Return what is installed of a toolchain. Runs its first program for the version, if it is a program."""
+    if toolchain.is_package:
+        if importlib.util.find_spec(toolchain.name) is None:
+            return Found(toolchain, "", (toolchain.name,))
+        return Found(toolchain, importlib.metadata.version(toolchain.name), ())
     missing = [program for program in toolchain.programs if shutil.which(program) is None]
     program = toolchain.programs[0]
     if program in missing:
@@ -126,6 +149,18 @@ def require(name: str) -> Found:
             hint=toolchain.install,
         )
     return found
+
+
+def zig() -> Path:
+    """Return the program of the package ziglang.
+
+    Raises:
+        BuildError: it is not installed.
+    """
+    require("ziglang")
+    found = importlib.util.find_spec("ziglang")
+    assert found is not None and found.submodule_search_locations
+    return Path(found.submodule_search_locations[0]) / ("zig.exe" if sys.platform == "win32" else "zig")
 
 
 def _version(text: str) -> str:

@@ -83,7 +83,7 @@ class Template(BaseModel):
     folder: Path
     is_own: bool = False
     description: str
-    builder: Literal["host", "cmake", "west", "arduino"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
     transport: Literal["process", "emulator", "serial"]
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()

@@ -11,7 +11,7 @@ from mtool.flash import ports
 from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
-from mtool.transport import ProcessTransport, SerialTransport, Transport, open_emulator
+from mtool.transport import ProcessTransport, SerialTransport, Transport, UnicornTransport, open_emulator, unicorn
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
@@ -116,4 +116,6 @@ def _transport(
     if project.transport == "serial":
         return open_emulator(emulator, firmware, channel="uart"), ""
     on_exit = functools.partial(faults.of_exit, board=project.board)
+    if emulator.program == unicorn.PROGRAM:
+        return UnicornTransport(project.board, firmware, on_exit=on_exit), ""
     return open_emulator(emulator, firmware, on_exit=on_exit), ""

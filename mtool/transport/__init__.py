@@ -5,5 +5,6 @@ from mtool.transport.emulator import open_emulator
 from mtool.transport.process import ProcessTransport
 from mtool.transport.recorder import Recorder
 from mtool.transport.serial import SerialTransport
+from mtool.transport.unicorn import UnicornTransport
 
-__all__ = ["ProcessTransport", "Recorder", "SerialTransport", "Transport", "open_emulator"]
+__all__ = ["ProcessTransport", "Recorder", "SerialTransport", "Transport", "UnicornTransport", "open_emulator"]
