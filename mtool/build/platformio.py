@@ -7,12 +7,12 @@ Products: `build/<kind>/firmware.elf` and `.hex`, which are copied to `<kind>.in
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import files, proc
+from mtool import distribution, files, proc
 from mtool.build import ninja
 from mtool.manifest import Manifest, Project
 
 PROGRAM = "pio"
-INSTALL = "pip install 'mtool[platformio]'"
+INSTALL = distribution.install("platformio")
 
 _TIMEOUT_S = 1800.0
 
