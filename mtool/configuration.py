@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from mtool import system
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
@@ -59,7 +60,7 @@ def load(folder: Path | None = None) -> Configuration:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+    if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
         raise UsageError(
             f"{path} could be another user's, and may name programs to run",
             details=["expected  a file of yours or of root's, that not everybody may write"],

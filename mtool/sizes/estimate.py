@@ -35,11 +35,12 @@ _TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any 
 _ALIGNMENT = 16
 _OBJECT_ALIGNMENT = 4
 _KIB = 1024
-_OWN = {"cmake": "baremetal", "west": "zephyr", "arduino": "arduino", "host": "host"}  # mtool's template, by builder
+_OWN = {"cmake": "baremetal", "west": "zephyr", "arduino": "arduino", "zig": "unicorn", "host": "host"}  # mtool's template, by builder
 _ASSUMED = {  # of a framework that could not be built where sizes.json was made
     "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
     "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
     "baremetal": {"code": 12 * _KIB, "data": 1 * _KIB},
+    "unicorn": {"code": 14 * _KIB, "data": 1 * _KIB},
     "host": {"code": 0, "data": 0},
 }
 _ARRAY = re.compile(r"^extern const .*?\b(?:u?int(\d+)_t|float|double|\w+) (\w+)\[(\d+)\];$", re.MULTILINE)

@@ -109,7 +109,7 @@ class Machine:
         """Run until bytes were sent, the firmware waits for some that are not there, it has ended, or time is over."""
         self._deadline = time.monotonic() + timeout_s
         self._is_to_stop = self.is_waiting = False
-        self._counter.event = 0
+        self._counter.event = self._counter.total + self._slice  # so much it goes on, however short the time
         while self.status is None and not self._is_to_stop:
             try:
                 self._engine.emu_start(self._pc | self._core.is_thumb, _NOWHERE)
