@@ -15,6 +15,8 @@ from mtool import distribution, proc
 from mtool.errors import BuildError
 
 _VERSION_TIMEOUT_S = 20.0
+_HOST = "cc"
+_OTHERS = ("gcc", "clang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ def check(toolchain: Toolchain) -> Found:
         if importlib.util.find_spec(toolchain.name) is None:
             return Found(toolchain, "", (toolchain.name,))
         return Found(toolchain, importlib.metadata.version(toolchain.name), ())
+    if toolchain.name == _HOST and shutil.which(_HOST) is None and (other := compiler_here(_HOST)) != [_HOST]:
+        return Found(toolchain, _version(_output([*other, "--version"])), ())
     missing = [program for program in toolchain.programs if shutil.which(program) is None]
     program = toolchain.programs[0]
     if program in missing:
@@ -151,6 +155,16 @@ def require(name: str) -> Found:
     return found
 
 
+def compiler_here(name: str) -> list[str]:
+    """Return how a compiler is called here: for `cc`, where that is missing, gcc, clang or that of ziglang may stand."""
+    if name != _HOST or shutil.which(name) is not None:
+        return [name]
+    other = next((program for program in _OTHERS if shutil.which(program) is not None), "")
+    if other:
+        return [other]
+    return [str(zig()), "cc", "-fno-sanitize=all"] if importlib.util.find_spec("ziglang") is not None else [name]
+
+
 def zig() -> Path:
     """Return the program of the package ziglang.
 
@@ -171,4 +185,4 @@ def _version(text: str) -> str:
 
 
 def _output(argv: list[str]) -> str:
-    return proc.run(argv, what=f"{argv[0]} {argv[1]}", timeout_s=_VERSION_TIMEOUT_S).output.strip()
+    return proc.run(argv, what=" ".join(argv), timeout_s=_VERSION_TIMEOUT_S).output.strip()

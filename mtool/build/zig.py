@@ -37,7 +37,10 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         if done.returncode != 0:
             raise overflow.explain(done.output, manifest) or BuildError(
                 f"build of the firmware failed with exit code {done.returncode}",
-                details=["$ " + " ".join(done.argv[:3]) + " ...", *done.output.rstrip().splitlines()[-proc.LAST_LINES :]],
+                details=[
+                    "$ " + " ".join(done.argv[:3]) + " ...",
+                    *done.output.rstrip().splitlines()[-proc.LAST_LINES :],
+                ],
             )
 
 

@@ -35,7 +35,13 @@ _TURNED = 1.5  # a schedule with knobs that are turned may unroll more than any 
 _ALIGNMENT = 16
 _OBJECT_ALIGNMENT = 4
 _KIB = 1024
-_OWN = {"cmake": "baremetal", "west": "zephyr", "arduino": "arduino", "zig": "unicorn", "host": "host"}  # mtool's template, by builder
+_OWN = {
+    "cmake": "baremetal",
+    "west": "zephyr",
+    "arduino": "arduino",
+    "zig": "unicorn",
+    "host": "host",
+}  # mtool's template, by builder
 _ASSUMED = {  # of a framework that could not be built where sizes.json was made
     "zephyr": {"code": 48 * _KIB, "data": 12 * _KIB},
     "arduino": {"code": 64 * _KIB, "data": 16 * _KIB},
