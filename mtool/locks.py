@@ -1,6 +1,6 @@
 """One user at a time for each device and each project folder: a lock that ends with its process, however that ends.
 
-Locks are files (mtool/lock_files.py) in a folder of the user's own, so that no other user can put a link in their place.
+Locks are files (mtool/lock_files.py) in a folder of the user's own: no other user can put a link in their place.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What operating systems have or lack: handles of folders, owners of files, groups of processes. Windows has none of them."""
+"""What an operating system may lack: handles of folders, owners of files, groups of processes, as Windows does."""
 
 import contextlib
 import os

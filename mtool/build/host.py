@@ -1,7 +1,7 @@
 """Build a program for this computer: one call of the C compiler, with the arguments in `<kind>.args`.
 
-Tools: the board's compiler (boards.yaml, `toolchain`), for which gcc, clang or the package ziglang may stand where there is
-no `cc`. Overrides: none; the file is the template's.
+Tools: the board's compiler (boards.yaml, `toolchain`), for which gcc, clang or the package ziglang may stand where
+there is no `cc`. Overrides: none; the file is the template's.
 Products: `build/<kind>`.
 """
 

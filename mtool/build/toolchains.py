@@ -156,7 +156,7 @@ def require(name: str) -> Found:
 
 
 def compiler_here(name: str) -> list[str]:
-    """Return how a compiler is called here: for `cc`, where that is missing, gcc, clang or that of ziglang may stand."""
+    """Return how a compiler is called here: for a missing `cc`, gcc, clang or that of ziglang stand in."""
     if name != _HOST or shutil.which(name) is not None:
         return [name]
     other = next((program for program in _OTHERS if shutil.which(program) is not None), "")

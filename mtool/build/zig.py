@@ -1,7 +1,7 @@
 """Build with the Python package ziglang: one call of its C compiler, with the arguments in `<kind>.args`.
 
-Tools: the package ziglang, which holds clang, a linker, and musl's headers and mathematics for the C library. Overrides:
-none; the files are the template's: `<kind>.args`, and `libm.txt`, which lists sources of musl's mathematics.
+Tools: the package ziglang, which holds clang, a linker, and musl's headers and mathematics for the C library.
+Overrides: none; the files are the template's: `<kind>.args`, and `libm.txt`, which lists sources of musl's mathematics.
 Products: `build/<kind>.elf`.
 """
 

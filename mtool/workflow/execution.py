@@ -10,7 +10,7 @@ import numpy as np
 
 from mtool import locks
 from mtool.boards import Board
-from mtool.session import Device
+from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
 from mtool.workflow import arrays, dynamic_outputs, project_cache
 from mtool.workflow import samples as sampling
@@ -105,7 +105,7 @@ def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -
     """Run each sample, in order, and measure the last inference; one of an executor on this side tells no time."""
     infer = executor_of(device, prepared.folder)
     if prepared.manifest.executor == "graph-host":
-        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], number=1, repeat=1)
+        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], Readings(repeat=1))
     outputs = [infer(sample) for sample in samples[:-1]]
     last, speed = run_measured(device, samples[-1])
     return [*outputs, last], speed

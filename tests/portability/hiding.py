@@ -17,10 +17,11 @@ assert rich and serial and typer
 
 for name in ("fcntl", "termios", "pty", "tty", "resource", "pwd", "grp"):
     sys.modules[name] = None  # type: ignore[assignment] - an ImportError for whoever imports it
-for name in (
+ABSENT = (
     "O_NOFOLLOW O_CLOEXEC O_DIRECTORY O_NONBLOCK O_NOCTTY O_SYNC geteuid getuid getegid getgid killpg getpgid setsid "
     "fork forkpty pread pwrite fchmod fchown chown set_blocking mkfifo mknod register_at_fork"
-).split():
+)
+for name in ABSENT.split():
     delattr(os, name)
 os.supports_dir_fd.clear()
 shutil._use_fd_functions = False  # type: ignore[attr-defined]

@@ -33,8 +33,21 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert wheel.name.startswith(distribution.NAME.replace("-", "_") + f"-{__version__}-")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([*install, "--no-compile", "--disable-pip-version-check"], check=True, capture_output=True, timeout=120)
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        str(wheel),
+    ]
+    subprocess.run(
+        [*install, "--no-compile", "--disable-pip-version-check"], check=True, capture_output=True, timeout=120
+    )
     ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     own = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
     (own / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")  # a path alone: what is editable there is not
@@ -67,7 +80,7 @@ def test_it_has_its_own_data_and_its_version(python: Path, tmp_path: Path) -> No
     assert python.parents[1] in inside.parents
     assert version == __version__
     assert all(inside / "data" in Path(path).parents for path in data)
-    assert count > 50 and entries == ["mtool.cli:main"]
+    assert count > 40 and entries == ["mtool.cli:main"]
 
 
 def test_no_hint_installs_a_strangers_package() -> None:
@@ -75,6 +88,6 @@ def test_no_hint_installs_a_strangers_package() -> None:
     files = [path for folder in folders for text in TEXTS for path in folder.rglob(text)]
     files += [*ROOT.glob("*.md"), ROOT / "scripts" / "setup"]
     found = [f"{path}: {match[0]}" for path in files if (match := STRANGER.search(path.read_text(encoding="utf-8")))]
-    assert found in ([], [f"{Path(__file__)}: {STRANGER.search(Path(__file__).read_text())[0]}"])  # type: ignore[index]
+    assert not found
     assert len(files) > 500
     assert distribution.install("verify") == "pip install 'mtool-mcu[verify]'"

@@ -1,4 +1,4 @@
-"""Cortex-M and RISC-V cores in this process, by the package unicorn: firmware runs with nothing installed but Python."""
+"""Cortex-M and RISC-V cores in this process, by the package unicorn: firmware runs with Python packages alone."""
 
 from mtool.transport.unicorn.transport import PROGRAM, UnicornTransport
 

@@ -1,4 +1,4 @@
-"""The cores that unicorn knows, as data: how they are chosen, their registers, their instructions' lengths, their faults."""
+"""The cores that unicorn knows: how they are chosen, their registers, their instructions' lengths, their faults."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Core:
 
 
 def count_thumb(code: bytes) -> int:
-    """Return the number of instructions: one whose first five bits are 11101, 11110 or 11111 has four bytes, else two."""
+    """Return the number of instructions: what begins with the bits 11101, 11110 or 11111 has four bytes, else two."""
     at = count = 0
     while at < len(code):
         at += 4 if code[at + 1] >= 0xE8 else 2

@@ -28,7 +28,7 @@ class Blocks(dict[int, int]):
 class Counter:
     """The instructions that a machine has run, and an event once there are so many.
 
-    A block counts when it begins. It runs to its end or ends in a fault, after which nothing is measured any more: unicorn
+    A block counts when it begins. It runs to its end or ends in a fault, after which nothing is measured: unicorn
     ends a block at each branch, and an instruction that its condition skips counts like any other.
 
     Args:

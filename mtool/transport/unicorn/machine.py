@@ -19,6 +19,7 @@ from mtool.transport.unicorn.counting import Counter
 _PAGE = 0x1000
 _SLICE = 1_000_000  # instructions between two looks at the clock
 _INSTRUCTIONS_PER_MS = 1_000_000
+_WATCH_S_PER_MS = 0.05  # a session counts on 20 M instructions a second, and waits no longer where they are fewer
 _EXCEPTION, _STACK, _WATCHDOG = 1, 2, 4  # crt/include/mt_fault.h
 _PUSHED_BYTES = 256  # the most that one instruction stores below the stack pointer
 _FAULT = 100  # exit status of a fault that no guard handles: this plus the exception's number
@@ -95,7 +96,7 @@ class Machine:
         self._accessed = 0
         self._is_to_stop = False
         self._deadline = 0.0
-        self._watch: int | None = None
+        self._watch: tuple[int, float] | None = None  # the instructions, and the moment, at which it is a fault
         self._pc = self._read_image(elf)
         if self._core.is_thumb:
             enable_fpu(self._engine)
@@ -116,7 +117,7 @@ class Machine:
                 self._pc = self._register("pc")
             except unicorn.UcError as refused:
                 self._fault(_REFUSED.get(refused.errno, Refusal.INSTRUCTION))
-            if self._watch is not None and self._counter.total > self._watch:
+            if self._is_late():
                 self._watch = None
                 self._enter_guard(_WATCHDOG, 0, [self._register("pc"), self._register("lr"), 0, self._register("sp")])
             if time.monotonic() >= self._deadline:
@@ -125,11 +126,14 @@ class Machine:
     def _on_event(self) -> bool:
         """Tell whether to stop now; if not, set when to ask again."""
         total = self._counter.total
-        is_late = self._watch is not None and total > self._watch
-        if self._is_to_stop or is_late or time.monotonic() >= self._deadline:
+        if self._is_to_stop or self._is_late() or time.monotonic() >= self._deadline:
             return True
         self._counter.event = total + self._slice
         return False
+
+    def _is_late(self) -> bool:
+        """Tell whether the guard's time is over."""
+        return self._watch is not None and (self._counter.total > self._watch[0] or time.monotonic() > self._watch[1])
 
     def _stop_soon(self) -> None:
         """Stop at the next block: in the middle of one, what is left of it would count as a block of its own."""
@@ -149,7 +153,8 @@ class Machine:
         if offset == _COMMAND:
             self._words[_DONE] = self._command(value, self._words.get(_ADDRESS, 0), self._words.get(_COUNT, 0))
         elif offset == _WATCH:
-            self._watch = self._counter.total + value * _INSTRUCTIONS_PER_MS if value else None
+            most = (self._counter.total + value * _INSTRUCTIONS_PER_MS, time.monotonic() + value * _WATCH_S_PER_MS)
+            self._watch = most if value else None
 
     def _command(self, command: int, address: int, count: int) -> int:
         """Do what the firmware asks for; return how many bytes were moved."""
