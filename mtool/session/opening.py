@@ -1,6 +1,7 @@
 """From a built project folder to a device."""
 
 import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from mtool.transport import ProcessTransport, SerialTransport, Transport, Unicor
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
+_DEBUGGED_S = 24 * 3600.0  # whoever debugs takes his time
+
+log = logging.getLogger(__name__)
 
 
 def open(
@@ -52,15 +56,18 @@ def open(
 
     transport, serial_number = start()
     assert described.project is not None  # _channel has looked
-    return Device(
+    waits = _gdb_port(described.project) and not port and not probe
+    device = Device(
         described,
         transport,
-        timeout_s=timeout_s,
+        timeout_s=_DEBUGGED_S if waits else timeout_s,
         serial_number=serial_number,
         reopen=lambda: start()[0],
         take_over=take_over,
         firmware=Path(folder) / described.project.firmware[_KIND],
     )
+    device.work_s = _DEBUGGED_S if waits else device.work_s
+    return device
 
 
 def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
@@ -97,6 +104,20 @@ def _channel(
     return _transport(project, firmware.absolute(), port, probe, emulator_arguments)
 
 
+def _gdb_port(project: Project) -> int:
+    """Return the port at which QEMU waits for gdb, as the template's option says; 0: it does not."""
+    return int(project.options.get("gdbserver", 0))
+
+
+def _waiting(project: Project) -> tuple[str, ...]:
+    """Return the arguments with which QEMU waits for gdb, if it is to."""
+    port = _gdb_port(project)
+    if not port:
+        return ()
+    log.warning("the emulator waits for gdb: target remote localhost:%d, then continue", port)
+    return ("-gdb", f"tcp:127.0.0.1:{port}", "-S")
+
+
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
@@ -111,7 +132,7 @@ def _transport(
             details=[f"the template {project.template} drives the firmware in one"],
             hint="choose another template: --template NAME",
         )
-    arguments = (*project.board.emulator.arguments, *emulator_arguments)
+    arguments = (*project.board.emulator.arguments, *_waiting(project), *emulator_arguments)
     emulator = project.board.emulator.model_copy(update={"arguments": arguments})
     if project.transport == "serial":
         return open_emulator(emulator, firmware, channel="uart"), ""
