@@ -41,7 +41,9 @@ def demo(
     out: Output,
     board: Annotated[
         list[str] | None,
-        parameters.boards(f"May be repeated; default: {HOST}, and the first of {', '.join(EMULATED)} whose tools are here."),
+        parameters.boards(
+            f"May be repeated; default: {HOST}, and the first of {', '.join(EMULATED)} whose tools are here."
+        ),
     ] = None,
     output_dir: Annotated[
         Path, typer.Option("--output-dir", "-d", metavar="DIR", help="The projects go below it.")

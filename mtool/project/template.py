@@ -41,7 +41,9 @@ class Option(BaseModel):
             raise ValueError(f"one of {', '.join(self.choices)}")
         wrong = [one for one in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(one)]
         if wrong:
-            raise ValueError(f"NAME or NAME=VALUE of letters, digits, _ . + and -, with blanks between, not {wrong[0]!r}")
+            raise ValueError(
+                f"NAME or NAME=VALUE of letters, digits, _ . + and -, with blanks between, not {wrong[0]!r}"
+            )
         if self.type == "folder" and text and not Path(text).is_dir():
             raise ValueError("a folder that is there")
         if self.type == "int":

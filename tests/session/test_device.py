@@ -126,7 +126,9 @@ def test_each_repeat_starts_with_the_inputs(device: Device) -> None:
 
 @pytest.mark.parametrize(("number", "repeat"), [(0, 1), (1, 0), (1 << 32, 1)])
 def test_time_wants_positive_numbers(device: Device, number: int, repeat: int) -> None:
-    with pytest.raises(UsageError, match="number has to be 1 to 4,294,967,295, repeat and repeats_to_cooldown at least 1"):
+    with pytest.raises(
+        UsageError, match="number has to be 1 to 4,294,967,295, repeat and repeats_to_cooldown at least 1"
+    ):
         device.time(number=number, repeat=repeat)
 
 
