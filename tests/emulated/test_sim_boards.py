@@ -13,11 +13,13 @@ import pytest
 pytest.importorskip("unicorn", reason="needs the package unicorn")
 pytest.importorskip("ziglang", reason="needs the package ziglang")
 
-from mtool import boards, build, filetree, project, session, workflow
+from mtool import boards, build, filetree, flash, project, session, workflow
 from mtool.build import toolchains
+from mtool.cli import demo
+from mtool.cli.output import Output
 from mtool.codegen import conventions
 from mtool.errors import BuildError, DeviceError, UsageError
-from mtool.session import Device
+from mtool.session import Device, cycles
 from mtool.workflow import Options, Prepared
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +165,23 @@ def test_a_fault_names_its_operator(built: Prepared, tmp_path: Path) -> None:
             device.run(feed(0), timeout_s=1)
         told = " ".join([caught.value.what, *caught.value.details])
         assert says in told and "operator 1" in told, told
+
+
+def test_it_is_neither_flashed_nor_are_its_cycles_estimated() -> None:
+    assert flash.runners_of(boards.get("sim_m4")) == []
+    with pytest.raises(UsageError, match="no emulator to count instructions in") as caught:
+        cycles.cores_for(boards.get("sim_m4"))
+    assert "sim_m4" not in caught.value.hint.partition(";")[0]
+
+
+@pytest.mark.parametrize(
+    ("missing", "chosen"), [((), "mps2_an386"), (("cmake",), "sim_m4"), (("cmake", "unicorn"), "")]
+)
+def test_the_demo_takes_the_core_whose_tools_are_here(
+    missing: tuple[str, ...], chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchains, "check", lambda tool: toolchains.Found(tool, "1", tuple({tool.name} & {*missing})))
+    assert demo._available(Output("demo")) == ["host", *([chosen] if chosen else [])]
 
 
 def test_a_missing_package_is_told(built: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
