@@ -30,6 +30,7 @@ class Toolchain:
         install: the command that installs it.
         needs: a file that the compiler must find ("picolibc.specs"), or "".
         is_package: it is a Python package of that name, beside this one.
+        instead: a board that needs no such program, or "".
     """
 
     name: str
@@ -38,6 +39,7 @@ class Toolchain:
     install: str
     needs: str = ""
     is_package: bool = False
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ ALL = {
             ("arm-none-eabi-gcc",),
             "sudo apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi",
             needs="libc.a",
+            instead="sim_m4",
         ),
         Toolchain(
             "avr-gcc",
@@ -81,6 +84,7 @@ ALL = {
             ("riscv64-unknown-elf-gcc",),
             "sudo apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf",
             needs="picolibc.specs",
+            instead="sim_rv32",
         ),
         Toolchain(
             "qemu-system-arm", "emulated Arm boards", ("qemu-system-arm",), "sudo apt-get install qemu-system-arm"
@@ -150,7 +154,8 @@ def require(name: str) -> Found:
         raise BuildError(
             f"{' and '.join(found.missing)} is not installed",
             details=[f"needed for: {toolchain.purpose}"] if toolchain.purpose else [],
-            hint=toolchain.install,
+            hint=toolchain.install
+            + (f"; or with nothing but pip: --board {toolchain.instead}" if toolchain.instead else ""),
         )
     return found
 

@@ -17,6 +17,7 @@ from mtool.transport.unicorn.cores import CORES, Refusal, enable_fpu
 from mtool.transport.unicorn.counting import Counter
 
 _PAGE = 0x1000
+_MOST_BYTES = 1 << 24  # that one command moves
 _SLICE = 1_000_000  # instructions between two looks at the clock
 _INSTRUCTIONS_PER_MS = 1_000_000
 _WATCH_S_PER_MS = 0.05  # a session counts on 20 M instructions a second, and waits no longer where they are fewer
@@ -161,6 +162,8 @@ class Machine:
         if command == _EXIT:
             self.status = count
             self._stop_soon()
+            return 0
+        if count > _MOST_BYTES:
             return 0
         data = os.urandom(count) if command == _RANDOM else bytes(self.received[:count]) if command == _READ else b""
         try:
