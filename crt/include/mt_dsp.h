@@ -46,7 +46,7 @@ struct mt_dsp_range {
         (zero_point) + 128, MT_DSP_BYTES(127 - (high)), MT_DSP_BYTES(255 - (high) + (low)), MT_DSP_BYTES(low) \
     }
 
-/* A channel's bias, and what scales its sums. */
+/* A channel's bias, and what scales its sums: a multiplier and places, or an offset (of MT_EXACT). */
 struct mt_dsp_fixed {
     int32_t bias, multiplier, places;
 };
@@ -68,6 +68,16 @@ struct mt_dsp_fixed {
 #define MT_DSP_ONCE(x, m, s) "smmul " x ", " x ", " m "\n\t" MT_DSP_ROUND(x, s)
 #define MT_DSP_ONCE_256(x, m, s) "asr " x ", " x ", #8\n\t" MT_DSP_ONCE(x, m, s)
 
+/* The sum in x by a multiplier m and an offset c, exactly as by the float: MT_EXACT of mt_math.h. */
+#define MT_DSP_EXACT(x, m, c, shift) \
+    "smmla " x ", " x ", " m ", " c "\n\tssat " x ", #8, " x ", asr " shift "\n\t"
+
+#define MT_DSP_EXACT1(x, shift)                                  \
+    __asm__ volatile(MT_DSP_EXACT("%[i]", "%[m]", "%[z]", "%[n]") \
+                     : [i] "+&r"(x)                              \
+                     : [m] "r"(m), [z] "r"(z), [n] "i"(shift)    \
+                     : "cc")
+
 /* The sums of channels a and b of a tile: by a float, or by what is for a and for b. */
 #define MT_DSP_SCALE_PAIRS(by_float, by_fixed)                  \
     do {                                                        \
@@ -87,38 +97,52 @@ struct mt_dsp_fixed {
             by_float();                                         \
     } while (0)
 
-/* The results a and b of two channels become bytes and go to o, which goes on; `range` and a copy `own` of it are there. */
+/* The results a and b of two channels become bytes and go to o + at; `range` and a copy `own` of it are there. */
+#define MT_DSP_STORE2 "strh %[va], [%[to], %[at]]"
 #define MT_DSP_BYTES2                     \
     "usat %[va], #8, %[va]\n\t"           \
     "usat %[vb], #8, %[vb]\n\t"           \
     "orr %[va], %[va], %[vb], lsl #8\n\t" \
-    "eor %[va], %[va], #0x80808080\n\t"   \
-    "strh %[va], [%[to]], #2"
-#define MT_DSP_STORE_RANGE(a, b, o)                                                  \
-    __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                              \
-                     "qadd %[vb], %[vb], %[offset]\n\t"                              \
-                     "usat %[va], #8, %[va]\n\t"                                     \
-                     "usat %[vb], #8, %[vb]\n\t"                                     \
-                     "orr %[va], %[va], %[vb], lsl #8\n\t"                           \
-                     "uqadd8 %[va], %[va], %[above]\n\t"                             \
-                     "uqsub8 %[va], %[va], %[span]\n\t"                              \
-                     "uadd8 %[va], %[va], %[low]\n\t"                                \
-                     "strh %[va], [%[to]], #2"                                       \
-                     : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)                   \
-                     : [offset] "r"(own.offset), [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low) \
+    "eor %[va], %[va], #0x80808080\n\t" MT_DSP_STORE2
+#define MT_DSP_LIMITS4(x)                \
+    "uqadd8 " x ", " x ", %[above]\n\t" \
+    "uqsub8 " x ", " x ", %[span]\n\t"  \
+    "uadd8 " x ", " x ", %[low]\n\t"
+#define MT_DSP_STORE_RANGE(a, b, o)                                                                              \
+    __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                                                          \
+                     "qadd %[vb], %[vb], %[offset]\n\t"                                                          \
+                     "usat %[va], #8, %[va]\n\t"                                                                 \
+                     "usat %[vb], #8, %[vb]\n\t"                                                                 \
+                     "orr %[va], %[va], %[vb], lsl #8\n\t" MT_DSP_LIMITS4("%[va]") MT_DSP_STORE2                 \
+                     : [va] "+&r"(a), [vb] "+&r"(b)                                                              \
+                     : [to] "r"(o), [at] "r"(at), [offset] "r"(own.offset), [above] "r"(own.above),              \
+                       [span] "r"(own.span), [low] "r"(own.low)                                                  \
                      : "cc", "memory")
-#define MT_DSP_STORE(a, b, o)                                         \
-    if (range)                                                        \
-        MT_DSP_STORE_RANGE(a, b, o);                                  \
-    else                                                              \
-        __asm__ volatile(MT_DSP_BYTES2                                \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o) \
-                         :                                            \
+#define MT_DSP_STORE(a, b, o)                              \
+    if (range)                                             \
+        MT_DSP_STORE_RANGE(a, b, o);                       \
+    else                                                   \
+        __asm__ volatile(MT_DSP_BYTES2                     \
+                         : [va] "+&r"(a), [vb] "+&r"(b)    \
+                         : [to] "r"(o), [at] "r"(at)       \
                          : "cc", "memory")
 
+/* The next two words behind the weights; most channels have a multiplier. */
+#define MT_DSP_NEXT(m, z, w) __asm__ volatile("ldrd %0, %1, [%2], #8" : "=&r"(m), "=&r"(z), "+&r"(w)::"memory")
+#define MT_DSP_USUAL(m) __builtin_expect((m) != 0, 1)
+
+/* Results of channels a and b that are int8 already, between limits of their own. */
+#define MT_DSP_STORE_CLAMPED(a, b, o)                                                                 \
+    __asm__ volatile("bfi %[va], %[vb], #8, #8\n\t"                                                   \
+                     "eor %[va], %[va], #0x80808080\n\t" MT_DSP_LIMITS4("%[va]") MT_DSP_STORE2        \
+                     : [va] "+&r"(a)                                                                  \
+                     : [vb] "r"(b), [to] "r"(o), [at] "r"(at), [above] "r"(own.above),                \
+                       [span] "r"(own.span), [low] "r"(own.low)                                       \
+                     : "cc", "memory")
+
 /* What scales the four sums a to d of a dense layer, by the floats that stand behind the weights. */
-#define MT_DSP_FLOAT4                    \
-    "vldmia %[w]!, {s0, s1, s2, s3}\n\t" \
+#define MT_DSP_FLOAT4 "vldmia %[w]!, {s0, s1, s2, s3}\n\t" MT_DSP_FLOAT4_OF
+#define MT_DSP_FLOAT4_OF                 \
     "vmov s4, s5, %[a], %[b]\n\t"        \
     "vmov s6, s7, %[c], %[d]\n\t"        \
     "vcvt.f32.s32 s4, s4\n\t"            \
@@ -159,7 +183,12 @@ MT_DSP_INLINE int8_t mt_dsp_narrow(uint32_t sum, int32_t factor, const uint32_t 
     const int32_t low = range ? (int8_t)(range->low & 255) : -128;
     const int32_t high = range ? 127 - (int32_t)(range->above & 255) : 127;
     float scale;
-    if (by != MT_BY_FLOAT) {
+    if (by > MT_EXACT && words[0]) {
+        const int32_t places = MT_EXACT_PLACES(by) + (factor == 256 ? 8 : 0);
+        return (int8_t)mt_clamp(mt_requantise_exact((int32_t)sum, (int32_t)words[0], (int32_t)words[1], places), low, high);
+    }
+    words += by > MT_EXACT;
+    if (by == MT_TWICE || by == MT_ONCE) {
         const int32_t scaled = mt_scaled(by, (int32_t)sum / factor, (int32_t)words[0], (int32_t)words[1]);
         return (int8_t)mt_clamp(scaled + zero_point, low, high);
     }

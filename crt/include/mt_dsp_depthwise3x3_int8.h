@@ -68,14 +68,18 @@ MT_DSP_INLINE void mt_dsp_pair_taps(uint32_t word, int32_t *u, int32_t *v)
     "vmov %[q], %[places]\n\t"
 #define MT_DSP_FIXED1(scale) MT_DSP_FETCH scale("%[a]", "%[p]", "%[q]")
 #define MT_DSP_FIXED2(scale) MT_DSP_FIXED1(scale) scale("%[b]", "%[p]", "%[q]")
+#define MT_DSP_FETCH_EXACT "vmov %[p], %[q], %P[words]\n\t"
+#define MT_DSP_EXACT_A MT_DSP_FETCH_EXACT MT_DSP_EXACT("%[a]", "%[p]", "%[q]", "%[places]")
+#define MT_DSP_EXACT_AB MT_DSP_EXACT_A MT_DSP_EXACT("%[b]", "%[p]", "%[q]", "%[places]")
+#define MT_DSP_NOTHING(x)
 #define MT_DSP_PLAIN(x)        \
     "usat " x ", #8, " x "\n\t" \
     "eor " x ", " x ", #128\n\t"
 #define MT_DSP_ZERO(x)                  \
     "add " x ", " x ", %[zero]\n\t"     \
     "ssat " x ", #8, " x "\n\t"
-#define MT_DSP_LIMITS(x)                \
-    MT_DSP_ZERO(x)                      \
+#define MT_DSP_LIMITS(x) MT_DSP_ZERO(x) MT_DSP_BETWEEN(x)
+#define MT_DSP_BETWEEN(x)               \
     "cmp " x ", %[least]\n\t"           \
     "it lt\n\t"                         \
     "movlt " x ", %[least]\n\t"         \
@@ -166,6 +170,26 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
 #undef MT_DSP_SLIDE_SCALING
 }
 
+/* The same by a multiplier and an offset, which a register of the FPU holds: MT_EXACT of mt_math.h. */
+MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
+                                      int32_t stride, int32_t count, int32_t step, int32_t low, int32_t high)
+{
+    const int16_t *i = plane, *const end = plane + count / 2 * 2 * stride;
+    const int32_t zero_point = 0;
+    int32_t a, b, p, q;
+    float bias_register;
+    double words;
+    memcpy(&bias_register, &fixed->bias, 4);
+    memcpy(&words, &fixed->multiplier, 8);
+#define MT_DSP_SLIDE_SCALING [words] "w"(words), [places] "i"(shift)
+    if (low == -128 && high == 127)
+        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_NOTHING);
+    else
+        MT_DSP_SLIDE(MT_DSP_EXACT_AB, MT_DSP_EXACT_A, MT_DSP_BETWEEN);
+#undef MT_DSP_SLIDE_SCALING
+}
+
 #else /* the same in plain C */
 
 struct mt_dsp_taps {
@@ -195,6 +219,19 @@ MT_DSP_INLINE void mt_dsp_slide_by(const int16_t *plane, int8_t *output, const s
             for (int32_t kx = 0; kx < 3; ++kx)
                 sum += plane[ky * pitch + kx] * taps->w[ky][kx];
         *output = (int8_t)mt_clamp(mt_scaled(by, sum, fixed->multiplier, fixed->places) + zero_point, low, high);
+    }
+}
+
+MT_DSP_INLINE void mt_dsp_slide_exact(const int16_t *plane, int8_t *output, const struct mt_dsp_taps *taps,
+                                      const struct mt_dsp_fixed *fixed, int32_t shift, int32_t pitch,
+                                      int32_t stride, int32_t count, int32_t step, int32_t low, int32_t high)
+{
+    for (int32_t x = 0; x < count; ++x, plane += stride, output += step) {
+        int32_t sum = fixed->bias;
+        for (int32_t ky = 0; ky < 3; ++ky)
+            for (int32_t kx = 0; kx < 3; ++kx)
+                sum += plane[ky * pitch + kx] * taps->w[ky][kx];
+        *output = (int8_t)mt_clamp(mt_requantise_exact(sum, fixed->multiplier, fixed->places, shift), low, high);
     }
 }
 

@@ -89,6 +89,17 @@ MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixe
     return mt_dsp_clamp(acc, zero_point, low, high);
 }
 
+MT_DSP_INLINE int8_t mt_dsp_exact(int32_t acc, const struct mt_dsp_fixed *fixed, int32_t shift, int32_t low,
+                                  int32_t high)
+{
+    __asm__(MT_DSP_EXACT("%0", "%1", "%2", "%3") : "+r"(acc) : "r"(fixed->multiplier), "r"(fixed->places), "i"(shift) : "cc");
+    if (low > -128)
+        acc = acc > low ? acc : low;
+    if (high < 127)
+        acc = acc < high ? acc : high;
+    return (int8_t)acc;
+}
+
 #else /* the same in plain C */
 
 MT_DSP_INLINE int32_t mt_dsp_mac(int32_t x, int32_t y, int32_t sum)
@@ -131,6 +142,12 @@ MT_DSP_INLINE int8_t mt_dsp_rescale(int32_t acc, const struct mt_dsp_fixed *fixe
                                     int32_t zero_point, int32_t low, int32_t high)
 {
     return (int8_t)mt_clamp(mt_scaled(by, acc, fixed->multiplier, fixed->places) + zero_point, low, high);
+}
+
+MT_DSP_INLINE int8_t mt_dsp_exact(int32_t acc, const struct mt_dsp_fixed *fixed, int32_t shift, int32_t low,
+                                  int32_t high)
+{
+    return (int8_t)mt_clamp(mt_requantise_exact(acc, fixed->multiplier, fixed->places, shift), low, high);
 }
 
 #endif
@@ -201,6 +218,7 @@ MT_DSP_INLINE void mt_dsp_sweep_by(const int16_t *plane, int8_t *output, const i
         for (int32_t i = 0; i < 4; ++i)
             if (i == 0 || count > i)
                 output[i * step] = by == MT_BY_FLOAT ? mt_dsp_requantise(sums[i], scale, zero_point, low, high)
+                                   : by > MT_EXACT   ? mt_dsp_exact(sums[i], fixed, MT_EXACT_PLACES(by), low, high)
                                                      : mt_dsp_rescale(sums[i], fixed, by, zero_point, low, high);
     }
 }
@@ -212,6 +230,15 @@ MT_DSP_INLINE void mt_dsp_sweep(const int16_t *plane, int8_t *output, const int1
     const struct mt_dsp_fixed fixed = {bias, 0, 0};
     mt_dsp_sweep_by(plane, output, taps, &fixed, scale, MT_BY_FLOAT, rows, steps, next, stride, count, step, zero_point,
                     low, high);
+}
+
+/* By a multiplier and an offset, MT_EXACT of mt_math.h. */
+MT_DSP_INLINE void mt_dsp_sweep_exact(const int16_t *plane, int8_t *output, const int16_t *taps,
+                                      const struct mt_dsp_fixed *fixed, enum mt_scaling by, int32_t rows, int32_t steps,
+                                      int32_t next, int32_t stride, int32_t count, int32_t step, int32_t low,
+                                      int32_t high)
+{
+    mt_dsp_sweep_by(plane, output, taps, fixed, 0.0f, by, rows, steps, next, stride, count, step, 0, low, high);
 }
 
 #define MT_DSP_SWEEP_BY(name, by)                                                                                 \

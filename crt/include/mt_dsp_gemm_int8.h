@@ -73,6 +73,10 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
     const struct mt_dsp_range own = how->range;
     const float scale = how->scale;
     const uint32_t *weights = (const uint32_t *)stream;
+    int32_t at = -2 * pairs; /* from the ends of the outputs */
+    o0 -= at;
+    o1 -= at;
+    o2 -= at;
     do {
         int32_t a0, a1, a2, b0, b1, b2;
         const int32_t *c = rows;
@@ -91,15 +95,15 @@ MT_DSP_INLINE void mt_dsp_product(const int32_t *rows, const int32_t *end, const
     if (full)                                                               \
         __asm__ volatile("qadd %[va], %[va], %[offset]\n\t"                 \
                          "qadd %[vb], %[vb], %[offset]\n\t" MT_DSP_BYTES2   \
-                         : [va] "+&r"(a), [vb] "+&r"(b), [to] "+&r"(o)      \
-                         : [offset] "r"(own.offset)                         \
+                         : [va] "+&r"(a), [vb] "+&r"(b)                     \
+                         : [to] "r"(o), [at] "r"(at), [offset] "r"(own.offset) \
                          : "cc", "memory");                                 \
     else                                                                    \
         MT_DSP_STORE_RANGE(a, b, o)
         MT_DSP_PRODUCT_STORE(a0, b0, o0);
         MT_DSP_PRODUCT_STORE(a1, b1, o1);
         MT_DSP_PRODUCT_STORE(a2, b2, o2);
-    } while (--pairs);
+    } while (at += 2);
 }
 
 #else /* the same in plain C */

@@ -49,6 +49,13 @@ extern "C" {
                      : "r4", "r5", "r6", "r8", "r9", "r10", "r11", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", \
                        "cc", "memory")
 
+/* Where there are no multipliers for four channels: z is the first scale, a word of 0 stands before each other. */
+#define MT_DSP_FLOAT4_EXACT                    \
+    "vldmia %[w]!, {s0, s1, s2, s3, s4, s5}\n\t" \
+    "vmov s0, %[z]\n\t"                        \
+    "vmov.f32 s2, s3\n\t"                      \
+    "vmov.f32 s3, s5\n\t" MT_DSP_FLOAT4_OF
+
 #define MT_DSP_DENSE_BY(scale)                 \
     do {                                       \
         if (unroll == 16)                      \
@@ -61,7 +68,7 @@ extern "C" {
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                           int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
-                                          const struct mt_dsp_range *range)
+                                          int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
     do {
@@ -73,7 +80,37 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
             MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_TWICE_RELU, MT_DSP_TWICE_RELU_256));
         else if (by == MT_ONCE)
             MT_DSP_DENSE_BY(MT_DSP_FIXED4(MT_DSP_ONCE, MT_DSP_ONCE_256));
-        else
+        else if (by > MT_EXACT) {
+            int32_t m, z;
+            MT_DSP_DENSE_BY("");
+            MT_DSP_NEXT(m, z, weights);
+            if (MT_DSP_USUAL(m)) {
+                MT_DSP_EXACT1(a, MT_EXACT_PLACES(by));
+                MT_DSP_NEXT(m, z, weights);
+                MT_DSP_EXACT1(b, MT_EXACT_PLACES(by) + 8);
+                MT_DSP_NEXT(m, z, weights);
+                MT_DSP_EXACT1(c, MT_EXACT_PLACES(by));
+                MT_DSP_NEXT(m, z, weights);
+                MT_DSP_EXACT1(d, MT_EXACT_PLACES(by) + 8);
+                __asm__ volatile("bfi %[a], %[b], #8, #8\n\t"
+                                 "bfi %[c], %[d], #8, #8\n\t"
+                                 "pkhbt %[a], %[a], %[c], lsl #16"
+                                 : [a] "+&r"(a), [c] "+&r"(c)
+                                 : [b] "r"(b), [d] "r"(d));
+                if (clamped)
+                    __asm__ volatile("eor %[a], %[a], #0x80808080\n\t" MT_DSP_LIMITS4("%[a]")
+                                     : [a] "+&r"(a)
+                                     : [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low)
+                                     : "cc");
+                memcpy(output, &a, 4);
+                output += 4;
+                continue;
+            }
+            __asm__ volatile(MT_DSP_FLOAT4_EXACT
+                             : [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c), [d] "+&r"(d), [w] "+&r"(weights)
+                             : [z] "r"(z)
+                             : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory");
+        } else
             MT_DSP_DENSE_BY(MT_DSP_FLOAT4);
         if (range)
             __asm__ volatile("qadd %[a], %[a], %[offset]\n\t"
@@ -94,9 +131,7 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
                          :
                          : "cc");
         if (range)
-            __asm__ volatile("uqadd8 %[a], %[a], %[above]\n\t"
-                             "uqsub8 %[a], %[a], %[span]\n\t"
-                             "uadd8 %[a], %[a], %[low]"
+            __asm__ volatile(MT_DSP_LIMITS4("%[a]")
                              : [a] "+&r"(a)
                              : [above] "r"(own.above), [span] "r"(own.span), [low] "r"(own.low)
                              : "cc");
@@ -112,9 +147,10 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 
 MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end, const uint32_t *weights,
                                           int8_t *output, int32_t groups, int unroll, enum mt_scaling by,
-                                          const struct mt_dsp_range *range)
+                                          int clamped, const struct mt_dsp_range *range)
 {
     (void)unroll;
+    (void)clamped;
     for (; groups; --groups, output += 4) {
         uint32_t sums[4] = {weights[0], weights[1], weights[2], weights[3]};
         weights += 4;
@@ -138,18 +174,22 @@ MT_DSP_INLINE const uint32_t *mt_dsp_rows(const int8_t *input, const int8_t *end
 
 #endif
 
-#define MT_DSP_ROWS(name, unroll, by)                                                                          \
-    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights,          \
-                                     int8_t *output, int32_t groups)                                           \
-    {                                                                                                          \
-        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, 0);                                \
-    }                                                                                                          \
-    MT_OPERATOR const uint32_t *name##_range(const int8_t *input, const int8_t *end, const uint32_t *weights,  \
-                                             int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
-    {                                                                                                          \
-        const struct mt_dsp_range own = *range;                                                                \
-        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, &own);                             \
+#define MT_DSP_ROWS_PLAIN(name, unroll, by)                                                           \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int8_t *output, int32_t groups)                                  \
+    {                                                                                                 \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, 0, 0);                    \
     }
+#define MT_DSP_ROWS_RANGE(name, unroll, by, clamped)                                                  \
+    MT_OPERATOR const uint32_t *name(const int8_t *input, const int8_t *end, const uint32_t *weights, \
+                                     int8_t *output, int32_t groups, const struct mt_dsp_range *range) \
+    {                                                                                                 \
+        const struct mt_dsp_range own = *range;                                                       \
+        return mt_dsp_rows(input, end, weights, output, groups, unroll, by, clamped, &own);           \
+    }
+#define MT_DSP_ROWS(name, unroll, by)   \
+    MT_DSP_ROWS_PLAIN(name, unroll, by) \
+    MT_DSP_ROWS_RANGE(name##_range, unroll, by, 1)
 #define MT_DSP_EACH_ROWS(name, by) \
     MT_DSP_ROWS(name##_4, 4, by)   \
     MT_DSP_ROWS(name##_8, 8, by)   \

@@ -78,8 +78,11 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      : "r6", "r8", "r9", "r10", "r11", "r12", "cc", "memory")
 
 /* What scales the four sums, in place. */
-#define MT_DSP_2X2_FLOAT()                                                                                \
-    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t"                                                         \
+#define MT_DSP_2X2_FLOAT() MT_DSP_2X2_FLOAT_OF("", )
+/* Where there are no multipliers for two channels, z is the scale of the first, and that of the second follows. */
+#define MT_DSP_2X2_FLOAT_EXACT() MT_DSP_2X2_FLOAT_OF("vmov s0, %[z]\n\t", [z] "r"(z))
+#define MT_DSP_2X2_FLOAT_OF(first, ...)                                                                    \
+    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\t" first                                                   \
                      "vmov s2, s3, %[a0], %[b0]\n\t"                                                      \
                      "vmov s4, s5, %[a1], %[b1]\n\t"                                                      \
                      "vcvt.f32.s32 s2, s2\n\t"                                                            \
@@ -97,7 +100,7 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
                      "vmov %[a0], %[b0], s2, s3\n\t"                                                      \
                      "vmov %[a1], %[b1], s4, s5"                                                          \
                      : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights) \
-                     :                                                                                    \
+                     : __VA_ARGS__                                                                        \
                      : "s0", "s1", "s2", "s3", "s4", "s5", "memory")
 #define MT_DSP_2X2_FIXED2(x, y, scale)                                                            \
     __asm__ volatile("ldrd %[m], %[s], [%[w]], #8\n\t"                                            \
@@ -112,12 +115,32 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1_2x2(int32_t *column, const int8_t *x, int32
         MT_DSP_2X2_FIXED2(b0, b1, scale_b); \
     } while (0)
 
+/* The four sums by multipliers and offsets: those of the second channel follow. */
+#define MT_DSP_2X2_EXACT(shift_b)                                                                                      \
+    __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")       \
+                     "ldrd %[m], %[z], [%[w]], #8\n\t"                                                                 \
+                     MT_DSP_EXACT("%[b0]", "%[m]", "%[z]", "%[k]") MT_DSP_EXACT("%[b1]", "%[m]", "%[z]", "%[k]")       \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [b0] "+&r"(b0), [b1] "+&r"(b1), [w] "+&r"(weights),             \
+                       [m] "+&r"(m), [z] "+&r"(z)                                                                      \
+                     : [n] "i"(MT_EXACT_PLACES(by)), [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                      \
+                     : "cc", "memory")
+#define MT_DSP_2X2_STORE_EXACT()                                                                                       \
+    __asm__ volatile("bfi %[a0], %[b0], #8, #8\n\tstrh %[a0], [%[o0], %[at]]\n\t"                                      \
+                     "bfi %[a1], %[b1], #8, #8\n\tstrh %[a1], [%[o1], %[at]]\n\t"                                      \
+                     "add %[at], %[at], #2"                                                                            \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [at] "+&r"(at)                                                  \
+                     : [b0] "r"(b0), [b1] "r"(b1), [o0] "r"(o0), [o1] "r"(o1)                                          \
+                     : "memory")
+
 /* Two columns by all output channels, two at a time; as mt_dsp_columns. */
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                       int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                      const struct mt_dsp_range *range)
+                                      int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    int32_t at = -2 * pairs; /* from the ends of the outputs */
+    o0 -= at;
+    o1 -= at;
     do {
         int32_t a0, a1, b0, b1;
         const int32_t *c = columns;
@@ -138,10 +161,27 @@ MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end
                              "sub %[b1], %[b1], %[a1]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1)
                              : [a0] "r"(a0), [a1] "r"(a1));
-        MT_DSP_SCALE_PAIRS(MT_DSP_2X2_FLOAT, MT_DSP_2X2_FIXED);
+        if (by > MT_EXACT) {
+            int32_t m, z;
+            MT_DSP_NEXT(m, z, weights);
+            if (MT_DSP_USUAL(m)) {
+                MT_DSP_2X2_EXACT(apart ? 0 : 8);
+                if (!clamped) {
+                    MT_DSP_2X2_STORE_EXACT();
+                } else {
+                    MT_DSP_STORE_CLAMPED(a0, b0, o0);
+                    MT_DSP_STORE_CLAMPED(a1, b1, o1);
+                    at += 2;
+                }
+                continue;
+            }
+            MT_DSP_2X2_FLOAT_EXACT();
+        } else
+            MT_DSP_SCALE_PAIRS(MT_DSP_2X2_FLOAT, MT_DSP_2X2_FIXED);
         MT_DSP_STORE(a0, b0, o0);
         MT_DSP_STORE(a1, b1, o1);
-    } while (--pairs);
+        at += 2;
+    } while (at);
 }
 
 #else /* the same in plain C */
@@ -159,10 +199,11 @@ MT_DSP_INLINE void mt_dsp_widen2(int32_t *columns, const int8_t *x0, const int8_
 
 MT_DSP_INLINE void mt_dsp_columns_2x2(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                       int8_t *o1, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                      const struct mt_dsp_range *range)
+                                      int clamped, const struct mt_dsp_range *range)
 {
     int8_t *const o[2] = {o0, o1};
     (void)unroll;
+    (void)clamped;
     mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 2);
 }
 
@@ -174,19 +215,24 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1_2x2(int32_t *column, int8_t value, int32_t w
     return mt_dsp_fill_of(column, value, words, 2);
 }
 
-/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */
-#define MT_DSP_COLUMNS_2X2(name, unroll, apart, by)                                                                  \
+/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. Those of
+ * MT_EXACT are written where they are called. */
+#define MT_DSP_COLUMNS_2X2_PLAIN(name, unroll, apart, by)                                                                  \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
                           int8_t *o1, int32_t pairs)                                                                 \
     {                                                                                                                \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, 0);                              \
-    }                                                                                                                \
-    MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,   \
-                                  int8_t *o1, int32_t pairs, const struct mt_dsp_range *range)                       \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, 0, 0);                           \
+    }
+#define MT_DSP_COLUMNS_2X2_RANGE(name, unroll, apart, by, clamped)                                                      \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,           \
+                          int8_t *o1, int32_t pairs, const struct mt_dsp_range *range)                               \
     {                                                                                                                \
         const struct mt_dsp_range own = *range;                                                                      \
-        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, &own);                           \
+        mt_dsp_columns_2x2(columns, end, weights, o0, o1, pairs, unroll, apart, by, clamped, &own);                  \
     }
+#define MT_DSP_COLUMNS_2X2(name, unroll, apart, by)      \
+    MT_DSP_COLUMNS_2X2_PLAIN(name, unroll, apart, by) \
+    MT_DSP_COLUMNS_2X2_RANGE(name##_range, unroll, apart, by, 1)
 #define MT_DSP_EACH_2X2(kind, by)                                 \
     MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_8, 8, 0, by)    \
     MT_DSP_COLUMNS_2X2(mt_dsp_columns_2x2##kind##_16, 16, 0, by)  \

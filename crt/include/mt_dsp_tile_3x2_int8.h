@@ -132,12 +132,45 @@ MT_DSP_INLINE int32_t *mt_dsp_widen1(int32_t *column, const int8_t *x, int32_t w
         MT_DSP_FIXED3(b0, b1, b2, scale_b); \
     } while (0)
 
-/* Three columns by all output channels, two at a time. `range` null: zero point -128 and no limits. */
+/* The six sums by multipliers and offsets: those of the second channel follow. */
+#define MT_DSP_EXACT6(shift_b)                                                                                          \
+    __asm__ volatile(MT_DSP_EXACT("%[a0]", "%[m]", "%[z]", "%[n]") MT_DSP_EXACT("%[a1]", "%[m]", "%[z]", "%[n]")        \
+                         MT_DSP_EXACT("%[a2]", "%[m]", "%[z]", "%[n]") "ldrd %[m], %[z], [%[w]], #8\n\t"                \
+                         MT_DSP_EXACT("%[b0]", "%[m]", "%[z]", "%[k]") MT_DSP_EXACT("%[b1]", "%[m]", "%[z]", "%[k]")    \
+                         MT_DSP_EXACT("%[b2]", "%[m]", "%[z]", "%[k]")                                                  \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2),  \
+                       [w] "+&r"(weights), [m] "+&r"(m), [z] "+&r"(z)                                                   \
+                     : [n] "i"(MT_EXACT_PLACES(by)), [k] "i"(MT_EXACT_PLACES(by) + (shift_b))                                       \
+                     : "cc", "memory")
+/* What they are becomes pairs of bytes; pointers that registers have no room for lie in memory. */
+#define MT_DSP_STORE_EXACT6()                                                                                           \
+    __asm__ volatile("bfi %[a0], %[b0], #8, #8\n\tldr %[b0], %[o0]\n\tstrh %[a0], [%[b0], %[at]]\n\t"                   \
+                     "bfi %[a1], %[b1], #8, #8\n\tldr %[b1], %[o1]\n\tstrh %[a1], [%[b1], %[at]]\n\t"                   \
+                     "bfi %[a2], %[b2], #8, #8\n\tldr %[b2], %[o2]\n\tstrh %[a2], [%[b2], %[at]]\n\t"                   \
+                     "add %[at], %[at], #2"                                                                             \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2),  \
+                       [at] "+&r"(at)                                                                                   \
+                     : [o0] "m"(o0), [o1] "m"(o1), [o2] "m"(o2)                                                         \
+                     : "cc", "memory")
+/* Where there are no multipliers for two channels, z is the scale of the first, and that of the second follows. */
+#define MT_DSP_FLOAT6_EXACT()                                                                          \
+    __asm__ volatile("vldmia %[w]!, {s0, s1}\n\tvmov s0, %[z]\n\t" MT_DSP_SCALE6("s0", "s1")           \
+                     : [a0] "+&r"(a0), [a1] "+&r"(a1), [a2] "+&r"(a2), [b0] "+&r"(b0), [b1] "+&r"(b1), \
+                       [b2] "+&r"(b2), [w] "+&r"(weights)                                              \
+                     : [z] "r"(z)                                                                      \
+                     : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "memory")
+
+/* Three columns by all output channels, two at a time. `range` null: zero point -128 and no limits; `clamped`: it has
+ * limits. */
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                   int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                  const struct mt_dsp_range *range)
+                                  int clamped, const struct mt_dsp_range *range)
 {
     const struct mt_dsp_range none = {0, 0, 0, 0}, own = range ? *range : none;
+    int32_t at = -2 * pairs; /* from the ends of the outputs */
+    o0 -= at;
+    o1 -= at;
+    o2 -= at;
     do {
         int32_t a0, a1, a2, b0, b1, b2;
         const int32_t *c = columns;
@@ -159,11 +192,29 @@ MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, co
                              "sub %[b2], %[b2], %[a2]"
                              : [b0] "+&r"(b0), [b1] "+&r"(b1), [b2] "+&r"(b2)
                              : [a0] "r"(a0), [a1] "r"(a1), [a2] "r"(a2));
-        MT_DSP_SCALE_PAIRS(MT_DSP_FLOAT6, MT_DSP_FIXED6);
+        if (by > MT_EXACT) {
+            int32_t m, z;
+            MT_DSP_NEXT(m, z, weights);
+            if (MT_DSP_USUAL(m)) {
+                MT_DSP_EXACT6(apart ? 0 : 8);
+                if (!clamped) {
+                    MT_DSP_STORE_EXACT6();
+                } else {
+                    MT_DSP_STORE_CLAMPED(a0, b0, o0);
+                    MT_DSP_STORE_CLAMPED(a1, b1, o1);
+                    MT_DSP_STORE_CLAMPED(a2, b2, o2);
+                    at += 2;
+                }
+                continue;
+            }
+            MT_DSP_FLOAT6_EXACT();
+        } else
+            MT_DSP_SCALE_PAIRS(MT_DSP_FLOAT6, MT_DSP_FIXED6);
         MT_DSP_STORE(a0, b0, o0);
         MT_DSP_STORE(a1, b1, o1);
         MT_DSP_STORE(a2, b2, o2);
-    } while (--pairs);
+        at += 2;
+    } while (at);
 }
 
 #else /* the same in plain C */
@@ -182,10 +233,11 @@ MT_DSP_INLINE void mt_dsp_widen3(int32_t *columns, const int8_t *x0, const int8_
 
 MT_DSP_INLINE void mt_dsp_columns(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,
                                   int8_t *o1, int8_t *o2, int32_t pairs, int unroll, int apart, enum mt_scaling by,
-                                  const struct mt_dsp_range *range)
+                                  int clamped, const struct mt_dsp_range *range)
 {
     int8_t *const o[3] = {o0, o1, o2};
     (void)unroll;
+    (void)clamped;
     mt_dsp_tiles(columns, end, weights, o, pairs, apart, by, range, 3);
 }
 
@@ -197,19 +249,24 @@ MT_DSP_INLINE int32_t *mt_dsp_fill1(int32_t *column, int8_t value, int32_t words
     return mt_dsp_fill_of(column, value, words, 3);
 }
 
-/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. */
-#define MT_DSP_COLUMNS(name, unroll, apart, by)                                                                    \
+/* The functions that operators share: the unrolling, the scaling, and whether the output has a range of its own. Those of
+ * MT_EXACT are written where they are called. */
+#define MT_DSP_COLUMNS_PLAIN(name, unroll, apart, by)                                                                    \
     MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,         \
                           int8_t *o1, int8_t *o2, int32_t pairs)                                                   \
     {                                                                                                              \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, 0);                            \
-    }                                                                                                              \
-    MT_OPERATOR void name##_range(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0, \
-                                  int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)         \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, 0, 0);                         \
+    }
+#define MT_DSP_COLUMNS_RANGE(name, unroll, apart, by, clamped)                                                        \
+    MT_OPERATOR void name(const int32_t *columns, const int32_t *end, const uint32_t *weights, int8_t *o0,         \
+                          int8_t *o1, int8_t *o2, int32_t pairs, const struct mt_dsp_range *range)                 \
     {                                                                                                              \
         const struct mt_dsp_range own = *range;                                                                    \
-        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, &own);                         \
+        mt_dsp_columns(columns, end, weights, o0, o1, o2, pairs, unroll, apart, by, clamped, &own);                \
     }
+#define MT_DSP_COLUMNS(name, unroll, apart, by)      \
+    MT_DSP_COLUMNS_PLAIN(name, unroll, apart, by) \
+    MT_DSP_COLUMNS_RANGE(name##_range, unroll, apart, by, 1)
 #define MT_DSP_EACH_COLUMNS(kind, by)                     \
     MT_DSP_COLUMNS(mt_dsp_columns##kind##_8, 8, 0, by)    \
     MT_DSP_COLUMNS(mt_dsp_columns##kind##_16, 16, 0, by)  \

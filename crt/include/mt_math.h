@@ -51,6 +51,15 @@ extern "C" {
 #endif
 #define MT_OPERATOR static MT_ALONE
 
+/* What is hardly ever so, and a function that is hardly ever called. */
+#if defined(__GNUC__)
+#define MT_SELDOM(condition) __builtin_expect((condition), 0)
+#define MT_COLD __attribute__((cold, noinline, unused))
+#else
+#define MT_SELDOM(condition) (condition)
+#define MT_COLD
+#endif
+
 /* A function that becomes part of each that calls it, where a number is passed that the compiler should see. */
 #if defined(__GNUC__)
 #define MT_INLINE static inline __attribute__((always_inline))
@@ -186,7 +195,8 @@ static inline int32_t mt_high_word(int32_t acc, int32_t multiplier)
 #endif
 
 /* The same without floating point: multiplier is scale * 2^(32 + shift), offset is the zero point and
- * half a step, both times 2^shift. Differs by at most 1, near ties. */
+ * half a step, both times 2^shift. Multipliers are chosen so that no accumulator that can occur gives another integer, or
+ * for 16 bits differ by at most 1, near ties. */
 static inline int32_t mt_requantise_fixed(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift, int32_t low,
                                           int32_t high)
 {
@@ -202,6 +212,49 @@ static inline int32_t mt_requantise_fixed_even(int32_t acc, int32_t multiplier, 
     const int32_t rest = (uint32_t)acc * (uint32_t)multiplier != 0; /* what mt_high_word has left out */
     const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1)) - 1;
     return mt_clamp((scaled + (odd | rest) + offset) >> shift, low, high);
+}
+
+/* total / 2^shift to the nearest, ties to even. */
+static inline int32_t mt_shift_even(int32_t total, int32_t shift)
+{
+    return (total + ((int32_t)1 << (shift - 1)) - 1 + ((total >> shift) & 1)) >> shift;
+}
+
+/* The nearest number that a float32 can hold, ties to even. */
+static inline uint64_t mt_as_float(uint64_t value)
+{
+    int32_t places = 0;
+    uint64_t odd;
+    while (value >> places >= (uint64_t)1 << 24)
+        ++places;
+    odd = (value >> places) & 1;
+    return places ? (value + ((uint64_t)1 << (places - 1)) - 1 + odd) >> places << places : value;
+}
+
+/* What float32 makes of acc * multiplier / 2^(32 + shift), of a multiplier that has all bits of the scale. */
+static MT_COLD int32_t mt_requantise_as_float(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    const uint64_t total = mt_as_float(acc < 0 ? 0u - (uint32_t)acc : (uint32_t)acc);
+    const uint64_t product = mt_as_float(total * (uint32_t)multiplier);
+    const uint64_t half = (uint64_t)1 << (31 + shift);
+    const int32_t steps = (int32_t)((product + half - 1 + ((product >> (32 + shift)) & 1)) >> (32 + shift));
+    return acc < 0 ? -steps : steps;
+}
+
+/* mt_requantise_fixed with a multiplier that gives what the float gives, or minus one that does so but within 2^-16 of a
+ * half. */
+static inline int32_t mt_requantise_fixed_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift,
+                                                int32_t low, int32_t high)
+{
+    const int32_t factor = multiplier < 0 ? -multiplier : multiplier;
+    const int32_t scaled = mt_high_word(acc, factor) + offset;
+    int32_t steps = scaled >> shift;
+    if (multiplier < 0) {
+        const uint32_t rest = (uint32_t)scaled << (32 - shift) | ((uint32_t)acc * (uint32_t)factor) >> shift;
+        if (MT_SELDOM(rest + 0x10000u < 0x20000u))
+            steps = mt_requantise_as_float(acc, factor, shift) + (offset >> shift);
+    }
+    return mt_clamp(steps, low, high);
 }
 
 /* TFLite's requantisation: acc * multiplier / 2^(32 + shift), rounded once, ties up; shift is 1 to 30. */
@@ -241,12 +294,26 @@ static inline int32_t mt_rescale_long(int64_t acc, int32_t multiplier, int32_t p
     return (int32_t)((acc * multiplier + ((int64_t)1 << (places - 1))) >> places);
 }
 
-/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, or a multiplier and places. */
+/* How SIMD kernels scale a sum, and what is packed for a channel: a float scale, a multiplier and places, or for
+ * MT_EXACT_<places> a multiplier and an offset, with which mt_requantise_exact gives what mt_requantise does. Where there
+ * are none for a channel: 0 and the float scale. */
 enum mt_scaling {
     MT_BY_FLOAT, /* mt_requantise_wide */
     MT_TWICE,    /* mt_rescale_twice with shift = places - 1, from 1 to 31; the sum stays below 2^30 */
-    MT_ONCE      /* mt_rescale with shift = places */
+    MT_ONCE,     /* mt_rescale with shift = places */
+    MT_EXACT,    /* mt_requantise_exact; the places follow */
+    MT_EXACT_1,
+    MT_EXACT_2,
+    MT_EXACT_3,
+    MT_EXACT_4
 };
+#define MT_EXACT_PLACES(by) ((int32_t)(by) - (int32_t)MT_EXACT)
+
+/* saturate((acc * multiplier / 2^32 + offset) / 2^places) to int8, both rounded down. */
+static inline int32_t mt_requantise_exact(int32_t acc, int32_t multiplier, int32_t offset, int32_t places)
+{
+    return mt_clamp((mt_high_word(acc, multiplier) + offset) >> places, -128, 127);
+}
 
 static inline int32_t mt_scaled(enum mt_scaling by, int32_t acc, int32_t multiplier, int32_t places)
 {

@@ -66,6 +66,7 @@ def source(
         aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
         lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
+        *_shared(functions),
         *definitions(plan),
         *body,
         *_arena_pointers(plan, interface, arena),
@@ -74,6 +75,15 @@ def source(
     if conventions.executor != "graph":
         lines.append(entry_point(plan, calls, interface, arena, conventions))
     return wrapped(qualified("\n".join(lines), plan.target))
+
+
+def _shared(functions: Functions) -> list[str]:
+    """Return what defines functions of the runtime that headers do not write out, once for all models of a unit."""
+    lines: list[str] = []
+    for line in sorted({line for function in functions.functions for line in function.kernel.shared}):
+        guard = line.partition("(")[2].partition(",")[0].upper()
+        lines += [f"#ifndef {guard}", f"#define {guard}", line, "#endif"]
+    return [*lines, ""] if lines else []
 
 
 def _arena_map(plan: Plan) -> str:

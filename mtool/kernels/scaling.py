@@ -64,7 +64,7 @@ class Scaling(ABC):
 
     def paired(self, sign: Array) -> Array:
         """Return the words of channels a and b beside each other, uint32 [N/2, ...]; sums of b have 256 * sign."""
-        a, b = replace(self, words=self.words[0::2]), replace(self, words=self.words[1::2])
+        a, b = self[slice(0, None, 2)], self[slice(1, None, 2)]
         return np.concatenate([a.words, b.stepped(sign).words], axis=1)
 
     def padded(self, count: int) -> Self:

@@ -36,8 +36,9 @@ class Kernel:
     """A generated function without its name: parameters, body, and the constants it is called with.
 
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
-    besides mt_math.h. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands where
-    in a constant, by its name.
+    besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
+    written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
+    where in a constant, by its name.
     """
 
     arguments: tuple[Argument, ...]
@@ -47,6 +48,7 @@ class Kernel:
     headers: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     can_fail: bool = False
+    shared: tuple[str, ...] = ()
 
 
 class Schedule(Protocol):

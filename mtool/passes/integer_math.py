@@ -6,7 +6,7 @@ reads. In this order:
   bounds   quantise(max(x, c)) clamps after rounding instead (quantise is monotonic)
   tables   one 8-bit argument: all of its 256 results, computed here; a shift, if that is what they are
   pairs    a sum of two scaled 8-bit arguments: (a*m + b*n + o) >> s, held against the float formula
-           for all 65,536 pairs; on targets without an FPU also where it is off by one near ties
+           for all 65,536 pairs; on targets without an FPU also with ties to even
   requant  an int32 or int64 accumulator times a scale: `requantise`
 
 A `rescale` of a sum, TFLite's arithmetic, becomes a pair too where that gives the same. And an accumulator that is
@@ -190,7 +190,7 @@ class _Work:
         left, right = (grid.reshape(-1).astype(np.int64) for grid in grids)
         how = found.exact(wanted.astype(np.int64), left, right)
         if how is None and part.op == "quantise" and not self.target.has_float:
-            how = found.near(wanted.astype(np.int64), left, right)
+            how = found.even(wanted.astype(np.int64), left, right)
         return None if how is None else Expr("rescale_pair", part.dtype, (a, b), how)
 
     def _requantise(self, part: Expr) -> Expr | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtool.ir import DType, Expr
-from mtool.ir.scalar import RescalePair
+from mtool.ir.scalar import FUNCTIONS, RescalePair
 from mtool.ir.types import Array
 
 SEARCH = 6  # how far from the rounded multipliers of a pair others are tried
@@ -20,12 +20,16 @@ Term = tuple[Expr, float, int]  # an 8-bit expression, its scale and zero point
 
 @dataclass(frozen=True, slots=True)
 class ScaledSum:
-    """A sum a * ratios[0] + b * ratios[1] + offset of two 8-bit expressions, rounded and clamped to limits."""
+    """A sum a * ratios[0] + b * ratios[1] + offset of two 8-bit expressions, rounded and clamped to limits.
+
+    zeros: their zero points.
+    """
 
     atoms: tuple[Expr, Expr]
     ratios: tuple[float, float]
     offset: float
     limits: tuple[int, int]
+    zeros: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, part: Expr) -> "ScaledSum | None":
@@ -44,7 +48,7 @@ class ScaledSum:
             return None
         (a, a_scale, a_zero), (b, b_scale, b_zero) = terms
         ratios = a_scale / step, b_scale / step
-        return cls((a, b), ratios, zero - ratios[0] * a_zero - ratios[1] * b_zero, limits)
+        return cls((a, b), ratios, zero - ratios[0] * a_zero - ratios[1] * b_zero, limits, (a_zero, b_zero))
 
     def exact(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
         """Find multipliers, an offset and a shift that give `wanted` [a, b] everywhere; None: none were found.
@@ -69,13 +73,18 @@ class ScaledSum:
                     return RescalePair(left + more_left, right + more_right, added, shift, low, high)
         return None
 
-    def near(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
-        """Return the plain roundings of the same numbers, if they are off by one at most."""
+    def even(self, wanted: Array, a: Array, b: Array) -> RescalePair | None:
+        """Return the roundings of the same numbers with ties to even, if they give `wanted` [a, b] everywhere.
+
+        Of scales that are powers of two, with which ties happen.
+        """
         shift = self._shifts(255)[0]
         left, right = (round(ratio * 2**shift) for ratio in self.ratios)
-        added = round(2**shift * (self.offset + 0.5))
-        got = (((a * left)[:, None] + (b * right)[None] + added) >> shift).clip(*self.limits)
-        return RescalePair(left, right, added, shift, *self.limits) if np.abs(got - wanted).max() <= 1 else None
+        zero_point = self.offset + sum(ratio * zero for ratio, zero in zip(self.ratios, self.zeros, strict=True))
+        added = -left * self.zeros[0] - right * self.zeros[1]
+        pair = RescalePair(left, right, added, shift, *self.limits, even=True, zero_point=round(zero_point))
+        got = FUNCTIONS["rescale_pair"].meaning(Expr("rescale_pair", DType.INT32, value=pair), a[:, None], b[None])
+        return pair if np.array_equal(got, wanted) else None
 
     def _shifts(self, largest: int) -> range:
         """Return the shifts, largest first, with which no sum leaves 32 bits."""

@@ -190,6 +190,7 @@ def joined_kernel(kernels: Sequence[Kernel], joiner: Joiner, graph: Graph, input
         any(kernel.needs_math for kernel in kernels),
         tuple(dict.fromkeys(header for kernel in kernels for header in kernel.headers)),
         first.layouts,
+        shared=tuple(dict.fromkeys(line for kernel in kernels for line in kernel.shared)),
     )
 
 

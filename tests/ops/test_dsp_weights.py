@@ -50,7 +50,7 @@ def test_lowest_weights_beside_both_signs_go_apart() -> None:
 def test_sums_that_may_leave_24_bits_go_apart() -> None:
     weights, bias = np.full((4, 1024), 127, np.int8), np.zeros(4, np.int32)
     result = packed(weights, bias)
-    assert result.apart and result.function(16) == "mt_dsp_apart_16"
+    assert result.apart and result.function(16).name == "mt_dsp_apart_16"
     assert (result.stream[:, 2:-2].view(np.int8) == 127).all()
 
 
@@ -96,7 +96,7 @@ def test_a_channel_of_multipliers_has_two_words() -> None:
     weights[0, 5], weights[1, 5] = -3, -128  # which turns the sign of channel 1
     scaling = fixed([2**30, 2**30 + 1, 2**30 + 2, 2**30 + 3], [4, 5, 6, 7], twice=True)
     result = packed(weights, bias, scaling)
-    assert result.function(8) == "mt_dsp_columns_twice_8"
+    assert result.function(8).name == "mt_dsp_columns_twice_8"
     tails = result.stream[:, -4:].view(np.int32).tolist()
     assert tails == [[2**30, 5, -(2**30) - 1, 6], [2**30 + 2, 7, 2**30 + 3, 8]]
 

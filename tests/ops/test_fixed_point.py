@@ -74,3 +74,49 @@ def test_requantisations_are_exact(options: list[str], tmp_path: Path) -> None:
         assert rescaled == (high + (1 << (shift - 1))) >> shift, row
         ties += exact.denominator == 2
     assert ties > 100
+
+
+BESIDE_HALVES = """
+#include "mt_math.h"
+#include <inttypes.h>
+#include <stdio.h>
+int main(void)
+{
+    int32_t acc, multiplier, zero_point, shift;
+    while (scanf("%" SCNd32 "%" SCNd32 "%" SCNd32 "%" SCNd32, &acc, &multiplier, &zero_point, &shift) == 4) {
+        const int32_t offset = zero_point * ((int32_t)1 << shift) + ((int32_t)1 << (shift - 1));
+        printf("%" PRId32 " %" PRId32 "\\n", mt_requantise_fixed_exact(acc, -multiplier, offset, shift, -128, 127),
+               mt_shift_even(acc / 4, shift));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-DMT_NO_LONG_PRODUCT"]], ids=["long", "short"])
+def test_beside_a_half_it_is_what_the_float_gives(options: list[str], tmp_path: Path) -> None:
+    """Accumulators whose products lie within float32's rounding of a half, on either side, ties and others."""
+    rng = np.random.default_rng(3)
+    given, wanted, differ = [], [], 0
+    while len(given) < 6000:
+        mantissa = int(rng.integers(2**23, 2**24)) >> int(rng.integers(0, 20)) * int(rng.random() < 0.3)
+        scale = np.float32(np.ldexp(mantissa, -int(rng.integers(26, 34))))
+        shift = int(rng.integers(3, 9))
+        multiplier = int(float(scale) * 2 ** (32 + shift))
+        acc = round((int(rng.integers(-140, 140)) + 0.5) / float(scale)) + int(rng.integers(-1, 2))
+        if multiplier != float(scale) * 2 ** (32 + shift) or multiplier >= 2**31 or abs(acc) >= 2**29:
+            continue
+        zero_point = int(rng.integers(-128, 128))
+        steps = int(np.rint(np.float32(acc) * scale))
+        differ += steps != (acc * multiplier + (1 << (31 + shift))) >> (32 + shift)
+        given.append((acc, multiplier, zero_point, shift))
+        wanted.append((clamp(steps + zero_point), round(Fraction(int(acc / 4), 1 << shift))))
+    assert differ > 100
+    (tmp_path / "main.c").write_text(BESIDE_HALVES)
+    include = f"-I{resources.path('crt') / 'include'}"
+    program = tmp_path / "program"
+    command = ["cc", *FLAGS, *options, *sanitized.UNDEFINED, include, tmp_path / "main.c", "-o", program, "-lm"]
+    subprocess.run(command, check=True)
+    text = "\n".join(" ".join(map(str, row)) for row in given)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, check=True)
+    assert [tuple(map(int, line.split())) for line in done.stdout.splitlines()] == wanted

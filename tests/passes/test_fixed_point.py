@@ -14,14 +14,14 @@ def parts(graph: Graph) -> list[str]:
     return [part.op for expr in found for part in expr.walk()]
 
 
-def test_random_networks_are_within_one_step() -> None:
-    """A multiplier of 32 bits and a float32 scale differ near ties only."""
+def test_random_networks_are_the_same() -> None:
+    """Multipliers of 32 bits are chosen so that no accumulator gives another integer."""
     rewritten = 0
     for kind in ("int8", "dead"):
         for before, after in pairs("use_fixed_point", kind, 10, M3):
             rewritten += parts(after).count("requantise_fixed")
             assert "requantise" not in parts(after) or "requantise" in parts(before)
-            assert_same(before, after, steps=2)  # one of each layer may come through
+            assert_same(before, after)
             for node in after.nodes:
                 if node.op == "loop":  # float scales are left behind
                     assert Loop.of(node).expr.operands() == {*range(len(node.inputs))}

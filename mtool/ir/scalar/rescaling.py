@@ -55,14 +55,16 @@ def _requantise_text(expr: Expr, total: Text, scale: Text) -> Text:
 class FixedRequantise:
     """`Requantise` without an FPU: clamp((((int64)acc * multiplier) >> 32) + offset >> shift).
 
-    That rounds ties up; `even` rounds them to even, for scales with which exact ties happen.
+    That rounds ties up; `even` rounds them to even, for scales with which exact ties happen. `near`: some multipliers
+    are negative; their accumulators beside a half are rounded as float32 rounds the product.
     """
 
     zero_point: int
     low: int
     high: int
     shift: int
-    even: bool
+    even: bool = False
+    near: bool = False
 
     @property
     def offset(self) -> int:
@@ -72,25 +74,33 @@ class FixedRequantise:
 
 def _fixed_requantise(expr: Expr, total: A, multiplier: A) -> A:
     how: FixedRequantise = expr.value
-    product = np.asarray(total, np.int64) * np.asarray(multiplier, np.int64)
+    whole = np.asarray(multiplier, np.int64)
+    product = np.asarray(total, np.int64) * np.abs(whole)
     if how.even:
         half = np.int64(1) << (31 + how.shift)
         steps = (product + half - 1 + ((product >> (32 + how.shift)) & 1)) >> (32 + how.shift)
         return np.clip(steps + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
-    high_word = product >> 32
-    return np.clip((high_word + how.offset) >> how.shift, how.low, how.high).astype(expr.dtype.numpy)
+    steps = (product >> 32) + how.offset >> how.shift
+    if how.near:
+        scale = np.ldexp(np.abs(whole), -32 - how.shift).astype(np.float32)
+        rounded = np.rint(np.asarray(total).astype(np.float32) * scale).astype(np.int64) + how.zero_point
+        steps = np.where(whole < 0, rounded, steps)
+    return np.clip(steps, how.low, how.high).astype(expr.dtype.numpy)
 
 
 def _fixed_requantise_text(expr: Expr, total: Text, multiplier: Text) -> Text:
     how: FixedRequantise = expr.value
-    name, offset = ("_even", how.zero_point) if how.even else ("", how.offset)
+    name, offset = ("_even", how.zero_point) if how.even else ("_exact" if how.near else "", how.offset)
     call = f"mt_requantise_fixed{name}({total.c}, {multiplier.c}, {offset}, {how.shift}, {how.low}, {how.high})"
     return Text(f"({expr.dtype.c}){call}", UNARY)
 
 
 @dataclass(frozen=True, slots=True)
 class RescalePair:
-    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32."""
+    """Two small integers to one: clamp((a * left + b * right + offset) >> shift), all in int32.
+
+    `even`: the shift rounds to the nearest, ties to even, and the zero point is added behind it.
+    """
 
     left: int
     right: int
@@ -98,17 +108,24 @@ class RescalePair:
     shift: int
     low: int
     high: int
+    even: bool = False
+    zero_point: int = 0
 
 
 def _rescale_pair(expr: Expr, a: A, b: A) -> A:
     how: RescalePair = expr.value
     total = np.asarray(a, np.int64) * how.left + np.asarray(b, np.int64) * how.right + how.offset
-    return np.clip(total >> how.shift, how.low, how.high).astype(expr.dtype.numpy)
+    if how.even:
+        total = total + (1 << (how.shift - 1)) - 1 + ((total >> how.shift) & 1)
+    return np.clip((total >> how.shift) + how.zero_point, how.low, how.high).astype(expr.dtype.numpy)
 
 
 def _rescale_pair_text(expr: Expr, a: Text, b: Text) -> Text:
     how: RescalePair = expr.value
     total = f"{a.at(MUL)} * {how.left} + {b.at(MUL)} * {how.right} + {how.offset}".replace("+ -", "- ")
+    if how.even:
+        steps = f"mt_shift_even({total}, {how.shift}) + {how.zero_point}".replace("+ -", "- ")
+        return Text(f"({expr.dtype.c})mt_clamp({steps}, {how.low}, {how.high})", UNARY)
     return Text(f"({expr.dtype.c})mt_clamp(({total}) >> {how.shift}, {how.low}, {how.high})", UNARY)
 
 

@@ -8,7 +8,9 @@ import numpy as np
 from mtool.ir import Graph, Node
 from mtool.ir.blocks import row_blocks, row_sums
 from mtool.ir.types import Array
+from mtool.kernels.dsp.functions import SharedFunction
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import Together
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
 from mtool.kernels.scaling import Scaling
@@ -127,9 +129,10 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A layer's packed weights, [groups, ...], and whether they stand apart."""
+    """A layer's packed weights, [groups, ...], what scales its sums, and whether the weights stand apart."""
 
     epilogue: Int8Epilogue
+    scaling: Scaling
     stream: Array
     apart: bool
 
@@ -147,23 +150,25 @@ class Packed:
             groups: how many share N.
             apart: not in pairs, for weights that do not `go_in_pairs`.
         """
-        bias, scaling = epilogue.bias, epilogue.scaling
+        scaling, bias = epilogue.exact_scaling(real, Together(2, groups))
         if not apart:
             bias, scaling = scaling.without_dead_channels(real, bias)
 
         def rows(weights: Array, bias: Array, scaling: Scaling) -> Array:
             return (pack_apart if apart else pack)(columns.of(weights), bias, scaling, columns.depth)
 
-        return cls(epilogue, packed_by_rows(rows, 2, weights, bias, scaling, groups=groups), apart)
+        return cls(epilogue, scaling, packed_by_rows(rows, 2, weights, bias, scaling, groups=groups), apart)
 
     @property
     def layout(self) -> str:
         """What stands where in a row of the stream."""
-        scaling = f"{self.epilogue.scaling.meaning} of each"
+        scaling = f"{self.scaling.meaning} of each"
         if self.apart:
             return f"two output channels a row: their biases, words of four weights by turns, {scaling}"
         return f"two output channels a row, {PAIRED}, {scaling}"
 
-    def function(self, unroll: int, suffix: str = "") -> str:
-        """Return the name of the runtime's function, but for `_range`; `suffix` is that of another tile."""
-        return f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}{self.epilogue.scaling.kind}_{unroll}"
+    def function(self, unroll: int, suffix: str = "") -> SharedFunction:
+        """Return the runtime's function; `suffix` is that of another tile."""
+        stem = f"mt_dsp_{'apart' if self.apart else 'columns'}{suffix}"
+        macro = f"MT_DSP_COLUMNS{suffix.upper()}"
+        return SharedFunction.of(macro, stem, self.scaling, self.epilogue, unroll, int(self.apart))

@@ -10,6 +10,7 @@ from mtool.ir.node import WithEpilogue
 from mtool.ir.scalar import Requantise, Rescale
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.tile import TileEpilogue, is_elementwise
+from mtool.kernels.exact_scaling import ALONE, Together, exact_scaling
 from mtool.kernels.scaling import FixedScaling, FloatScaling, Scaling
 
 _NONE: Array = np.zeros(0, np.int32)  # a product of two activations has neither weights nor a bias
@@ -53,6 +54,19 @@ class Int8Epilogue(TileEpilogue):
         """The float32 scales [N]; None: sums are not scaled by floats."""
         return self.scaling.scale if isinstance(self.scaling, FloatScaling) else None
 
+    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
+        """Return what scales sums by multipliers that give what the float scales give, and the biases for it.
+
+        Where there are none: its own.
+
+        Args:
+            weights: integers [N, ...], as the model has them.
+            together: channels that are scaled in one way.
+        """
+        if not isinstance(self.scaling, FloatScaling) or not isinstance(self.how, Requantise):
+            return self.scaling, self.bias
+        return exact_scaling(self.scaling, self.how, weights, self.bias, together)
+
     @property
     def is_plain(self) -> bool:
         """Whether the output's zero point is its lowest value and nothing is clamped: what a fused ReLU gives."""
@@ -68,6 +82,10 @@ class Int16Epilogue(Int8Epilogue):
     """The same of int16: int32 or int64 sums of int16 activations to int16, by floats."""
 
     kind = DType.INT16
+
+    def exact_scaling(self, weights: Array, together: Together = ALONE) -> tuple[Scaling, Array]:
+        """None are looked for."""
+        return self.scaling, self.bias
 
     @property
     def scale(self) -> Array:

@@ -32,11 +32,19 @@ class TileEpilogue:
         return element(self.rest, node, graph, names, lambda _: Text(channel), acc=acc, offset=offset)
 
     def kernel(
-        self, node: Node, graph: Graph, body: str, weights: Array, layout: str, header: str, scratch: str
+        self,
+        node: Node,
+        graph: Graph,
+        body: str,
+        weights: Array,
+        layout: str,
+        header: str,
+        scratch: str,
+        shared: tuple[str, ...] = (),
     ) -> Kernel:
         """Assemble the function: input, output, packed weights, what `rest` reads, scratch (its type; empty: none).
 
-        `layout` says in what order the weights are packed for the runtime's `header`.
+        `layout` says in what order the weights are packed for the runtime's `header`; `shared` is a Kernel's.
         """
         names = operand_names(node, graph, self.rest) if self.rest else {}
         arguments = [
@@ -50,7 +58,9 @@ class TileEpilogue:
         constants = operand_constants(node, graph, names)
         math = self.rest is not None and needs_math(self.rest)
         layouts = {"weights": f"packed for {header}, {layout}"}
-        return Kernel(tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts)
+        return Kernel(
+            tuple(arguments), body, {"weights": weights, **constants}, math, (header,), layouts, shared=shared
+        )
 
 
 def is_elementwise(rest: Expr, node: Node, graph: Graph, acc: DType, *, by_channel: bool = False) -> bool:

@@ -14,12 +14,16 @@ from mtool.kernels.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of the runtime: its name, the packed weights and their layout, the C of its last argument, if any."""
+    """A function of the runtime: its name, the packed weights and their layout, the C of its last argument, if any.
+
+    shared: the lines that define it, as a Kernel has them.
+    """
 
     function: str
     weights: Array
     layout: str
     last: str = ""
+    shared: tuple[str, ...] = ()
 
 
 class GroupedGemv(BaseSchedule):
@@ -87,4 +91,4 @@ class GroupedGemv(BaseSchedule):
             rest=lambda acc, offset, channel, row: epilogue.rest_text(node, graph, acc, offset, channel, row),
         )
         scratch = (self.staged or self.element).c if self.scratch_bytes(node, graph) else ""
-        return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch)
+        return epilogue.kernel(node, graph, body, call.weights, call.layout, self.header, scratch, call.shared)

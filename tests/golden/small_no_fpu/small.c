@@ -38,7 +38,7 @@ MT_ALONE void small_transpose_0(const int8_t *input, int8_t *output)
  * "stem/conv" "stem/relu" "cf_q"
  * schedule int_columns, 2,592 MACs */
 MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-                           const int32_t *multiplier, int8_t *scratch)
+                           const int32_t *multiplier, const uint8_t *ties, int8_t *scratch)
 {
     for (int32_t p = 0; p < 36; p += 2) {
         /* the input patches of 2 pixels from p on */
@@ -87,11 +87,19 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
             }
             w += 36;
             const int32_t o0 = p * 4 + c;
-            output[o0] = (int8_t)mt_requantise_fixed(acc00, multiplier[c], -4080, 5, -128, 127);
-            output[o0 + 1] = (int8_t)mt_requantise_fixed(acc01, multiplier[c + 1], -4080, 5, -128, 127);
-            const int32_t o1 = o0 + 4;
-            output[o1] = (int8_t)mt_requantise_fixed(acc10, multiplier[c], -4080, 5, -128, 127);
-            output[o1 + 1] = (int8_t)mt_requantise_fixed(acc11, multiplier[c + 1], -4080, 5, -128, 127);
+            if (MT_SELDOM(ties[c])) {
+                const int32_t sums[] = {acc00, acc01, acc10, acc11};
+                for (int32_t j = 0; j < 2; ++j)
+                    for (int32_t i = 0; i < 2; ++i)
+                        output[o0 + j * 4 + i] = (int8_t)mt_requantise_fixed_exact(sums[j * 2 + i],
+                                multiplier[c + i], -4080, 5, -128, 127);
+            } else {
+                output[o0] = (int8_t)mt_requantise_fixed(acc00, multiplier[c], -4080, 5, -128, 127);
+                output[o0 + 1] = (int8_t)mt_requantise_fixed(acc01, multiplier[c + 1], -4080, 5, -128, 127);
+                const int32_t o1 = o0 + 4;
+                output[o1] = (int8_t)mt_requantise_fixed(acc10, multiplier[c], -4080, 5, -128, 127);
+                output[o1 + 1] = (int8_t)mt_requantise_fixed(acc11, multiplier[c + 1], -4080, 5, -128, 127);
+            }
         }
     }
 }
@@ -100,7 +108,7 @@ MT_ALONE void small_conv_1(const int8_t *input, int8_t *output, const int8_t *we
  * "block/depthwise" "df_q" "cf" "…"
  * schedule int_plane, 1,296 MACs */
 MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weights, const int32_t *bias,
-                         const int8_t *residual, const int32_t *multiplier, int8_t *scratch)
+                         const int8_t *residual, const int32_t *multiplier, const uint8_t *ties, int8_t *scratch)
 {
     /* the padding around the plane, once: the channels below overwrite only what is inside */
     for (int32_t i = 0; i < 64; ++i)
@@ -141,15 +149,23 @@ MT_ALONE void small_dw_2(const int8_t *input, int8_t *output, const int8_t *weig
                     const int x4 = p[k * 8 + 4];
                     s2 += x4 * w2;
                 }
-                output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
-                        (int8_t)mt_requantise_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                        387274047) >> 23, -128, 127);
-                output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
-                        (int8_t)mt_requantise_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                        387274047) >> 23, -128, 127);
-                output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
-                        (int8_t)mt_requantise_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
-                        387274047) >> 23, -128, 127);
+                if (MT_SELDOM(ties[c])) {
+                    const int32_t sums[] = {s0, s1, s2};
+                    for (int32_t i = 0; i < 3; ++i)
+                        output[o + i * 4] = (int8_t)mt_clamp((residual[o + i * 4] * 5592405 +
+                                (int8_t)mt_requantise_fixed_exact(sums[i], multiplier[c], 88, 4, -128, 127) *
+                                6710886 - 387274047) >> 23, -128, 127);
+                } else {
+                    output[o] = (int8_t)mt_clamp((residual[o] * 5592405 +
+                            (int8_t)mt_requantise_fixed(s0, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            387274047) >> 23, -128, 127);
+                    output[o + 4] = (int8_t)mt_clamp((residual[o + 4] * 5592405 +
+                            (int8_t)mt_requantise_fixed(s1, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            387274047) >> 23, -128, 127);
+                    output[o + 8] = (int8_t)mt_clamp((residual[o + 8] * 5592405 +
+                            (int8_t)mt_requantise_fixed(s2, multiplier[c], 88, 4, -128, 127) * 6710886 -
+                            387274047) >> 23, -128, 127);
+                }
             }
         }
     }
@@ -164,7 +180,7 @@ MT_ALONE void small_pool_3(const int8_t *input, int8_t *output)
         int32_t acc = 0;
         for (int32_t i = 0; i < 36; ++i)
             acc += input[i * 4 + c];
-        output[c] = (int8_t)mt_requantise_fixed(acc + 4608, 1908874368, -2040, 4, -128, 127);
+        output[c] = (int8_t)mt_requantise_fixed_exact(acc + 4608, -1908874368, -2040, 4, -128, 127);
     }
 }
 
@@ -183,7 +199,7 @@ MT_ALONE void small_dense_4(const int8_t *input, int8_t *output, const int8_t *w
             const int32_t b0 = w0[k];
             acc00 += a0 * b0;
         }
-        output[c] = (int8_t)mt_requantise_fixed(acc00, 2061584256, 144, 5, -128, 127);
+        output[c] = (int8_t)mt_requantise_fixed_exact(acc00, -2061584256, 144, 5, -128, 127);
     }
 }
 
@@ -231,9 +247,9 @@ MT_INLINE void small_calls(const volatile int32_t *only)
 
     OPERATOR(0) small_transpose_0(in_x, transpose_0);
     OPERATOR(1) small_conv_1(transpose_0, conv_1, small_conv_1_weights, small_conv_1_bias, small_conv_1_multiplier,
-            conv_1_scratch);
+            small_conv_1_ties, conv_1_scratch);
     OPERATOR(2) small_dw_2(conv_1, dw_2, small_dw_2_weights, small_dw_2_bias, conv_1, small_dw_2_multiplier,
-            dw_2_scratch);
+            small_dw_2_ties, dw_2_scratch);
     OPERATOR(3) small_pool_3(dw_2, pool_3);
     OPERATOR(4) small_dense_4(pool_3, dense_4, small_dense_4_weights, small_dense_4_bias);
     OPERATOR(5) small_softmax_5(dense_4, out_y, small_softmax_5_exponential);

@@ -10,6 +10,11 @@ const int8_t small_conv_1_weights[72] = {
      121,  -32,  -65,   28,  113,  -63,   -7,   33,
 };
 
+/* uint8 4: whether a tile from this channel on has one whose sums beside a half are looked at more closely */
+const uint8_t small_conv_1_ties[4] = {
+    0, 1, 1, 0,
+};
+
 /* int32 4: of each output channel */
 const int32_t small_conv_1_bias[4] = {
     -1071,   120,    72,  -183,
@@ -17,7 +22,7 @@ const int32_t small_conv_1_bias[4] = {
 
 /* int32 4: of each output channel: what its accumulator is multiplied by, in fixed point */
 const int32_t small_conv_1_multiplier[4] = {
-     687194816,  916259776, 1145324672, 1374389632,
+      687194816,   916259776, -1145324672,  1374389632,
 };
 
 /* int8 4x3x3: channels, kernel rows, columns */
@@ -27,6 +32,11 @@ const int8_t small_dw_2_weights[36] = {
      -73,   51,   76,  -53,
 };
 
+/* uint8 4: whether a tile from this channel on has one whose sums beside a half are looked at more closely */
+const uint8_t small_dw_2_ties[4] = {
+    1, 0, 0, 1,
+};
+
 /* int32 4: of each output channel */
 const int32_t small_dw_2_bias[4] = {
     -14592,  29568,  33152,  -6016,
@@ -34,7 +44,7 @@ const int32_t small_dw_2_bias[4] = {
 
 /* int32 4: of each output channel: what its accumulator is multiplied by, in fixed point */
 const int32_t small_dw_2_multiplier[4] = {
-    1145324672, 1336212224, 1527099648, 1717986944,
+    -1145324672,  1336212224,  1527099648, -1717986944,
 };
 
 /* int8 3x4: outputs, inputs */

@@ -13,6 +13,7 @@ from mtool.ir import Graph, Node
 from mtool.ir.node import WithEpilogue
 from mtool.ir.types import Array
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import ExactScaling
 from mtool.kernels.knobs import knob
 from mtool.kernels.padding import round_up
 from mtool.kernels.rendering import template
@@ -170,7 +171,8 @@ class Depthwise(BaseSchedule):
         )
         assert epilogue is not None
         taps = graph.constants[node.inputs[1]].reshape(conv.out_channels, *conv.kernel)
-        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, epilogue.bias, epilogue.scaling)
+        scaling, bias = epilogue.exact_scaling(taps)
+        packed = pack(taps.swapaxes(1, 2) if traversal.transposed else taps, bias, scaling)
         body = template(
             "ops/conv2d/dsp/depthwise.c.j2",
             conv=conv,
@@ -182,11 +184,12 @@ class Depthwise(BaseSchedule):
             stream=packed.shape[1],
             x=self.epilogue_type.kind.c,
             sweep=self.sweep,
-            kind=epilogue.scaling.kind,
-            head=4 // packed.itemsize * (1 + epilogue.scaling.words.shape[1]),
+            kind=scaling.kind,
+            exact=scaling if isinstance(scaling, ExactScaling) else None,
+            head=4 // packed.itemsize * (1 + scaling.words.shape[1]),
             rest=lambda acc, offset, channel: epilogue.rest_text(node, graph, acc, offset, channel),
         )
-        layout = f"a channel a row: bytes of bias and {epilogue.scaling.meaning}, taps in rows that are filled up"
+        layout = f"a channel a row: bytes of bias and {scaling.meaning}, taps in rows that are filled up"
         return epilogue.kernel(node, graph, body, packed, layout, self.header, "int16_t")
 
 

@@ -98,12 +98,13 @@ class Im2col(Tiles):
         conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         columns, tile = ColumnLayout.of(conv), self._tile(conv)
+        function = packed.function(self._unroll(conv, tile), SUFFIXES[tile.name])
         body = template(
             "ops/conv2d/dsp/im2col_int8.c.j2",
             conv=conv,
             columns=columns,
             tile=tile,
-            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            function=function.name,
             suffix=SUFFIXES[tile.name],
             depth=self._padded(conv),
             summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
@@ -113,7 +114,9 @@ class Im2col(Tiles):
             by_rows=self._by_rows(node, graph),
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t")
+        return epilogue.kernel(
+            node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t", function.shared
+        )
 
 
 SCHEDULE = Im2col()

@@ -56,11 +56,12 @@ class Pointwise(Tiles):
         conv, packed = Conv.of(node, graph), self.packed(node, graph)
         epilogue = packed.epilogue
         tile = self._tile(conv)
+        function = packed.function(self._unroll(conv, tile), SUFFIXES[tile.name])
         body = template(
             "ops/conv2d/dsp/pointwise_int8.c.j2",
             conv=conv,
             tile=tile,
-            function=packed.function(self._unroll(conv, tile), SUFFIXES[tile.name]),
+            function=function.name,
             depth=self._padded(conv),
             summed=round_up(len(self.order(conv)), 4) if conv.offset else 0,
             results=staged_results(conv, epilogue, tile),
@@ -68,7 +69,9 @@ class Pointwise(Tiles):
             backward=conv.out_channels > conv.channels,
             rest=lambda acc, offset: epilogue.rest_text(node, graph, acc, offset),
         )
-        return epilogue.kernel(node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t")
+        return epilogue.kernel(
+            node, graph, body, packed.stream, packed.layout, HEADERS[tile.name], "int32_t", function.shared
+        )
 
 
 SCHEDULE = Pointwise()

@@ -37,9 +37,9 @@ def sums_of(depth: int) -> int:
 def dot_cost(depth: int, unroll: int, tile: Tile, *, apart: bool = False) -> int:
     """Return instructions of a tile's dot products and results.
 
-    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 an iteration, 57 for the results; of 2x2: 13, 2, 40.
+    Of 3x2: 17 for four steps of k (2 more of weights apart), 3 an iteration, 39 for the results; of 2x2: 13, 2, 27.
     """
-    four, iteration, results = (17, 3, 57) if tile.pixels == 3 else (13, 2, 40)
+    four, iteration, results = (17, 3, 39) if tile.pixels == 3 else (13, 2, 27)
     return round_up(depth, unroll) // unroll * (unroll // 4 * (four + 2 * apart) + iteration) + results
 
 

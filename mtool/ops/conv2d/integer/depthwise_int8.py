@@ -91,8 +91,10 @@ class Depthwise(BaseSchedule):
         """Write the function."""
         conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
         traversal = self._traversal(node, graph, target)
+        ties = epilogue.beside_halves(1)
         body = template(
             "ops/conv2d/integer/depthwise_int8.c.j2",
+            ties=ties is not None,
             conv=conv,
             traversal=traversal,
             held=self._holds(conv, target),
@@ -104,7 +106,7 @@ class Depthwise(BaseSchedule):
         taps = stored_weights(node, graph).reshape(conv.channels, *conv.kernel)
         weights = np.ascontiguousarray(taps.swapaxes(1, 2) if traversal.transposed else taps)
         layout = f"channels, kernel {'columns, rows' if traversal.transposed else 'rows, columns'}"
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout)
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout, ties)
 
 
 def _registers(traversal: Traversal, held: bool) -> int:

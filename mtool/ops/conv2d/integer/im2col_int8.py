@@ -74,8 +74,10 @@ class Im2col(BaseSchedule):
         conv, epilogue = Conv.of(node, graph), EpilogueText(node, graph)
         tile = self._tile(node, graph, target)
         weights = pack(stored_weights(node, graph).reshape(conv.out_channels, -1), tile.channels, conv.group)
+        ties = epilogue.beside_halves(tile.channels)
         body = template(
             "ops/conv2d/integer/im2col_int8.c.j2",
+            ties=ties is not None,
             conv=conv,
             tile=tile,
             packed=weights.size,
@@ -84,7 +86,7 @@ class Im2col(BaseSchedule):
             x=graph.types[node.inputs[0]].dtype.c,
             epilogue=epilogue,
         )
-        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout(tile.channels))
+        return epilogue.kernel(body, weights, graph.types[node.inputs[0]].dtype.c, layout(tile.channels), ties)
 
 
 SCHEDULE = Im2col()

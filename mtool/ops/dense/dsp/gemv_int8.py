@@ -10,8 +10,10 @@ import numpy as np
 
 from mtool.ir import DType, Graph, Node
 from mtool.ir.types import Array
+from mtool.kernels.dsp.functions import SharedFunction
 from mtool.kernels.dsp.weights_int8 import PAIRED, go_in_pairs, radix_pairs
 from mtool.kernels.epilogues.integer import Int8Epilogue
+from mtool.kernels.exact_scaling import Together
 from mtool.kernels.knobs import knob
 from mtool.kernels.packing import packed_by_rows
 from mtool.kernels.padding import filled_up, round_up
@@ -86,13 +88,11 @@ class Gemv(GroupedGemv):
         epilogue, weights = self.epilogue(node, graph), graph.constants[node.inputs[1]]
         assert epilogue is not None
         depth = self.padded_depth(weights.shape[1])
-        packed = packed_by_rows(partial(pack, depth=depth), 4, weights, epilogue.bias, epilogue.scaling)
-        unroll = self._unroll(depth)
-        function = f"mt_dsp_rows{epilogue.scaling.kind}_{unroll}"
-        layout = f"four outputs a row, each two, {PAIRED}, {epilogue.scaling.meaning} of each"
-        if epilogue.is_plain:
-            return Call(function, packed, layout)
-        return Call(f"{function}_range", packed, layout, "&range")
+        scaling, bias = epilogue.exact_scaling(weights, Together(4))
+        packed = packed_by_rows(partial(pack, depth=depth), 4, weights, bias, scaling)
+        function = SharedFunction.of("MT_DSP_ROWS", "mt_dsp_rows", scaling, epilogue, self._unroll(depth))
+        layout = f"four outputs a row, each two, {PAIRED}, {scaling.meaning} of each"
+        return Call(function.name, packed, layout, "" if epilogue.is_plain else "&range", function.shared)
 
 
 SCHEDULE = Gemv()

@@ -61,8 +61,10 @@ class Gemv(BaseSchedule):
     def emit(self, node: Node, graph: Graph, target: Target) -> Kernel:
         """Write the function."""
         epilogue, tile, work = EpilogueText(node, graph), self._tile(node, graph, target), self._work(node, graph)
+        ties = epilogue.beside_halves(tile.channels)
         body = template(
             "ops/dense/integer/gemv_int8.c.j2",
+            ties=ties is not None,
             rows=work.vectors,
             depth=work.depth,
             outputs=work.outputs,
@@ -73,7 +75,7 @@ class Gemv(BaseSchedule):
             epilogue=epilogue,
         )
         weights = pack(stored_weights(node, graph), tile.channels)
-        return epilogue.kernel(body, weights, layout=layout(tile.channels))
+        return epilogue.kernel(body, weights, layout=layout(tile.channels), ties=ties)
 
 
 SCHEDULE = Gemv()
