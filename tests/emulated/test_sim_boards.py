@@ -97,7 +97,8 @@ def _headers(prepared: Prepared) -> list[str]:
     return zig._headers(prepared.manifest.project.board)
 
 
-@pytest.mark.parametrize("board", [name for name in SIMULATED if name != "sim_m4"][: amount.of(5, 0)])
+@pytest.mark.skipif(not amount.IS_ALL, reason="make test-all runs it")
+@pytest.mark.parametrize("board", [name for name in SIMULATED if name != "sim_m4"])
 def test_every_other_core_gives_the_same_outputs(board: str, device: Device, tmp_path: Path) -> None:
     prepared = built_for(board, tmp_path / "p")
     with session.open(prepared.folder) as other:
