@@ -108,7 +108,17 @@ def _partitioned(graph: Graph, path: Path, board: Board, request: Request, notes
     asked = _asked(graph, path, board, request)
     found = partition(*asked, falls_back=request.backend_fallback, cost_in_c=_cost_in_c(board))
     notes.claims = tuple(map(_told, found.claims))
+    for backend in (one.backend.name for one in asked[2]):
+        _tell_idle(backend, found.claims)
     return found.graph
+
+
+def _tell_idle(backend: str, claims: Sequence["Claimed"]) -> None:
+    """Warn of a backend that computes nothing, with the reason for the operator of the most multiply-accumulates."""
+    refused = [(one.operation.macs, why) for one in claims for name, why in one.refusals if name == backend]
+    if refused and not any(one.backend == backend for one in claims):
+        _, why = max(refused, key=lambda pair: pair[0])
+        log.warning("%s computes nothing of the model: %s; mtool check tells of each operator", backend, why)
 
 
 def division(path: Path, board: Board, request: Request) -> tuple["Division", tuple[Claim, ...]]:
@@ -128,13 +138,18 @@ def division(path: Path, board: Board, request: Request) -> tuple["Division", tu
 
 
 def _asked(graph: Graph, path: Path, board: Board, request: Request) -> tuple[Graph, Graph, "list[Chosen]", "Context"]:
-    """Return what the partitioner is given: operators are recognised in the graph that rounds as ONNX does."""
+    """Return what the partitioner is given; operators are recognised in a graph that rounds as ONNX does."""
     from mtool.backends.chosen import choose
-    from mtool.backends.interface import Context
+    from mtool.backends.interface import BoardMemory, Context
+    from mtool.backends.view import aligned
 
     chosen = choose(request.backends)
-    view = graph if request.rounding == "onnx" else frontend.load(path, replace(request, rounding="onnx"))
-    return view, graph, chosen, Context(target_of(board), board.name, request.rounding, request.tolerance)
+    view = graph
+    if frontend.is_tflite(path):
+        view = aligned(frontend.load(path, replace(request, rounding="onnx", whole=True)), graph)
+    memories = {name: BoardMemory(one.size, one.holds) for name, one in board.memories.items()}
+    context = Context(target_of(board), board.name, memories, request.rounding, request.tolerance)
+    return view, graph, chosen, context
 
 
 def _cost_in_c(board: Board) -> Callable[[Graph], float]:

@@ -1,11 +1,11 @@
-"""Channels last: operators on images between transpositions, which then move to where nothing wants them.
+"""Channels last: operators on images and sequences between transpositions, which then move to where nothing wants them.
 
 A network in ONNX's layout becomes what a TFLite model is once it is imported: each operator on images stands between a
 transposition to ONNX's layout and one back, so that backends see it with its channels last, and of the others none is
 left but at borders.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,10 +20,13 @@ from mtool.lowerings.quantise import Quantisation
 
 _FOLLOWING = frozenset({*UNARY, *BINARY, "Clip", "LeakyRelu", "HardSigmoid", "Elu", "QuantizeLinear",
                         "DequantizeLinear", "Concat"})  # fmt: skip
+_FIRST = {3: (0, 2, 1), 4: NCHW_OF_NHWC}
+_LAST = {3: (0, 2, 1), 4: NHWC_OF_NCHW}
+"""By rank, the dimensions of one layout as the other numbers them."""
 
 
 def put_channels_last(graph: Graph) -> Graph:
-    """Return a graph whose operators on images of four dimensions stand between transpositions, as few as can be."""
+    """Return a graph whose operators on images and sequences stand between transpositions, as few as can be."""
     return _Pass(graph).run()
 
 
@@ -36,26 +39,27 @@ class _Pass(Rewriter):
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
-            if self._is_back(node):
+            if self._is(node, _LAST) and node.inputs[0] in self.last:
+                self.rename(node.outputs[0], self.last[node.inputs[0]])
+            elif self._is(node, _FIRST):
                 self._see(node.outputs[0], node.inputs[0])
                 self.keep(node)
-            elif node.op in SPATIAL and len(self.types[node.inputs[0]].shape) == 4 and len(node.outputs) == 1:
+            elif node.op in SPATIAL and self._rank(node.inputs[0]) in _LAST and len(node.outputs) == 1:
                 self._spatial(node)
             elif node.op in _FOLLOWING and self._can_follow(node):
                 self._follow(node)
-            elif self._is_to(node) and node.inputs[0] in self.last:
-                self.rename(node.outputs[0], self.last[node.inputs[0]])
             else:
                 self._plain(node)
         for value in self.outputs:
             self._channels_first(value)
         return self.finish()
 
-    def _is_back(self, node: Node) -> bool:
-        return node.op == "Transpose" and Permutation.of(node).perm == NCHW_OF_NHWC
+    def _rank(self, value: str) -> int:
+        return len(self.types[value].shape)
 
-    def _is_to(self, node: Node) -> bool:
-        return node.op == "Transpose" and Permutation.of(node).perm == NHWC_OF_NCHW
+    def _is(self, node: Node, perms: Mapping[int, tuple[int, ...]]) -> bool:
+        """Whether a node is a transposition to a layout; of three dimensions, it may be one to either."""
+        return node.op == "Transpose" and tuple(Permutation.of(node).perm) == perms.get(self._rank(node.inputs[0]))
 
     def _see(self, value: str, last: str) -> None:
         self.last[value] = self.resolve(last)
@@ -63,26 +67,29 @@ class _Pass(Rewriter):
     def _spatial(self, node: Node) -> None:
         """Put an operator on images between a transposition to ONNX's layout and one back."""
         source = self._channels_last(node.inputs[0], node)
-        inner = self._transposed(node, source, NCHW_OF_NHWC)
+        inner = self._transposed(node, source, _FIRST[self._rank(node.inputs[0])])
         others = [self._given(value) for value in node.inputs[1:]]
         made = self.value(f"{node.outputs[0]}.first", self.types[node.outputs[0]].dtype,
                           self.types[node.outputs[0]].shape)  # fmt: skip
         self.nodes.append(replace(node, inputs=(inner, *others), outputs=(made,)))
-        self._known(node.outputs[0], self._transposed(node, made, NHWC_OF_NCHW))
+        self._known(node.outputs[0], self._transposed(node, made, _LAST[self._rank(node.outputs[0])]))
 
     def _can_follow(self, node: Node) -> bool:
         """Whether an operator may be computed with its channels last: its images are known so, all else is constant."""
         images = [value for value in node.inputs if value in self.last]
         shape = self.types[node.outputs[0]].shape
-        return bool(images) and len(shape) == 4 and all(
+        return bool(images) and len(shape) in _LAST and all(
             value in self.last or not value or self._is_small_constant(node, value) for value in node.inputs
         )  # fmt: skip
 
     def _is_small_constant(self, node: Node, value: str) -> bool:
-        return value in self.graph.constants and (node.op != "Concat" or len(self.types[value].shape) == 4)
+        rank = self._rank(node.outputs[0])
+        return value in self.graph.constants and (node.op != "Concat" or self._rank(value) == rank)
 
     def _follow(self, node: Node) -> None:
         inputs, attrs = [], node.attrs
+        kind = self.types[node.outputs[0]]
+        rank = len(kind.shape)
         grid = node.op in ("QuantizeLinear", "DequantizeLinear")
         for number, value in enumerate(node.inputs):
             if value in self.last:
@@ -90,20 +97,19 @@ class _Pass(Rewriter):
             elif not value or (grid and number) or node.op == "Clip":
                 inputs.append(value)
             else:
-                inputs.append(self._constant_last(value))
+                inputs.append(self._constant_last(value, rank))
         if isinstance(attrs, Quantisation | AlongAxis):
-            attrs = replace(attrs, axis=NCHW_OF_NHWC[attrs.axis % 4])
-        kind = self.types[node.outputs[0]]
-        made = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in NHWC_OF_NCHW])
+            attrs = replace(attrs, axis=_FIRST[rank][attrs.axis % rank])
+        made = self.value(f"{node.outputs[0]}.last", kind.dtype, [kind.shape[dim] for dim in _LAST[rank]])
         self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(made,), attrs=attrs))
         self._known(node.outputs[0], made)
 
-    def _constant_last(self, value: str) -> str:
+    def _constant_last(self, value: str, rank: int) -> str:
         data = self.constants[value]
         if data.size == 1:
             return value
-        four = data.reshape((1,) * (4 - data.ndim) + data.shape)
-        return self.constant(f"{value}.last", np.ascontiguousarray(four.transpose(NHWC_OF_NCHW)))
+        whole = data.reshape((1,) * (rank - data.ndim) + data.shape)
+        return self.constant(f"{value}.last", np.ascontiguousarray(whole.transpose(_LAST[rank])))
 
     def _plain(self, node: Node) -> None:
         self.nodes.append(replace(node, inputs=tuple(self._given(value) for value in node.inputs)))
@@ -116,11 +122,12 @@ class _Pass(Rewriter):
         """Note that a value exists with its channels last, and not in ONNX's layout yet."""
         self.last[value] = last
         self.first[value] = ""
+        rank = self._rank(value)
         if value in self.sources:
-            self.sources[last] = self.sources[value].then(("transpose", NHWC_OF_NCHW))
+            self.sources[last] = self.sources[value].then(("transpose", _LAST[rank]))
         if value in self.quant:
             quant = self.quant[value]
-            axis = None if quant.axis is None else NCHW_OF_NHWC[quant.axis % 4]
+            axis = None if quant.axis is None else _FIRST[rank][quant.axis % rank]
             self.quant[last] = replace(quant, axis=axis)
 
     def _given(self, value: str) -> str:
@@ -129,7 +136,13 @@ class _Pass(Rewriter):
 
     def _channels_first(self, value: str) -> str:
         if value in self.first and not self.first[value]:
-            self._append_transposition(self.last[value], value, NCHW_OF_NHWC)
+            source = self.producers[value]
+            if self._has_one_grid(source) and source.inputs[0] in self.first:  # of the integers, which are smaller
+                made = self._channels_first(source.inputs[0])
+                self.node("DequantizeLinear", [made, *source.inputs[1:]], [value], source.attrs, like=source)
+                self.first[value] = value
+                return value
+            self._append_transposition(self.last[value], value, _FIRST[self._rank(value)])
             self.first[value] = value
         return self.resolve(value)
 
@@ -139,9 +152,10 @@ class _Pass(Rewriter):
             self.last[source.inputs[0]] = self._channels_last(source.inputs[0], source)
             self._follow(source)
         elif value not in self.last:
-            self.last[value] = self._transposed(reader, self.resolve(value), NHWC_OF_NCHW)
+            perm = _LAST[self._rank(value)]
+            self.last[value] = self._transposed(reader, self.resolve(value), perm)
             if value in self.sources:
-                self.sources[self.last[value]] = self.sources[value].then(("transpose", NHWC_OF_NCHW))
+                self.sources[self.last[value]] = self.sources[value].then(("transpose", perm))
             if value in self.quant and self.quant[value].axis is None:
                 self.quant[self.last[value]] = self.quant[value]
         return self.last[value]

@@ -66,7 +66,8 @@ class _Reader:
         inputs = tuple(self._operand(value) if value else None for value in node.inputs)
         outputs = tuple(self._operand(value) for value in node.outputs if value)
         self.taken.add(node.name)
-        return Operation(node.op, node.name, node.origins, inputs, outputs, node.attrs)
+        macs = _macs(node, [one for one in inputs if one], outputs[0]) if outputs else 0
+        return Operation(node.op, node.name, node.origins, inputs, outputs, node.attrs, macs=macs)
 
     def _operation(self, node: Node) -> Operation:
         layout = "NCHW" if node.op in SPATIAL else ""
@@ -222,7 +223,11 @@ def _both(first: Activation | None, second: Activation) -> Activation:
 
 
 def _macs(node: Node, inputs: list[Operand], output: Operand) -> int:
-    """Return the multiply-accumulates of a convolution or a matrix product."""
+    """Return the multiply-accumulates of a convolution, a matrix product or a recurrent operator of integers."""
+    if node.op.startswith("Integer"):  # a row of x meets each of its matrices once
+        x, *others = inputs
+        rows = x.type.count // x.shape[-1]
+        return rows * sum(one.type.count for one in others if one.is_constant and len(one.shape) == 2)
     if node.op not in ("Conv", "ConvTranspose", "Gemm", "MatMul") or len(inputs) < 2:
         return 0
     weights = inputs[1].shape

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
-from mtool.build import arduino, cmake, host, toolchains, west, zig
+from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west, zig
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -126,12 +126,16 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
         for kind in stale:
             _stamp(folder, kind).unlink(missing_ok=True)
             firmware[kind].unlink(missing_ok=True)  # ninja would keep one that another has put there since
-        builder.build(folder, read, stale)
+        try:
+            builder.build(folder, read, stale)
+        except BuildError as failed:
+            raise foreign.told(failed, read, folder) from failed
         for kind in stale:
             if not firmware[kind].is_file():
                 raise BuildError(
                     f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
                 )
+            placement.check(firmware[kind], read)
             files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
     built = Built(
         manifest=read,

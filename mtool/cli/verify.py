@@ -73,7 +73,7 @@ def verify(
     tolerance = workflow.default_tolerance(model, options.rounding, options.backend_steps)
     tolerance = dataclasses.replace(tolerance, atol=atol, rtol=rtol)
     if lsb is not None:
-        tolerance = dataclasses.replace(tolerance, lsb=lsb, ties=False)
+        tolerance = dataclasses.replace(tolerance, lsb=lsb, of_backends=0, ties=False)
     compare = workflow.verify_layers if layers else workflow.verify
     report = compare(
         model,

@@ -10,6 +10,7 @@ import numpy as np
 from mtool.codegen.control import Body, control_kernel
 from mtool.codegen.function import Call, Function, Use
 from mtool.ir import Graph, Node
+from mtool.ir.control import Control
 from mtool.ir.types import Array
 from mtool.kernels.expressions import layout_of
 from mtool.kernels.schedule import Argument, Kernel
@@ -78,7 +79,9 @@ class _Registry:
 
     def _control(self, plan: Plan, step: Step, schedule: ControlSchedule) -> Call:
         """Return the call of a control node; its constants are those of all calls in it."""
-        bodies = [Body(inner, self.calls(inner, inner)) for inner in schedule.plans]
+        assert isinstance(step.node.attrs, Control)
+        named = zip(step.node.attrs.names, schedule.plans, strict=True)
+        bodies = [Body(inner, self.calls(inner, inner), (step.node, name)) for name, inner in named]
         used = {symbol: symbol for body in bodies for call in body.calls for symbol in call.constants.values()}
 
         def symbol(name: str, data: Array) -> str:

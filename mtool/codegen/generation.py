@@ -11,6 +11,7 @@ from mtool.codegen.arena import Interface, arena_of
 from mtool.codegen.binary import binary_of
 from mtool.codegen.calls import calls_of, operands_of
 from mtool.codegen.conventions import Conventions
+from mtool.codegen.device import devices_of
 from mtool.codegen.external import check_alignment, external_files
 from mtool.codegen.flash import qualified
 from mtool.codegen.functions import Functions, emit_functions
@@ -18,6 +19,7 @@ from mtool.codegen.graph import graph_header, graph_source
 from mtool.codegen.graph_json import graph_json
 from mtool.codegen.growth import ModelConstants, grown_constants
 from mtool.codegen.header import header
+from mtool.codegen.lent import lent_bytes
 from mtool.codegen.operators import operators_header
 from mtool.codegen.packed import function_names, packed_header, packed_source
 from mtool.codegen.rpc import descriptor
@@ -29,7 +31,7 @@ from mtool.filetree import FileTree
 from mtool.identifiers import tensor_names
 from mtool.ir import Graph, Node, RunTimeSize
 from mtool.kernels.schedule import schedule_text
-from mtool.manifest import Claim, Manifest, Operand, Operator, SizeRange, Source, Tensor
+from mtool.manifest import Claim, InnerRegion, Manifest, Operand, Operator, SizeRange, Source, Tensor
 from mtool.ops.external.node import External
 from mtool.option_values import Weights
 from mtool.plan import Plan, Step
@@ -260,6 +262,17 @@ def _manifest(
         executor=conventions.executor,
         functions=function_names(plan, conventions),
         graph=f"{graph.name}.json" if conventions.has_functions else "",
+        lent=lent_bytes(plan),
+        inner_regions=_inner_regions(plan),
+    )
+
+
+def _inner_regions(plan: Plan) -> tuple[InnerRegion, ...]:
+    """Return the regions of branches and loops that may fail."""
+    return tuple(
+        InnerRegion(key=key, name=node.name, backend=External.of(node).backend, operator=number, origins=node.origins)
+        for key, number, node in devices_of(plan).regions
+        if key >= len(plan.steps)
     )
 
 

@@ -11,6 +11,7 @@ from mtool.codegen.entry import entry_point
 from mtool.codegen.flash import qualified
 from mtool.codegen.function import Function
 from mtool.codegen.functions import Functions
+from mtool.codegen.lent import lent_memories
 from mtool.codegen.state_reset import reset_function
 from mtool.codegen.tidy import tidied
 from mtool.codegen.wrap import wrapped
@@ -66,6 +67,7 @@ def source(
         aligned = f"MT_ARENA_ALIGNED({plan.alignment}) " if plan.alignment > ARENA_ALIGNMENT else ""
         lines += [f"{aligned}MT_ARENA uint8_t {model}_arena[{model.upper()}_ARENA_BYTES];", ""]
     lines += [
+        *lent_memories(plan),
         *_shared(functions),
         *definitions(plan),
         *body,
@@ -221,7 +223,8 @@ def _function(function: Function) -> str:
     lines += ["also " + ", ".join(also)] * bool(also)
     body = tidied(function.kernel.body.rstrip())
     signature = _wrapped(qualified(f"MT_ALONE {function.prototype}", first.plan.target))
-    return f"{comment(*lines)}\n{signature}\n{{\n{body}\n}}\n"
+    inner = f"{qualified(function.kernel.inner, first.plan.target)}\n" if function.kernel.inner else ""
+    return f"{inner}{comment(*lines)}\n{signature}\n{{\n{body}\n}}\n"
 
 
 def _wrapped(signature: str) -> str:

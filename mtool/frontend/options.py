@@ -28,6 +28,8 @@ class ModelOptions:
         and are neither inputs nor outputs of what is compiled. A state begins as the initialiser of the input's name,
         if the model has one, else as zeros, which for a quantised one is its zero point.
     state_values: what states begin with instead, as they are stored: by the input's name, one number or all.
+    whole: the graph is for backends to recognise operators in, not to be compiled: those of a TFLite model that are
+        written out otherwise are one node each.
     limits: what compiling it may take, by the names of mtool/frontend/budget.py, where not the defaults.
     """
 
@@ -40,6 +42,7 @@ class ModelOptions:
     keeps_rounds: bool = False
     states: Pairs = ()
     state_values: Mapping[str, Array] = field(default_factory=dict)
+    whole: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
 
 

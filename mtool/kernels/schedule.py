@@ -38,7 +38,7 @@ class Kernel:
     Nodes whose parameters and body are equal share one function. `headers` are those of the runtime that it needs
     besides mt_math.h, `shared` lines of C that define functions of the runtime which it calls, of those that are not
     written out in a header. If `can_fail`, it returns a status, 0 for success; else nothing. `layouts` say what stands
-    where in a constant, by its name.
+    where in a constant, by its name. `inner` are functions of its own that it calls, whole.
     """
 
     arguments: tuple[Argument, ...]
@@ -48,6 +48,7 @@ class Kernel:
     headers: tuple[str, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     can_fail: bool = False
+    inner: str = ""
     shared: tuple[str, ...] = ()
 
 

@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    ethos_u,
     external,
     fixed_point,
     fourier,
@@ -37,6 +38,7 @@ from mtool.lowerings import (
     sliding_window,
     softmax,
     standardise,
+    whole_recurrent,
 )
 from mtool.lowerings.lowering import Operator
 from mtool.lowerings.own_domains import OwnOperator, own_of_kind
@@ -55,6 +57,8 @@ OWN: dict[str, OwnOperator] = {
     **argmax_pooling.OWN,
     **quantised_rows.OWN,
     **fixed_point.OWN,
+    **whole_recurrent.OWN,
+    **ethos_u.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

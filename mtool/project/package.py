@@ -52,8 +52,7 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         raise UsageError(
             f"a {form} has sources alone, and {binaries[0]} is none", hint="compile the model with --weights text"
         )
-    # A .bin lies beside the headers: the assembler looks for it where the compiler looks for them.
-    files = {f"{source_place if name.endswith('.c') else header_place}/{name}": sources[name] for name in names}
+    files = {f"{_place(name, source_place, header_place)}/{name}": sources[name] for name in names}
     if form == "mlf":
         files["metadata.json"] = (json.dumps(_mlf_metadata(manifest), indent=2) + "\n").encode()
         files[f"src/{file_name(manifest.model_file)}"] = model
@@ -69,6 +68,15 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         "c_type": _c_type,
     }
     return FileTree({**files, **_rendered(form, values), FILE_NAME: manifest.to_json()})
+
+
+def _place(name: str, source_place: str, header_place: str) -> str:
+    """Return the folder of a file, by its path in the model's.
+
+    A folder of a backend's stays whole beside the model's sources, which alone include its headers. A .bin lies beside
+    the headers: the assembler looks for it where the compiler looks for them.
+    """
+    return source_place if name.endswith(".c") or ("/" in name and name.endswith(".h")) else header_place
 
 
 def _rendered(form: str, values: dict[str, Any]) -> dict[str, bytes]:

@@ -25,6 +25,7 @@ class Tolerance:
     """By how much an output may differ.
 
     lsb: steps of a quantised integer output.
+    of_backends: further steps of what a backend computes, or the whole network with it.
     grid_steps: steps of a float output that stands on a quantisation grid, however many `lsb` are given; None: one.
     atol: absolute difference of a float output, times max(1, largest magnitude of the reference); None: FLOAT.
     rtol: difference of a float output relative to the reference; None: FLOAT.
@@ -32,6 +33,7 @@ class Tolerance:
     """
 
     lsb: int = 0
+    of_backends: int = 0
     grid_steps: int | None = None
     atol: float | None = None
     rtol: float | None = None
@@ -148,7 +150,7 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
     steps = None if step is None else distance / step
     if steps is not None:
         grid_steps = 1 if tolerance.grid_steps is None else tolerance.grid_steps
-        lsb = grid_steps if expected.dtype.kind == "f" else tolerance.lsb
+        lsb = grid_steps if expected.dtype.kind == "f" else tolerance.lsb + tolerance.of_backends
         rounding = np.spacing(np.abs(expected)) / step if expected.dtype.kind == "f" else 0.0  # of 16 bits it shows
         within = steps <= lsb + 1e-3 + rounding
         allowed = f"{lsb} LSB"
@@ -159,6 +161,8 @@ def _difference(tensor: Tensor, expected: Array, actual: Array, tolerance: Toler
         with np.errstate(invalid="ignore"):
             within = same | (distance <= atol + rtol * np.abs(wide_expected))
         allowed = f"{atol:.3g} + {rtol:g} x |reference|"
+    elif tolerance.of_backends and expected.dtype in (np.int16, np.uint16):  # wider integers count, or number
+        within, allowed = distance <= tolerance.of_backends, f"{tolerance.of_backends} LSB"
     else:
         within = same
         allowed = "no difference"

@@ -378,6 +378,8 @@ class _Found:
 
 def _layer(found: _Found, allowed: Tolerance, against: str) -> Layer:
     operand = found.operand
+    if not found.operator.backend:
+        allowed = replace(allowed, of_backends=0)
     tensor = operand.source.tensor if operand.source else operand.value
     if not found.samples:
         return Layer(found.operator, tensor, None, 0)

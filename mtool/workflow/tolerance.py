@@ -22,7 +22,8 @@ def default_tolerance(model: Path | None = None, rounding: Rounding = "onnx", of
         rounding: how integers are rounded.
         of_backends: the steps by which integers of backends may differ from mtool's own.
     """
-    return Tolerance(lsb=of_backends + int(model is not None and is_tflite(model) and rounding != "tflite"))
+    of_rounding = int(model is not None and is_tflite(model) and rounding != "tflite")
+    return Tolerance(lsb=of_rounding, of_backends=of_backends)
 
 
 def of_float16(tolerance: Tolerance, manifest: Manifest) -> Tolerance:

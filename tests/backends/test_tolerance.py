@@ -11,6 +11,8 @@ from onnx import helper
 import mtool
 from mtool.backends import BackendSpec
 from mtool.errors import MismatchError
+from mtool.workflow import build_model
+from mtool.workflow.layers import compare_layers
 from mtool.workflow.stages import Options
 
 pytest.importorskip("onnxruntime")
@@ -32,23 +34,43 @@ class Near(Backend):
 """
 
 
-@pytest.mark.parametrize("layers", [False, True])
-def test_verify_allows_the_steps_that_a_backend_may_be_off(tmp_path: Path, layers: bool) -> None:
-    (tmp_path / "near.py").write_text(BACKEND)
+def relu(folder: Path) -> Path:
+    """Write a Relu of int8, and the backend that is off by one in an element."""
+    (folder / "near.py").write_text(BACKEND)
     grid = {"scale": np.array(0.5, np.float32), "zero": np.array(0, np.int8)}
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["f"]),
         helper.make_node("Relu", ["f"], ["r"]),
         helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["y"]),
     ]
-    onnx.save(model(nodes, {"x": (np.int8, (8,))}, ["y"], grid), tmp_path / "relu.onnx")
+    onnx.save(model(nodes, {"x": (np.int8, (8,))}, ["y"], grid), folder / "relu.onnx")
+    return folder / "relu.onnx"
+
+
+@pytest.mark.parametrize("layers", [False, True])
+def test_verify_allows_the_steps_that_a_backend_may_be_off(tmp_path: Path, layers: bool) -> None:
+    path = relu(tmp_path)
     compare = mtool.verify_layers if layers else mtool.verify
 
     def check(tolerance: int) -> None:
         options = Options(backends=(BackendSpec(str(tmp_path / "near.py")),), tolerance=tolerance)
         folder = mtool.Deployment(tmp_path / "project")
-        compare(tmp_path / "relu.onnx", board="host", samples=2, options=options, deployment=folder).check()
+        compare(path, board="host", samples=2, options=options, deployment=folder).check()
 
     check(1)
     with pytest.raises(MismatchError):
         check(0)
+
+
+def test_operators_that_no_backend_computes_are_held_to_what_they_are(tmp_path: Path) -> None:
+    path = relu(tmp_path)
+    options = Options(backends=(BackendSpec(str(tmp_path / "near.py")),), tolerance=1)
+    made = mtool.compile(path, board="host", options=options)
+    inputs = [{"x": np.arange(8, dtype=np.int8)}]
+    prepared = build_model(made, tmp_path / "project")
+    with mtool.open(prepared) as device:
+        compare_layers(device, made, inputs).check()
+    described = tmp_path / "project" / "mtool.json"
+    described.write_text(described.read_text().replace('"backend": "nearly"', '"backend": ""'))
+    with mtool.open(tmp_path / "project") as device, pytest.raises(MismatchError):
+        compare_layers(device, made, inputs).check()

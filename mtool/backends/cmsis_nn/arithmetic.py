@@ -1,11 +1,11 @@
 """CMSIS-NN's arithmetic: multipliers, limits, and where it may differ from TFLite's reference by a step.
 
-Sources: arm_nnsupportfunctions.h (arm_nn_requantize, arm_nn_doubling_high_mult_no_sat,
+Sources: arm_nnsupportfunctions.h (arm_nn_requantize, arm_nn_requantize_s64, arm_nn_doubling_high_mult_no_sat,
 arm_nn_divide_by_power_of_two), tensorflow/lite/kernels/kernel_util.cc (CalculateActivationRangeQuantized).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from mtool.ir.types import Array
 from mtool.kernels.multipliers import fixed_multiplier
 
 _MOST = 1 << 23  # accumulators that are tried one by one
+_PART = 1 << 16  # of them at a time: where there is a difference, it is near
+
+
+def is_wide(operation: Operation) -> bool:
+    """Whether the operation is one of int16."""
+    return operation.output.dtype.label == "int16"
 
 
 def scale_of(operand: Operand) -> float:
@@ -44,10 +50,42 @@ def limits(operation: Operation) -> tuple[int, int]:
     return low, high
 
 
+def scales_of(operation: Operation, channels: int) -> list[float]:
+    """Return the scale of each channel's sums over the result's."""
+    quant = operation.operand(1).quant
+    assert quant is not None
+    own = quant.scale if len(quant.scale) > 1 else quant.scale * channels
+    x, output = scale_of(operation.operand(0)), scale_of(operation.output)
+    return [x * one / output for one in own]
+
+
+def product_scales(operation: Operation) -> list[float]:
+    """Return the scales of a matrix product's sums over its result's; TFLite multiplies two alone in float32."""
+    x, weights = operation.operand(0), operation.operand(1)
+    if not weights.is_per_tensor:
+        assert weights.quant is not None
+        return scales_of(operation, len(weights.quant.scale))
+    return [float(np.float32(scale_of(x)) * np.float32(scale_of(weights))) / scale_of(operation.output)]
+
+
+def bias_of(operation: Operation, count: int) -> Array:
+    """Return the bias of each output, zeros if there is none."""
+    if len(operation.inputs) < 3 or operation.inputs[2] is None:
+        return np.zeros(count, np.int32)
+    data = operation.operand(2).data
+    assert data is not None
+    return np.ascontiguousarray(np.broadcast_to(data.reshape(-1), (count,)).astype(np.int32))
+
+
 def multipliers(scales: Sequence[float]) -> tuple[Array, Array]:
     """Return the multipliers and the shifts (to the left) of scales."""
     found = [fixed_multiplier(scale) for scale in scales]
     return np.asarray([one for one, _ in found], np.int32), np.asarray([shift for _, shift in found], np.int32)
+
+
+def reduced(multiplier: int) -> int:
+    """Return a multiplier of 15 bits, by which sums of 64 bits are scaled."""
+    return (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
 
 
 def requantised(values: Array, multiplier: int, shift: int) -> Array:
@@ -61,6 +99,12 @@ def requantised(values: Array, multiplier: int, shift: int) -> Array:
     return rounded
 
 
+def requantised_wide(values: Array, multiplier: int, shift: int) -> Array:
+    """Return accumulators of 64 bits on another grid as CMSIS-NN computes them, by a multiplier of 15 bits."""
+    exact: Array = ((values.astype(np.int64) * reduced(multiplier) >> (14 - shift)) + 1) >> 1
+    return exact
+
+
 def rounded_once(values: Array, multiplier: int, shift: int) -> Array:
     """Return them as LiteRT's fully connected layers have them: rounded once, ties up."""
     total = 31 - shift
@@ -68,9 +112,44 @@ def rounded_once(values: Array, multiplier: int, shift: int) -> Array:
     return exact
 
 
+def rounded_real(values: Array, scale: float) -> Array:
+    """Return them as those layers have them of int16, and where a tie can be: times a float64, ties away from zero."""
+    steps = values * scale
+    exact: Array = np.where(steps < 0, -np.floor(0.5 - steps), np.floor(steps + 0.5)).astype(np.int64)
+    return exact
+
+
 def differs_from_once(multiplier: int, shift: int, bound: int) -> bool:
     """Whether any accumulator up to a bound is another integer if it is rounded twice; True if not known."""
-    if bound > _MOST or shift > 0 or 31 - shift > 62:
+    if shift > 0 or 31 - shift > 62:
         return True
-    values = np.arange(-bound, bound + 1)
-    return bool((requantised(values, multiplier, shift) != rounded_once(values, multiplier, shift)).any())
+    return _differ(
+        lambda values: requantised(values, multiplier, shift),
+        lambda values: rounded_once(values, multiplier, shift),
+        bound,
+    )
+
+
+def differs_from_real(scale: float, real: float, bound: int, *, wide: bool) -> bool:
+    """Whether any accumulator up to a bound is another integer than LiteRT's with a scale of float64, `real`."""
+    multiplier, shift = fixed_multiplier(scale)
+    if shift > (14 if wide else 0) or 31 - shift > 62:
+        return True
+    ours = requantised_wide if wide else requantised
+    return _differ(lambda values: ours(values, multiplier, shift), lambda values: rounded_real(values, real), bound)
+
+
+def may_tie(scale: float) -> bool:
+    """Whether a sum of 32 bits times a scale may lie in the middle of two whole numbers."""
+    return scale.as_integer_ratio()[1] <= 2**32
+
+
+def _differ(ours: Callable[[Array], Array], other: Callable[[Array], Array], bound: int) -> bool:
+    return bound > _MOST or any(bool((ours(values) != other(values)).any()) for values in _up_to(bound))
+
+
+def _up_to(bound: int) -> Iterator[Array]:
+    for start in range(0, bound + 1, _PART):
+        near = np.arange(start, min(start + _PART, bound + 1))
+        yield near
+        yield -near

@@ -74,6 +74,22 @@ class Library:
         made |= {f"{FOLDER}/{name}": _with_paths(name, text) for name, text in headers.items()}
         return {name: text.encode() for name, text in sorted(made.items())}
 
+    def lacks(self, function: str) -> str:
+        """Return why it can't compute by a function; "": it can."""
+        if function not in self._where:
+            return f"{self.folder} has no {function}; mtool is tried with CMSIS-NN 7 and newer"
+        if function == "arm_lstm_unidirectional_s8" and not self.declares("hidden_state"):
+            return f"{self.folder} has an LSTM whose state can't be given; newer ones have"
+        return ""
+
+    def declares(self, name: str) -> bool:
+        """Whether its types have a name, which an older CMSIS-NN may not have."""
+        return re.search(rf"\b{name}\b", self._types) is not None
+
+    @functools.cached_property
+    def _types(self) -> str:
+        return (self.folder / "Include" / "arm_nn_types.h").read_text("utf-8", "replace")
+
     def _headers(self, texts: Iterable[str]) -> dict[str, str]:
         """Return the headers that texts include, and those that these include, by path below Include."""
         found: dict[str, str] = {}
@@ -96,16 +112,25 @@ class Library:
                 "CMSIS-NN is asked for its buffers by a C compiler of this machine, and there is none",
                 hint="install gcc or clang",
             )
-        sources = sorted((self.folder / "Source").rglob("*get_buffer_size*s8.c"))
+        sources = [
+            path
+            for path in sorted((self.folder / "Source").rglob("*get_buffer_size*.c"))
+            if re.search(r"_s(8|16)\.c$", path.name)
+        ]
         with tempfile.TemporaryDirectory(prefix="mtool-") as folder:
             made = Path(folder) / "buffers.so"
             argv = [compiler, "-shared", "-fPIC", "-w", "-O0", f"-I{self.folder / 'Include'}", "-o", str(made)]
             proc.run([*argv, *map(str, sources)], what="CMSIS-NN's buffer sizes", timeout_s=120, error=BackendError)
             return ctypes.CDLL(str(made))
 
-    def buffer_bytes(self, function: str, *arguments: "Sequence[int] | int") -> int:
+    def asked(self, function: str, *arguments: "Sequence[int] | int") -> int:
         """Return what `<function>` says; a sequence is a struct of int32_t that is passed by its address."""
-        call = getattr(self._buffers, function)
+        try:
+            call = getattr(self._buffers, function)
+        except AttributeError:
+            raise BackendError(
+                f"{self.folder} has no {function}", hint="mtool is tried with CMSIS-NN 7 and newer"
+            ) from None
         call.restype = ctypes.c_int32
         passed = [
             ctypes.c_int32(one) if isinstance(one, int) else ctypes.byref((ctypes.c_int32 * len(one))(*one))

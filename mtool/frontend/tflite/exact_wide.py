@@ -17,35 +17,15 @@ from mtool.frontend.tflite.rescaling import clamped, rescale_to, widened
 from mtool.frontend.tflite.sigmoid_table import SIGMOIDS
 from mtool.frontend.tflite.translation import Translation
 from mtool.ir.types import Array
+from mtool.kernels.interpolation import HIGH, LOW, STEPS, away, exponentials, reciprocals
 
 INT32 = np.dtype(np.int32)
-STEPS = 512  # pieces of a table, of 128 arguments each
-LOW, HIGH = -(2**15), 2**15 - 1
 
 
 def is_wide(t: Translation) -> bool:
     """Whether the operator at work is one of int16 around 0."""
     tensors = t.tensor(0), t.result()
     return all(tensor.dtype == np.int16 and tensor.scale.size == 1 and not tensor.zero for tensor in tensors)
-
-
-def _away(values: Array) -> Array:
-    """Return whole numbers, ties away from zero."""
-    whole: Array = np.sign(values) * np.floor(np.abs(values) + 0.5)
-    return whole
-
-
-def _table(function: Callable[[Array], Array], least: float, most: float) -> Array:
-    """Return 513 points of a function from `least` to `most`, moved so that the middles between them are near, too."""
-    step = (most - least) / STEPS
-    at = least + np.arange(STEPS) * step
-    after = least + (np.arange(STEPS) + 1) * step
-    unit = 65536 / (2.0 / 65535 * 32767 + 2.0 / 65535 * 32768)
-    value, middle, behind = (function(inputs) * unit for inputs in (at, at + step / 2, after))
-    bias = _away((_away((behind + _away(value)) / 2) - _away(middle)) / 2)
-    points = np.append(_away(value) - bias, _away(function(np.asarray([most])) * unit))
-    table: Array = np.clip(points, LOW, HIGH).astype(np.int32)
-    return table
 
 
 def _number(t: Translation, value: int, stem: str = "number") -> str:
@@ -86,8 +66,8 @@ def interpolated(t: Translation, function: Callable[[Array], Array]) -> None:
 
     with np.errstate(over="ignore"):
         value, middle, behind = (of(inputs) * unit for inputs in (at, at + step / single(2), after))
-        bias = _away((_away((behind + _away(value)) / single(2)) - _away(middle)) / single(2))
-        points = np.append(_away(value) - bias, _away(of(np.asarray([most])) * unit))
+        bias = away((away((behind + away(value)) / single(2)) - away(middle)) / single(2))
+        points = np.append(away(value) - bias, away(of(np.asarray([most])) * unit))
     table = np.clip(np.nan_to_num(points), LOW, HIGH).astype(np.int32)
     t.put(t.node("Cast", [_looked_up(t, widened(t, t.stored(0)), table)], to=onnx.TensorProto.INT16))
 
@@ -98,7 +78,7 @@ def softmax(t: Translation) -> None:
     difference = t.node("Sub", [x, t.node("ReduceMax", [x, last], keepdims=1)])
     scale = float(t.tensor(0).scale[0] * np.float32(beta_of(t))) / (10.0 / 65535.0)
     scaled = rescale_to(t, difference, *multipliers(np.asarray([scale])), INT32)
-    powers = _looked_up(t, clamped(t, t.node("Add", [scaled, _number(t, HIGH)]), LOW, HIGH), _exponentials())
+    powers = _looked_up(t, clamped(t, t.node("Add", [scaled, _number(t, HIGH)]), LOW, HIGH), exponentials())
     total = t.node("ReduceSum", [powers, last], keepdims=1)
     reached = t.node("GreaterOrEqual", [total, t.constant("powers", 2 ** np.arange(31), np.int32)])
     bits = t.node("ReduceSum", [t.node("Cast", [reached], to=onnx.TensorProto.INT32), last], keepdims=1)
@@ -107,20 +87,11 @@ def softmax(t: Translation) -> None:
     product = t.node("Add", [product, t.constant("half", 1 << 13, np.int64)])
     shifted = widened(t, t.node("Div", [product, t.constant("places", 1 << 14, np.int64)]))
     moved = t.node("Sub", [shifted, _number(t, (1 << 15) + (1 << 16))])
-    share = _looked_up(t, clamped(t, moved, LOW, HIGH), _reciprocals())
+    share = _looked_up(t, clamped(t, moved, LOW, HIGH), reciprocals())
     count = t.node("Gather", [t.constant("counts", [2 ** max(bit - 1, 0) for bit in range(32)], np.int32), bits])
     half = t.node("Gather", [t.constant("halves", [2 ** max(bit - 2, 0) for bit in range(32)], np.int32), bits])
     steps = t.node("Div", [t.node("Add", [t.node("Mul", [powers, share]), half]), count])
     t.put(t.node("Cast", [clamped(t, steps, 0, HIGH)], to=onnx.TensorProto.INT16))
-
-
-def _exponentials() -> Array:
-    unit = 10.0 / 65535
-    return _table(np.exp, unit * (LOW - HIGH), 0.0)
-
-
-def _reciprocals() -> Array:
-    return _table(lambda x: 1 / (1 + x), 0.0, 1.0 / 65535 * (HIGH - LOW))
 
 
 def _argument(t: Translation, most: int) -> str:

@@ -235,10 +235,13 @@ def flat_rows(t: Translation) -> tuple[str, int]:
     shape, (channels, depth) = t.shape(0), t.shape(1, 2)
     if not depth or math.prod(shape) % depth or not shape:
         raise Unsupported(f"its weights are for {depth} inputs, its input is {list(shape)}")
-    x = t.real(0)
-    if len(shape) != 2 or shape[1] != depth:
-        x = t.node("Reshape", [x, t.whole("flat", (math.prod(shape) // depth, depth))])
-    return x, channels
+    if len(shape) == 2 and shape[1] == depth:
+        return t.real(0), channels
+    tensor, flat = t.tensor(0), t.whole("flat", (math.prod(shape) // depth, depth))
+    if tensor.is_quantised and tensor.scale.size == 1:
+        x = t.node("Reshape", [t.stored(0), flat])
+        return t.dequantise(x, tensor.dtype, tensor.scale, tensor.zero_point), channels
+    return t.node("Reshape", [t.real(0), flat]), channels
 
 
 def unflat(t: Translation, made: str, channels: int) -> str:

@@ -163,5 +163,37 @@ def direction(t: Translation, at: Operands, cells: int, width: int) -> str:
     if not -128 <= -inner.zero <= 127:
         raise Unsupported(f"the zero point of its inner numbers is {inner.zero}")
     clip = _steps(t.op.option("CellClip", 0.0), cell.tensor, INT16)
+    if t.at_once and not at.is_coupled(t) and not t.has(at.projection):
+        return _as_one(t, at, (state, cell), inner, point, clip)
     made = _Cell(t, at, state.tensor, inner, point, clip)
     return over_time(t, t.stored(0), [state, cell], made.step)
+
+
+def _as_one(t: Translation, at: Operands, states: tuple[State, State], inner: Tensor, point: int, clip: int) -> str:
+    """Append it as one node; return its results."""
+    steps, images, _ = sizes(t)
+    inputs = [t.stored(0), *(state.name for state in states)]
+    for gate in ("input", "forget", "cell", "output"):
+        places = (getattr(operands, gate) for operands in (at.weights, at.recurrent, at.biases))
+        inputs += [t.stored(place) if t.has(place) else "" for place in places]
+    major, width = int(bool(t.op.option("TimeMajor"))), states[0].tensor.shape[-1]
+    made = t.several(
+        "IntegerLstm",
+        inputs,
+        2 if steps == 1 else 3,
+        domain=OWN,
+        steps=steps,
+        time_major=major,
+        point=point,
+        clip=clip,
+        inner_scale=float(inner.scale[0]),
+        inner_zero=inner.zero,
+    )
+    for state, new in zip(states, made[-2:], strict=True):
+        state.put(new)
+    if steps > 1:
+        return made[0]
+    if len(t.shape(0)) == 2:
+        return t.node("Identity", [made[0]])
+    shape = (1, images, width) if major else (images, 1, width)
+    return t.node("Reshape", [made[0], t.whole("shape", shape)])

@@ -55,6 +55,10 @@ class Operands:
         parts = t.several("Split", [sums], len(names), axis=1, num_outputs=len(names))
         return dict(zip(names, parts, strict=True))
 
+    def is_coupled(self, t: Translation) -> bool:
+        """Whether the input gate is 1 less the forget gate."""
+        return not t.has(self.weights.input)
+
     def is_normalised(self, t: Translation) -> bool:
         """Whether the sums of its gates are normalised."""
         return self.norms is not None and t.has(self.norms.output)

@@ -19,6 +19,7 @@ from mtool.frontend.tflite import (
     custom,
     detection,
     elementwise,
+    ethos_u,
     exact,
     hybrid,
     images,
@@ -40,7 +41,6 @@ from mtool.frontend.tflite.schema import VARIABLE, read
 from mtool.frontend.tflite.specialisation import specialise
 from mtool.frontend.tflite.translation import Network, Translation
 from mtool.ir import Graph, Quant
-from mtool.option_values import Rounding
 
 TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **kernels.TRANSLATIONS,
@@ -57,6 +57,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **pose.TRANSLATIONS,
     **mediapipe.TRANSLATIONS,
     **spectrum.TRANSLATIONS,
+    **ethos_u.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
@@ -124,7 +125,7 @@ def to_onnx(model: Model, title: str, options: ModelOptions = DEFAULTS, budget: 
             details=[f"LiteRT brings the float activations of {title} to 8 bits, where weights are int8"],
             hint="leave one of them out",
         )
-    translation = Translation(inlined(model, title, budget), budget)
+    translation = Translation(inlined(model, title, budget), budget, at_once=options.whole)
     specialise(translation, options, title)
     return _network(translation, title, options, 0)
 
@@ -135,7 +136,7 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
-    known |= {*model.inputs, -1}
+    known |= {*model.inputs, -1, *ethos_u.working_memories(operators)}
     for operator in operators:
         for number in operator.inputs if operator.kind in TRANSLATIONS else ():
             if number not in known:
@@ -184,7 +185,7 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
             raise Unsupported("it has no output")
         if options.rounding == "tflite" and hybrid.is_without_form(operator, t.tensors):
             raise Unsupported("its activations are float and its weights int8: it has no form with --rounding tflite")
-        if _is_exact(t, operator, options.rounding):
+        if _is_exact(t, operator, options):
             exact.TRANSLATIONS.get(operator.kind, _without_rounding)(t)
         elif hybrid.in_integers(options) and hybrid.is_hybrid(operator, t.tensors):
             hybrid.TRANSLATIONS[operator.kind](t)
@@ -203,10 +204,11 @@ def _translate(t: Translation, operator: Operator, options: ModelOptions) -> Non
         )
 
 
-def _is_exact(t: Translation, operator: Operator, rounding: Rounding) -> bool:
+def _is_exact(t: Translation, operator: Operator, options: ModelOptions) -> bool:
     """Whether an operator is to have the integer arithmetic of LiteRT's reference kernels."""
-    if operator.kind in RECURRENT or not operator.outputs:
+    if operator.kind in RECURRENT or not operator.outputs or (options.whole and operator.kind == "SOFTMAX"):
         return False
+    rounding = options.rounding
     made = t.tensors[operator.outputs[0]]
     if rounding == "tflite" or operator.kind not in INTERPOLATED or not operator.inputs:
         return made.is_quantised and rounding == "tflite"

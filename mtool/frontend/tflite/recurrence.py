@@ -64,7 +64,9 @@ def over_time(t: Translation, value: str, states: Sequence[State], step: Step, *
             state.put(new)
         width = states[0].tensor.shape[-1]
         whole = (1, images, width) if t.op.option("TimeMajor") else (images, 1, width)
-        return last[0] if len(t.shape(0)) == 2 else _shaped(t, last[0], whole)
+        if len(t.shape(0)) == 2:
+            return t.node("Identity", [last[0]])  # the state keeps its own name
+        return _shaped(t, last[0], whole)
     turned = not t.op.option("TimeMajor")
     body = _body(t, states, step, count)
     inputs = [*(state.name for state in states), _turned(t, value, t.shape(0)) if turned else value]

@@ -7,7 +7,7 @@ LiteRT does not have. The activation function of integers is their output's rang
 import numpy as np
 import onnx
 
-from mtool.frontend.problems import Unsupported
+from mtool.frontend.problems import OWN, Unsupported
 from mtool.frontend.tflite import kernels
 from mtool.frontend.tflite.fixed_point import multipliers
 from mtool.frontend.tflite.recurrence import State, finish, real_activation
@@ -24,6 +24,12 @@ def _svdf(t: Translation) -> None:
     integer = t.tensor(0).is_quantised
     kinds = (t.tensor(2).dtype.name,) if integer else ("float32",)
     state = State(t, 4, (images, memory * filters), kinds)
+    if t.at_once and integer:
+        inputs = [t.stored(0), state.name, t.stored(1), t.stored(2), t.stored(3) if t.has(3) else ""]
+        made, kept = t.several("IntegerSvdf", inputs, 2, domain=OWN, rank=rank)
+        state.put(kept)
+        finish(t, made, (images, filters // rank))
+        return
     old = t.node("Reshape", [state.name, t.whole("shape", (images, filters, memory))])
     kept = t.node("Slice", [old, t.whole("start", [1]), t.whole("end", [memory]), t.whole("axes", [2])])
     latest = _integer_features(t, state) if integer else _features(t)

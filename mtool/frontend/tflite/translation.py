@@ -61,11 +61,12 @@ def _on_its_grid(tensor: Tensor) -> Tensor:
 class Translation:
     """The nodes and constants of one model; `op` is the operator at work.
 
+    `at_once`: recurrent operators of integers are one node each (ModelOptions).
     `tensors` are the model's; what is found out of one on the way, its value or its shape, replaces what the file says.
     """
 
-    def __init__(self, model: Model, budget: Budget, *, is_body: bool = False) -> None:
-        self.model, self.budget, self.is_body = model, budget, is_body
+    def __init__(self, model: Model, budget: Budget, *, is_body: bool = False, at_once: bool = False) -> None:
+        self.model, self.budget, self.is_body, self.at_once = model, budget, is_body, at_once
         self.tensors = list(model.tensors)
         self.variables = Variables()
         self.handles: dict[int, Key] = {}  # of resource variables, by the number of the tensor

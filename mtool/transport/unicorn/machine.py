@@ -52,7 +52,7 @@ class Machine:
     Args:
         elf: the firmware; what it loads goes to the physical addresses of its segments.
         cpu: the core, a key of CORES.
-        memories: of the board. One that holds neither data nor arena nor stack can't be written.
+        memories: of the board. One that holds code or weights alone can't be written.
         registers: the address of the registers.
         slice_instructions: how many there are between two looks at the clock.
 
@@ -83,7 +83,7 @@ class Machine:
         self._engine = unicorn.Uc(self._core.arch, self._core.mode)
         self._engine.ctl_set_cpu_model(self._core.model)
         for memory in memories.values():
-            is_read_only = not {"arena", "data", "stack"} & set(memory.holds)
+            is_read_only = memory.holds and not {"arena", "data", "stack"} & set(memory.holds)
             access = unicorn.UC_PROT_EXEC if is_read_only else unicorn.UC_PROT_WRITE
             self._engine.mem_map(memory.base, -(-memory.size // _PAGE) * _PAGE, unicorn.UC_PROT_READ | access)
         self._engine.mmio_map(registers, _PAGE, self._load, None, self._store, None)
