@@ -246,7 +246,8 @@ class Project(Strict):
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
-    the model's own files, relative likewise.
+    the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
+    own, and the compiler's option for it.
     """
 
     template: str
@@ -257,6 +258,7 @@ class Project(Strict):
     options: dict[str, str]
     firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
     model: Inside = "model"
+    levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = {}
 
 
 class Manifest(Strict):

@@ -6,7 +6,7 @@ Products: `build/<kind>.elf`.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mtool import proc
 from mtool.boards import Board
@@ -46,7 +46,12 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     """Return what a build runs after that of the mathematics, without the headers' folders: the README has all."""
-    return [["python", "-m", "ziglang", "cc", f"@{kind}.args", _LIBM, "-o", project.firmware[kind]] for kind in kinds]
+    compiler = ["python", "-m", "ziglang", "cc"]
+    objects = [
+        [*compiler, "@level.args", level, "-c", path, "-o", f"build/{PurePosixPath(path).name}.o"]
+        for path, level in project.levels.items()
+    ]
+    return [*objects, *([*compiler, f"@{kind}.args", _LIBM, "-o", project.firmware[kind]] for kind in kinds)]
 
 
 def _cc(board: Board, argv: Sequence[str]) -> list[str]:
