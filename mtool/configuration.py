@@ -15,7 +15,7 @@ from mtool import system
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
-_PATHS = ("boards", "tuned")  # a path, or a list of them
+_PATHS = ("boards", "tuned", "board_root", "soc_root", "dts_root")  # a path, or a list of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Configuration:
         power: the command that cycles the board's power.
         boards: files of further boards, as boards.yaml has them.
         tuned: tuning logs to take schedules from.
+        board_root, soc_root, dts_root: folders of boards, chips and bindings outside of the Zephyr tree.
     """
 
     port: str = ""
@@ -36,6 +37,9 @@ class Configuration:
     power: str = ""
     boards: tuple[Path, ...] = ()
     tuned: tuple[Path, ...] = ()
+    board_root: tuple[Path, ...] = ()
+    soc_root: tuple[Path, ...] = ()
+    dts_root: tuple[Path, ...] = ()
 
 
 def load(folder: Path | None = None) -> Configuration:
@@ -47,8 +51,7 @@ def load(folder: Path | None = None) -> Configuration:
         UsageError: it can't be read, is not TOML, belongs to another user, or has an unknown key or a value of another
             type.
     """
-    here = folder or Path.cwd()
-    path = next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+    path = nearest(folder)
     if path is None:
         return Configuration()
     try:
@@ -60,17 +63,32 @@ def load(folder: Path | None = None) -> Configuration:
         raise UsageError(f"{path} is not TOML", details=[str(invalid)]) from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None
+    check_owner(path, status)
+    wrong = [key for key, value in read.items() if not _is_right(key, value)]
+    if wrong:
+        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
+    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
+    return Configuration(**found)
+
+
+def nearest(folder: Path | None = None) -> Path | None:
+    """Return the nearest `mtool.toml`, in a folder (default: the working folder) or above it; None: there is none."""
+    here = folder or Path.cwd()
+    return next((up / FILE_NAME for up in (here, *here.parents) if (up / FILE_NAME).is_file()), None)
+
+
+def check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that nobody named and that may be another user's.
+
+    Raises:
+        UsageError: it is not this user's or root's, or everybody may write it.
+    """
     if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
         raise UsageError(
             f"{path} could be another user's, and may name programs to run",
             details=["expected  a file of yours or of root's, that not everybody may write"],
             hint="remove it, or make it yours: chown, chmod o-w",
         )
-    wrong = [key for key, value in read.items() if not _is_right(key, value)]
-    if wrong:
-        raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
-    found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
-    return Configuration(**found)
 
 
 def _is_right(key: str, value: Any) -> bool:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from mtool import formulas
+from mtool import invalid as problems
 from mtool.boards import Board
 from mtool.errors import UsageError, of_os_error
 from mtool.escaping import plain
@@ -349,7 +350,7 @@ def load(folder: Path) -> Manifest:
             )
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+        details = problems.lines(invalid, 5)
         raise UsageError(f"{path} is not a manifest of schema 1", details=details, hint="build it again") from None
     except OSError as failed:
         raise of_os_error(failed, f"{path} can't be read") from None

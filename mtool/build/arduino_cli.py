@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mtool import proc
 from mtool.build import ninja
-from mtool.errors import BuildError
+from mtool.build.toolchains import NotReady
 from mtool.manifest import Manifest, Project
 
 PROGRAM = "arduino-cli"
@@ -24,7 +24,8 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
     """Build firmware kinds of a sketch.
 
     Raises:
-        BuildError: the board's core is missing, or the compiler or the linker failed.
+        NotReady: the board's core is missing.
+        BuildError: the compiler or the linker failed.
         FitError: the linker says that a memory overflows.
     """
     assert manifest.project is not None
@@ -32,7 +33,7 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
         done = proc.run(argv, what="build of the firmware", timeout_s=_TIMEOUT_S, cwd=folder, check=False)
         if done.returncode != 0 and _NO_CORE.search(done.output):
             core = ":".join(argv[argv.index("--fqbn") + 1].split(":")[:2])
-            raise BuildError(
+            raise NotReady(
                 f"the Arduino core {core} is not installed",
                 details=["$ " + " ".join(argv), *done.output.strip().splitlines()[-3:]],
                 hint=f"{PROGRAM} core update-index, then: {PROGRAM} core install {core}",

@@ -36,12 +36,14 @@ class Builder:
         needs: the toolchains (mtool/build/toolchains.py) that it wants besides the compiler.
         compiler: takes the project folder and the project, and returns what compiles it: its version decides, with
             the project's files, whether a firmware is up to date.
+        whole_framework: each kind of firmware compiles the whole framework, which takes minutes.
     """
 
     build: Callable[[Path, Manifest, Sequence[str]], None]
     commands: Callable[[Project, Sequence[str]], list[list[str]]]
     needs: tuple[str, ...] = ()
     compiler: Callable[[Path, Project], toolchains.Found] = board_compiler
+    whole_framework: bool = False
 
 
 BUILDERS: Mapping[str, Builder] = {
@@ -49,7 +51,7 @@ BUILDERS: Mapping[str, Builder] = {
     "cmake": Builder(cmake.build, cmake.commands, ("cmake",)),
     "arduino": Builder(arduino.build, arduino.commands, (), arduino.compiler),
     "zig": Builder(zig.build, zig.commands),
-    "west": Builder(west.build, west.commands, ("cmake",), west.compiler),
+    "west": Builder(west.build, west.commands, ("cmake",), west.compiler, whole_framework=True),
 }
 
 
@@ -147,6 +149,22 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     )
     log.info("build: %.2f s, %s", built.seconds, "up to date" if built.up_to_date else built.toolchain)
     return built
+
+
+def builds_whole_framework(builder: str) -> bool:
+    """Return whether a builder compiles its whole framework for each kind of firmware, which takes minutes."""
+    return BUILDERS[builder].whole_framework
+
+
+def is_up_to_date(folder: Path, kinds: Sequence[str]) -> bool:
+    """Return whether a project's firmware of these kinds is built, and nothing has changed since.
+
+    Raises:
+        MtoolError: the folder holds no project, or its compiler is not there.
+    """
+    project = _project_of(manifest.load(folder), folder)
+    key = _key(folder, BUILDERS[project.builder].compiler(folder, project))
+    return all(_is_current(folder, project, kind, key) for kind in kinds)
 
 
 def _check_folder(path: Path) -> None:

@@ -19,6 +19,10 @@ _HOST = "cc"
 _OTHERS = ("gcc", "clang")
 
 
+class NotReady(BuildError):
+    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """A set of programs that are installed together.
@@ -114,6 +118,9 @@ ALL = {
             ("unicorn",),
             distribution.install("emulator"),
             is_package=True,
+        ),
+        Toolchain(
+            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
         ),
         Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )

@@ -28,6 +28,7 @@ def bench(
     min_repeat_ms: Annotated[
         float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
     ] = 0.0,
+    fill: parameters.Fill = "random",
     cooldown_ms: Annotated[
         float, typer.Option("--cooldown-ms", min=0, help="A pause between readings, for a board that grows hot.")
     ] = 0.0,
@@ -79,7 +80,9 @@ def bench(
         out.text(f"{function}  {timing}")
         return
     if layers:
-        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, deployment=deployment)
+        profile = workflow.bench_layers(
+            model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
+        )
         _print_layers(out, profile, board)
         return
     clocks = workflow.clocks(clock or (), boards.get(board))
@@ -95,6 +98,7 @@ def bench(
         options=options,
         deployment=deployment,
         cycles=cycles,
+        fill=fill,
     )
     if cost.cycles is None:
         out.result({**cost.as_json(), **_first_run(cost)})

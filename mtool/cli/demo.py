@@ -8,7 +8,6 @@ import typer
 
 from mtool import resources, workflow
 from mtool.cli import parameters
-from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
 
@@ -82,11 +81,11 @@ def demo(
 def _available(out: Output) -> list[str]:
     """Return the host, whether its compiler is here or not, and the first emulated board whose tools are here."""
     from mtool import boards
-    from mtool.build import toolchains
+    from mtool.workflow import checkup
 
     told = []
     for name in EMULATED:
-        lacking = [tool for tool in sorted(needs(boards.get(name))) if toolchains.check(toolchains.ALL[tool]).missing]
+        lacking = sorted(item.name for item in checkup.missing(checkup.programs_of(boards.get(name))))
         if not lacking:
             return [HOST, name]
         told.append(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")

@@ -23,7 +23,7 @@ _SHOWN = 16  # elements of an output that are printed
 
 def run(
     out: Output,
-    model: parameters.ModelFile,
+    model: parameters.ModelOrProject,
     board: parameters.BoardName = parameters.HOST,
     input: Annotated[
         Path | None,
@@ -38,12 +38,27 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="Y.npz", help="Write the outputs there.", show_default=False)
     ] = None,
+    fill: parameters.Fill = "random",
+    dump: Annotated[
+        Path | None,
+        typer.Option(
+            "--dump",
+            metavar="DIR",
+            help="Write every tensor there, as .npy by its name in the model, and index.json.",
+            show_default=False,
+        ),
+    ] = None,
     seed: parameters.Seed = 0,
     *,
     options: parameters.ProjectOptions,
     deployment: parameters.ProjectDeployment,
 ) -> None:
-    """Run a model on a board and show its outputs."""
+    """Run a model on a board and show its outputs.
+
+    A project's folder is run as it stands, and built before if it is not.
+    """
+    if input is not None and fill != "random":
+        raise UsageError("--input and --fill are two inputs", hint="leave one of them out")
     if output is not None:
         _check_output(output, model, input)
     ran = workflow.run(
@@ -53,6 +68,8 @@ def run(
         options=options,
         deployment=deployment,
         seed=seed,
+        fill=fill,
+        dump=dump,
     )
     if output is not None:
         _save(output, ran.stacked())

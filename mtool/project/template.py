@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool import resources, spelling
 from mtool.errors import UsageError
 from mtool.filetree import is_plain
@@ -155,7 +156,7 @@ def load(template: str) -> Template:
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
+        details = problems.lines(invalid)
         raise UsageError(f"{path} breaks the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

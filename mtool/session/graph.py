@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool import spelling
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
@@ -98,7 +99,7 @@ class GraphExecutor:
         except (ValidationError, IndexError) as invalid:
             details = [str(invalid)]
             if isinstance(invalid, ValidationError):
-                details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+                details = problems.lines(invalid, 5)
             raise UsageError(
                 f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
             ) from None

@@ -52,7 +52,7 @@ class Ready:
     Attributes:
         prepared: the project that was built.
         device: the board's port and probe; None for an emulator, and for a board whose port was not found.
-        runner: which tool flashed it.
+        runner: which tool flashed it; "": the firmware is a program of this computer.
         seconds: how long that took.
         verified: the tool read the flash back.
         smoke: the inference that was run.
@@ -93,6 +93,9 @@ def flash_model(
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
     target = boards.get(board) if isinstance(board, str) else board
+    deployment.refuse_port(target)
+    if _is_program(target, runner):
+        return _run_program(path, target, options, deployment)
     chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     emulated = chosen.name == "gdb" and not deployment.port and target.emulator is not None
     device = None if emulated else _find(target, deployment)
@@ -114,6 +117,21 @@ def flash_model(
         with opened:
             smoke = _smoke(opened, model, baud=target.usb.uart if target.usb else None)
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
+
+
+def _is_program(board: Board, runner: str) -> bool:
+    """Return whether the board's firmware is a program of this computer, which nothing flashes."""
+    return board.emulator is not None and board.emulator.is_the_firmware and not runner
+
+
+def _run_program(path: str | Path, board: Board, options: Options | None, deployment: Deployment) -> Ready:
+    """Build the firmware of a board that is this computer, and run one inference in it."""
+    model = compile(path, board=board, options=options, folder=deployment.folder)
+    prepared = build_model(model, deployment.folder, kinds=(KIND,))
+    log.info("  %-9s          %s is a program of this computer: nothing to flash", "flash", board.name)
+    with session.open(prepared.folder, timeout_s=_START_S) as opened:
+        smoke = _smoke(opened, model, baud=None)
+    return Ready(prepared, None, "", 0.0, verified=False, smoke=smoke)
 
 
 def runner_of(
@@ -159,6 +177,16 @@ def flash_plan(
     Lines that start with # tell what mtool itself does. A port that is not known yet reads PORT.
     """
     target = boards.get(board) if isinstance(board, str) else board
+    deployment.refuse_port(target)
+    if _is_program(target, runner):
+        model = compile(path, board=target, options=options, folder=deployment.folder)
+        tree, described = model.render_project()
+        assert described.project is not None
+        return [
+            *rendered_plan(model, tree, described, deployment.folder, kinds=(KIND,)),
+            f"./{described.project.firmware[KIND]}",
+            f"# smoke: one inference, compared with {reference.name_of(model.path)}",
+        ]
     chosen = runner_of(target, runner, template=_template_of(target, options), deployment=deployment)
     device = None if chosen.name == "gdb" else ports.resolve(target, ports.wanted(deployment.port, deployment.probe))
     model = compile(path, board=target, options=options, folder=deployment.folder)
