@@ -1,5 +1,7 @@
 """`mtool.toml`: what holds for a folder and those below it, unless a command or the environment says otherwise.
 
+Its tables [project] and [options] make the folder a project of a user's own (mtool.workflow.own_project reads them).
+
 It may name programs that mtool runs, as a Makefile does. So one that another user could have put into a folder above
 the working folder (/tmp/mtool.toml) is refused.
 """
@@ -7,7 +9,8 @@ the working folder (/tmp/mtool.toml) is refused.
 import os
 import stat
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
 _PATHS = ("boards", "tuned", "board_root", "soc_root", "dts_root")  # a path, or a list of them
+_TABLES = ("project", "options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Configuration:
         boards: files of further boards, as boards.yaml has them.
         tuned: tuning logs to take schedules from.
         board_root, soc_root, dts_root: folders of boards, chips and bindings outside of the Zephyr tree.
+        project, options: the tables of a project of a user's own, as they are.
+        file: where all that was read; None: there is no `mtool.toml`.
     """
 
     port: str = ""
@@ -40,6 +46,9 @@ class Configuration:
     board_root: tuple[Path, ...] = ()
     soc_root: tuple[Path, ...] = ()
     dts_root: tuple[Path, ...] = ()
+    project: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = None
 
 
 def load(folder: Path | None = None) -> Configuration:
@@ -68,7 +77,7 @@ def load(folder: Path | None = None) -> Configuration:
     if wrong:
         raise UsageError(f"{path}: {wrong[0]} is unknown or no text", details=[f"expected: {', '.join(_expected())}"])
     found: dict[str, Any] = {key: _paths(value, path) if key in _PATHS else value for key, value in read.items()}
-    return Configuration(**found)
+    return Configuration(**found, file=path)
 
 
 def nearest(folder: Path | None = None) -> Path | None:
@@ -92,15 +101,21 @@ def check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def _is_right(key: str, value: Any) -> bool:
+    if key in _TABLES:
+        return isinstance(value, dict)
     if key in _PATHS and isinstance(value, list):
         return all(isinstance(one, str) for one in value)
-    return key in {field.name for field in fields(Configuration)} and isinstance(value, str)
+    return key in _names() and isinstance(value, str)
 
 
 def _paths(value: str | list[str], file: Path) -> tuple[Path, ...]:
     return tuple(file.parent / one for one in ([value] if isinstance(value, str) else value))
 
 
+def _names() -> list[str]:
+    return [each.name for each in fields(Configuration) if each.name not in (*_TABLES, "file")]
+
+
 def _expected() -> list[str]:
-    names = (field.name for field in fields(Configuration))
-    return [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in names]
+    texts = [f'{name} = ["..", ".."]' if name in _PATHS else f'{name} = ".."' for name in _names()]
+    return [*texts, *(f"[{name}]" for name in _TABLES)]

@@ -248,7 +248,8 @@ class Project(Strict):
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
     the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
-    own, and the compiler's option for it.
+    own, and the compiler's option for it. `program` is the folder of a user's own program, which is the standalone
+    firmware then, relative likewise, outside of the project folder; empty: the template's.
     """
 
     template: str
@@ -260,6 +261,7 @@ class Project(Strict):
     firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
     model: Inside = "model"
     levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = {}
+    program: str = ""
 
 
 class Manifest(Strict):

@@ -45,6 +45,9 @@ Objective = Literal["auto", "time", "cycles", "instructions"]
 Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
 
+ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
+"""What a project of a user's own is: a program around the model, a model driven by a host, EEMBC's benchmark."""
+
 Method = Literal["minmax", "entropy", "percentile"]
 """The method by which quantisation finds an activation's range."""
 

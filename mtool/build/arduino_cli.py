@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import proc
+from mtool import files, proc
 from mtool.build import ninja
 from mtool.build.toolchains import NotReady
 from mtool.manifest import Manifest, Project
@@ -40,6 +40,14 @@ def build(folder: Path, manifest: Manifest, kinds: Sequence[str]) -> None:
             )
         if done.returncode != 0:
             raise ninja.failure(done, manifest)
+    if manifest.project.program and "standalone" in kinds:
+        _rename(folder / manifest.project.firmware["standalone"], Path(manifest.project.program).name)
+
+
+def _rename(elf: Path, sketch: str) -> None:
+    """Give the products of a user's own sketch the names of the standalone firmware."""
+    for made in elf.parent.glob(f"{sketch}.ino.*"):
+        files.write(elf.with_name(elf.name.partition(".")[0] + made.name.removeprefix(sketch)), made.read_bytes())
 
 
 def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
@@ -48,6 +56,18 @@ def commands(project: Project, kinds: Sequence[str]) -> list[list[str]]:
     # Without contraction a float result is the same on every machine.
     exact = ["--build-property", "compiler.c.extra_flags=-ffp-contract=off"]
     return [
-        [PROGRAM, "compile", "--fqbn", fqbn, "--libraries", "libraries", "--build-path", f"build/{kind}", *exact, kind]
+        [
+            PROGRAM,
+            "compile",
+            "--fqbn",
+            fqbn,
+            "--libraries",
+            "libraries",
+            "--build-path",
+            f"build/{kind}",
+            *exact,
+            sketch,
+        ]
         for kind in kinds
+        for sketch in [project.program if kind == "standalone" and project.program else kind]
     ]

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 BUILD_FOLDER = "build"
 _MARK = ".mtool"  # a file in it, where mtool made it
+_STANDALONE = "standalone"  # the kind that a user's own program is
 
 
 def board_compiler(folder: Path, project: Project) -> toolchains.Found:
@@ -121,6 +122,8 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
     compiler = builder.compiler(folder, project)
     key = _key(folder, compiler)
     stale = [kind for kind in kinds if not _is_current(folder, project, kind, key)]
+    if project.program and _STANDALONE in kinds and _STANDALONE not in stale:
+        stale.append(_STANDALONE)  # whose sources may be anywhere: the builder itself knows what of it is stale
     if stale:
         _take_build_folder(folder / BUILD_FOLDER, project)
         for name in builder.needs:

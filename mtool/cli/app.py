@@ -19,10 +19,11 @@ from typer.exceptions import TyperException
 
 import mtool
 from mtool import locks
+from mtool.cli import own_project
 from mtool.cli.ending import INTERRUPTED, ReaderGone
 from mtool.cli.grouped import GroupedCommand
 from mtool.cli.output import Output
-from mtool.cli.parameters import Asked
+from mtool.cli.parameters import Asked, ProjectOptions
 from mtool.cli.wrong_usage import usage_error
 from mtool.errors import MtoolError, UsageError, of_os_error
 
@@ -34,6 +35,8 @@ COMMANDS: Mapping[str, str] = {
     "compile": "Write a model as C, without a project.",
     "partition": "Write the parts of a model that backends claim as files for their compilers; none is run.",
     "generate": "Compile a model and write its project; nothing is built.",
+    "new": "Begin a project of your own: a program around a model, its tests and its CI.",
+    "update": "Renew the generated folder of the project that you are in.",
     "build": "Compile a model and build its firmware.",
     "flash": "Compile, build and flash a model, and run it once.",
     "run": "Run a model on a board and show its outputs.",
@@ -41,6 +44,8 @@ COMMANDS: Mapping[str, str] = {
     "bench": "Measure instructions (or time), flash, RAM, stack; estimate cycles.",
     "monitor": "Show what a board sends: its text, its logs and the frames of the RPC, told apart.",
     "debug": "Stop an inference under gdb, at the operator that faults or one that is named.",
+    "test": "Run the tests of the project that you are in, by pytest.",
+    "mlperf": "Measure throughput or accuracy as EEMBC's runner for MLPerf Tiny does.",
     "tune": "Measure schedules on a board and remember the fastest.",
     "worker": "Let others tune on this computer's boards. A worker runs whatever its scheduler sends: use TLS.",
     "report": "Write a page: the arena over time, time and flash by operator, numeric differences, which boards it "
@@ -201,6 +206,8 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
     """
     first, *own = inspect.signature(command).parameters.values()
     assert first.annotation is Output, f"{command.__name__} must take an Output first"
+    of_a_project = any(parameter.annotation is ProjectOptions for parameter in own)
+    needs_board = any(parameter.name == "board" and parameter.default is parameter.empty for parameter in own)
     common: dict[str, tuple[Any, Any]] = {
         "context": (typer.Context, inspect.Parameter.empty),
         "as_json": (AsJson, False),
@@ -225,11 +232,23 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
 
         @locks.keep_locks()
         def act() -> None:
+            given, project = values, None
+            if of_a_project:
+                given, project = own_project.filled(
+                    values,
+                    command=command.__name__,
+                    needs_board=needs_board,
+                    is_given=lambda name: _is_given(context, name),
+                )
+            folder = given.get("output_dir")
             for name, one in asked.items():
-                from mtool.cli import reading
+                from mtool.workflow import reading
 
-                values[name] = getattr(reading, one.reader)(**{each: values.pop(each) for each in one.parameters})
-            command(output, **values)
+                given[name] = getattr(reading, one.reader)(**{each: given.pop(each) for each in one.parameters})
+            if project is not None:
+                folder = folder or project.folder_for(given["board"])
+                given["options"] = project.with_program(given["options"], given["board"], folder)
+            command(output, **given)
 
         with _boards_known(board_files or ()):
             raise typer.Exit(_end(output, act))
@@ -242,12 +261,19 @@ def _with_output(command: Callable[..., None]) -> Callable[..., None]:
             asked[parameter.name] = found[0]
             parameters += _keywords(found[0].parameters)
         else:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            may_lack = of_a_project and parameter.name in ("model", "board") and parameter.default is parameter.empty
+            default = None if may_lack else parameter.default
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=default))
     parameters += _keywords(common)
     # typer reads a command's options from its signature.
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from mtool.project.about import About
 from mtool.project.mlf import Module
 from mtool.project.package import FORMATS, Packed, delivered, package
 from mtool.project.portable import CORES
+from mtool.project.program import Program, program_in
 from mtool.project.render import choose, render
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load, names
@@ -14,12 +15,14 @@ __all__ = [
     "About",
     "Module",
     "Packed",
+    "Program",
     "Template",
     "choose",
     "delivered",
     "load",
     "names",
     "package",
+    "program_in",
     "render",
     "runtime_headers",
     "runtime_sources",

@@ -4,6 +4,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from mtool import manifest
 from mtool.boards import Board, Usb
@@ -23,6 +24,7 @@ from mtool.transport import (
     open_port,
     unicorn,
 )
+from mtool.transport.recorder import Recorder
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
@@ -41,6 +43,7 @@ def open(
     timeout_s: float = _TIMEOUT_S,
     emulator_arguments: Sequence[str] = (),
     take_over: bool = False,
+    record: IO[str] | None = None,
 ) -> Device:
     """Start the firmware of a built project and open a session with it; use it in a `with` statement.
 
@@ -55,6 +58,7 @@ def open(
         take_over: open the session even if a host on another computer has one open with the device, which then loses
             it. On this computer a port has one user at a time, and what a program that crashed has left open is
             taken over anyway.
+        record: where each piece that goes over the channel is written down, with its time.
 
     Raises:
         UsageError: the folder is no project, or its firmware is not built.
@@ -65,7 +69,8 @@ def open(
     described = manifest.load(Path(folder))
 
     def start() -> tuple[Transport, str]:
-        return _channel(Path(folder), described, port, probe, emulator_arguments)
+        transport, serial_number = _channel(Path(folder), described, port, probe, emulator_arguments)
+        return (transport if record is None else Recorder(transport, record)), serial_number
 
     transport, serial_number = start()
     assert described.project is not None  # _channel has looked
@@ -102,18 +107,30 @@ def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
         pass
 
 
-def open_transport(folder: str | Path, *, port: str = "", probe: str = "") -> Transport:
-    """Start the firmware of a built project and return the channel to it, as `open` does, without a session.
+def open_transport(folder: str | Path, *, port: str = "", probe: str = "", kind: str = _KIND) -> Transport:
+    """Start a firmware of a built project and return the channel to it, as `open` does, without a session.
+
+    Args:
+        folder: as of `open`.
+        port: as of `open`.
+        probe: as of `open`.
+        kind: of the firmware, for a board that is emulated.
 
     Raises:
         MtoolError: as `open` does.
     """
     path = Path(folder)
-    return _channel(path, manifest.load(path), port, probe)[0]
+    return _channel(path, manifest.load(path), port, probe, kind=kind)[0]
 
 
 def _channel(
-    path: Path, described: Manifest, port: str, probe: str, emulator_arguments: Sequence[str] = ()
+    path: Path,
+    described: Manifest,
+    port: str,
+    probe: str,
+    emulator_arguments: Sequence[str] = (),
+    *,
+    kind: str = _KIND,
 ) -> tuple[Transport, str]:
     """Return the channel to a project's firmware, and the USB serial number of what it leads to."""
     project = described.project
@@ -123,12 +140,12 @@ def _channel(
             details=[f"its {manifest.FILE_NAME} has no project"],
             hint="make one with: mtool build",
         )
-    if _KIND not in project.firmware:
+    if kind not in project.firmware:
         raise UsageError(
-            f"the template {project.template} has no {_KIND} firmware",
+            f"the template {project.template} has no {kind} firmware",
             details=[f"it has: {', '.join(project.firmware) or 'none'}"],
         )
-    firmware = manifest.firmware_of(path, project, _KIND)
+    firmware = manifest.firmware_of(path, project, kind)
     if not firmware.is_file():
         raise UsageError(
             f"the firmware of {path} is not built", details=[f"expected: {firmware}"], hint="build it with: mtool build"

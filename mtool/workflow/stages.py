@@ -24,7 +24,7 @@ from mtool.workflow.tuned import known_for
 
 if TYPE_CHECKING:
     from mtool.build import Built
-    from mtool.project import About, Module
+    from mtool.project import About, Module, Program
     from mtool.project.portable import Core
     from mtool.session import Device
 
@@ -44,6 +44,7 @@ class Options(Request):
         them, "keep" leaves them.
     trust_template: a template that is named by its path may load Python code (`_extensions`).
     tuned: tuning logs, or folders of them, to take schedules from; none: those of mtool.toml.
+    program: a user's own program, which is built as the standalone firmware; None: the template's.
     """
 
     template: str = ""
@@ -51,6 +52,7 @@ class Options(Request):
     edits: Edits = "stop"
     trust_template: bool = False
     tuned: tuple[Path, ...] = ()
+    program: "Program | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Model:
             self.board,
             template=self.options.template,
             options=self.options.template_options,
+            program=self.options.program,
             trust=self.options.trust_template,
         )
 

@@ -8,6 +8,7 @@ from mtool.cli.parameters.groups import (
     Asked,
     FitOptions,
     FlashDeployment,
+    GivenOptions,
     ModelOptions,
     PartitionOptions,
     ProjectDeployment,
@@ -19,7 +20,7 @@ from mtool.cli.parameters.groups import (
 )
 from mtool.cli.parameters.inputs import Fill, SampleCount, Seed, output_file, repeat
 from mtool.cli.parameters.model import ModelFile, ModelOrProject
-from mtool.cli.parameters.project import BuiltDir, ListOptions, OutputDir, SourceDir, output_dir
+from mtool.cli.parameters.project import BuiltDir, Force, Keep, ListOptions, OutputDir, SourceDir, output_dir
 from mtool.cli.parameters.rack import Scheduler, TlsCa, TlsCertificate, TlsKey
 
 __all__ = [
@@ -32,6 +33,9 @@ __all__ = [
     "FitOptions",
     "FlashCommand",
     "FlashDeployment",
+    "Force",
+    "GivenOptions",
+    "Keep",
     "ListOptions",
     "ModelFile",
     "ModelOptions",

@@ -130,5 +130,8 @@ TuningOptions = Annotated[
     ),
 ]
 """What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
+GivenOptions = Annotated["Mapping[str, Any]", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE}, "given")]
+"""Options of a project that are stored, not used: those that differ from their defaults, by their names."""
+
 ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""
