@@ -80,7 +80,7 @@ def test_it_has_its_own_data_and_its_version(python: Path, tmp_path: Path) -> No
     assert python.parents[1] in inside.parents
     assert version == __version__
     assert all(inside / "data" in Path(path).parents for path in data)
-    assert count > 40 and entries == ["mtool.cli:main"]
+    assert count > 40 and "mtool.cli:main" in entries
 
 
 def test_no_hint_installs_a_strangers_package() -> None:
