@@ -73,7 +73,9 @@ def test_a_folder_of_a_backend_stays_whole(form: Format, tmp_path: Path) -> None
         pytest.skip("there is no C compiler")
     folder = tmp_path / "package"
     write_sources(compiled(tmp_path), folder, form=form)
-    sources = [path for path in folder.rglob("*.c") if path.name in ("net.c", "npu.c")]
+    for archive in [*folder.glob("*.tar"), *folder.glob("*.pack")]:
+        shutil.unpack_archive(archive, folder, "tar" if archive.suffix == ".tar" else "zip")
+    sources = [path for path in folder.rglob("*.c") if path.name in ("net.c", "net_plain.c", "npu.c")]
     assert len(sources) == 2
     places = {f"-I{path.parent}" for path in folder.rglob("net.h")}
     subprocess.run([compiler, "-std=c99", "-fsyntax-only", "-Werror", *places, *map(str, sources)], check=True)
