@@ -195,6 +195,19 @@ class Operator(Strict):
     device_cycles: float = 0.0
 
 
+class InnerRegion(Strict):
+    """A region inside of a branch or loop that may fail: its name and backend, the nodes that went into it.
+
+    `operator` is the index of the branch or loop; `key` is what the device says that it is (crt/include/mt_device.h).
+    """
+
+    key: int
+    name: str
+    backend: str
+    operator: int
+    origins: tuple[OfModel, ...]
+
+
 class Refusal(Strict):
     """Why a backend that was asked does not compute an operator."""
 
@@ -233,7 +246,8 @@ class Project(Strict):
 
     `build_hash` is over every file that goes into the firmware. `firmware` maps a firmware kind
     to its ELF (or host executable), relative to the project folder and below its `build`. `model` is the folder of
-    the model's own files, relative likewise.
+    the model's own files, relative likewise. `levels` has the files that are compiled at an optimisation level of their
+    own, and the compiler's option for it.
     """
 
     template: str
@@ -244,6 +258,7 @@ class Project(Strict):
     options: dict[str, str]
     firmware: dict[str, Annotated[Inside, Field(pattern=r"^build/")]]
     model: Inside = "model"
+    levels: dict[Inside, Literal["-O2", "-O3", "-Os"]] = {}
 
 
 class Manifest(Strict):
@@ -254,8 +269,9 @@ class Manifest(Strict):
     takes); `grown` those that take more than in the model's file; `symbols` maps roles ("run", "arena", and
     "reset" with `states`) to C symbols. `interface_api`, `operators_api` and `executor` are the conventions that it
     was compiled with; `functions` names what can be called over the RPC: each operator, in order, and the entry
-    point. `claims` says who computes which operator, if backends were asked for. `graph` is the file with the
-    graph's JSON, empty if there is none.
+    point. `claims` says who computes which operator, if backends were asked for. `lent` are the bytes of the board's
+    memories, by name, that regions of backends have besides the arena; `inner_regions` stand in branches and loops.
+    `graph` is the file with the graph's JSON, empty if there is none.
     """
 
     schema_version: Literal[1] = 1
@@ -282,6 +298,8 @@ class Manifest(Strict):
     executor: Executor = "aot"
     functions: tuple[str, ...] = ()
     graph: Annotated[str, Field(pattern=r"^[^/]*$")] = ""
+    lent: dict[str, int] = {}
+    inner_regions: tuple[InnerRegion, ...] = ()
     project: Project | None = None
 
     @property

@@ -9,6 +9,9 @@ Io = Literal["arena", "external"]
 Partial = Literal["auto", "never", "always"]
 """Whether operators may be computed a few rows at a time."""
 
+Order = Literal["auto", "written"]
+"""The order of the operators: of the smallest arena that is found, or as the model has it."""
+
 Rounding = Literal["onnx", "tflite"]
 """The rounding of integers: as ONNX says, or as TFLite's reference kernels do it."""
 
@@ -26,6 +29,15 @@ Executor = Literal["aot", "graph", "graph-host"]
 
 Weights = Literal["auto", "text"]
 """Whether large constants lie in a file of bytes where the toolchain can take one in, or all of them in C."""
+
+Level = Literal["O2", "O3", "Os"]
+"""The compiler's optimisation level of a file."""
+
+LEVEL = "opt"
+"""The knob that every schedule has, its level: --schedule pw_2=dsp_pointwise:opt=O3."""
+
+WEIGHTS = "weights"
+"""The knob that every schedule has, the memory of its constants: --schedule pw_2=dsp_pointwise:weights=ram."""
 
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""

@@ -77,9 +77,14 @@ class Graph:
 
 
 def model(
-    tensors: Sequence[T], ops: Sequence[Op], inputs: Sequence[str], outputs: Sequence[str], *others: Graph
+    tensors: Sequence[T],
+    ops: Sequence[Op],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *others: Graph,
+    metadata: Mapping[str, Array] | None = None,
 ) -> bytes:
-    """Return the file of a model, with other subgraphs behind the first."""
+    """Return the file of a model, with other subgraphs behind the first, and metadata by name."""
     b = flatbuffers.Builder(1024)
 
     def numbers(values: Sequence[int]) -> Any:
@@ -175,7 +180,12 @@ def model(
         return table("SubGraph", parts)
 
     whole = [subgraph(graph) for graph in graphs]
+    told = []
+    for name, data in (metadata or {}).items():
+        buffers.append(table("Buffer", {"Data": np.frombuffer(data.tobytes(), np.uint8)}))
+        told.append(table("Metadata", {"Name": name, "Buffer": len(buffers) - 1}))
     root = {
+        **({"Metadata": vector("Model", "Metadata", told)} if told else {}),
         "Subgraphs": vector("Model", "Subgraphs", whole),
         "OperatorCodes": vector("Model", "OperatorCodes", codes),
         "Buffers": vector("Model", "Buffers", buffers),

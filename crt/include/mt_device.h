@@ -21,12 +21,26 @@
 
 #include "mt_status.h"
 
+/* How a piece of one of the board's memories is declared that regions have besides the arena: in a section of its own,
+ * ".bss.mt_lent.<memory>", which a linker script has to put there. What it begins with is undefined. */
+#ifndef MT_LENT_SECTION
+#define MT_LENT_SECTION(memory) ".bss.mt_lent." #memory
+#endif
+#if defined(__GNUC__) && defined(__ELF__)
+#define MT_LENT(memory, alignment) __attribute__((aligned(alignment), section(MT_LENT_SECTION(memory))))
+#elif defined(__GNUC__)
+#define MT_LENT(memory, alignment) __attribute__((aligned(alignment)))
+#else
+#define MT_LENT(memory, alignment)
+#endif
+
 /* What failed last. */
 struct mt_device_failure {
     const char *region; /* the region whose function, or a hook for which, failed; NULL: none has */
     const char *nodes;  /* the model's nodes that it computes */
     int32_t status;     /* what the function returned */
-    uint16_t number;    /* the region's among the model's operators */
+    uint16_t number;    /* of the model's operator that it is, or that it stands in */
+    uint16_t key;       /* no other region's: the operator's number, or one behind all operators' */
 };
 
 #endif

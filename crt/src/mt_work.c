@@ -23,7 +23,7 @@ static void note_device(const struct mt_model *model, struct mt_work *work)
 {
     if (work->result == MT_DEVICE && model->failure != NULL) {
         work->result = model->failure->status;
-        work->where = model->failure->number;
+        work->where = model->failure->key;
     }
 }
 
@@ -97,7 +97,7 @@ int32_t mt_work_invoke(const struct mt_model *model, const uint8_t *request, siz
     const int32_t status = model->functions->invoke(model, request, count, &work->result, returned);
     if (work->result == MT_DEVICE && model->failure != NULL) {
         returned->type_code = MT_ARG_INT;
-        returned->value.v_int64 = (int64_t)model->failure->number << 32 | (uint32_t)model->failure->status;
+        returned->value.v_int64 = (int64_t)model->failure->key << 32 | (uint32_t)model->failure->status;
     }
     running = MT_NO_OPERATOR;
     work->stack_bytes = mt_stack_used(stack_low, &top);

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-MEMORY_BYTES = 65536
+MEMORY_BYTES = 131072
 COMMAND_WORDS = 32
 COMMAND_BYTES = 4 * COMMAND_WORDS
-LOAD, CONV, DEPTHWISE, AVERAGE, MAXIMUM, ADD, TABLE, CLIP = range(1, 9)
+LOAD, CONV, DEPTHWISE, AVERAGE, MAXIMUM, ADD, TABLE, CLIP, SOFTMAX, MOVE = range(1, 11)
+REAL, TWICE, ONCE, AWAY = range(4)
 INT8, FLOAT16 = 0, 1
 SIZES = {"int8": 1, "float16": 2, "int32": 4}
 
@@ -44,6 +45,15 @@ def single(value: float) -> float:
 def bits(value: float) -> int:
     """Return a float32 as its bits."""
     return int(struct.unpack("<I", struct.pack("<f", value))[0])
+
+
+def multiplier(scale: float) -> tuple[int, int]:
+    """Return a multiplier of 31 bits behind the point and an exponent of two, as TFLite has them."""
+    fraction, exponent = math.frexp(scale)
+    whole = math.floor(fraction * 2**31 + 0.5)
+    if whole == 2**31:
+        whole, exponent = 2**30, exponent + 1
+    return (0, 0) if exponent < -31 else (2**31 - 1, 30) if exponent > 30 else (whole, exponent)
 
 
 @dataclass(eq=False)
@@ -82,6 +92,7 @@ class Compiler:
                 raise SystemExit(f"wrencc: error: schema {one.get('schema')}; this compiler reads mtool-region 1")
         self.nodes, self.tensors, self.data = nodes["nodes"], nodes["tensors"], constants["constants"]
         self.inputs, self.outputs = nodes["inputs"], nodes["outputs"]
+        self.is_tflite = nodes["rounding"] == "tflite"
         self.program = Program()
         self.at = {number: self._block(number) for number, one in enumerate(self.tensors) if one["constant"] is None}
 
@@ -102,7 +113,8 @@ class Compiler:
 
     def run(self) -> bytes:
         kinds = {"Conv": self.convolution, "Gemm": self.dense, "MatMul": self.dense, "Pool": self.pool,
-                 "Add": self.add, "Relu": self.relu}  # fmt: skip
+                 "Add": self.add, "Relu": self.relu, "Softmax": self.softmax, "Transpose": self.transpose,
+                 **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), self.reshape)}  # fmt: skip
         for place, node in enumerate(self.nodes):
             if node["op"] not in kinds:
                 raise Refused(f"{node['name']}: the Wren has no {node['op']}")
@@ -159,6 +171,15 @@ class Compiler:
             return [*blocks, self._load(place, raw), 0]
         own = weights["quantisation"]["scale"]
         own = own * channels if len(own) == 1 else own
+        if self.is_tflite:
+            numbers = [0] * channels
+            if bias is not None:
+                numbers = list(struct.unpack(f"<{channels}i", self._spread(self._raw(bias), 4, channels)))
+            return [
+                *blocks,
+                self._load(place, struct.pack(f"<{channels}i", *numbers)),
+                self._load(place, self._factors(node, own)),
+            ]
         steps = [single(single(self._scale(x)) * single(one)) for one in own]
         biases = [0] * channels
         if bias is not None:
@@ -170,6 +191,27 @@ class Compiler:
             self._load(place, struct.pack(f"<{channels}i", *biases)),
             self._load(place, struct.pack(f"<{channels}f", *scales)),
         ]
+
+    def _factors(self, node: Node, own: list[float]) -> bytes:
+        """Return what the sums of each channel are multiplied by: a multiplier and an exponent, or a float64."""
+        x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
+        exact = [x * one / y for one in own]
+        if self._rounding(node) == AWAY:
+            return struct.pack(f"<{len(own)}d", *exact)
+        is_one = node["op"] != "Conv" and len({*own}) == 1  # of a dense layer the product is one of float32
+        scales = [(single(x * one) if is_one else x * one) / y for one in own]
+        return struct.pack(f"<{2 * len(own)}i", *(number for scale in scales for number in multiplier(scale)))
+
+    def _rounding(self, node: Node) -> int:
+        """Return how an operator of int8 rounds: a dense layer once, and where its sums may tie, away from zero."""
+        if not self.is_tflite or node["op"] in ("Pool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"):
+            is_mean = self.is_tflite and node["op"] == "Pool" and node["attributes"]["kind"] == "average"
+            return TWICE if is_mean else REAL
+        if node["op"] not in ("Gemm", "MatMul"):
+            return TWICE
+        x, y = (self._scale(one) for one in (self._operand(node, 0), self._result(node)))
+        own = self._operand(node, 1)["quantisation"]["scale"]
+        return AWAY if any((x * one / y).as_integer_ratio()[1] <= 2**32 for one in own) else ONCE
 
     def _on_grid(self, raw: bytes, bias: Tensor, steps: list[float]) -> list[tuple[int, float, float]]:
         numbers = struct.unpack(f"<{len(steps)}i", raw)
@@ -195,6 +237,8 @@ class Compiler:
             if is_average and (result - 1) * stride + one > size:
                 raise Refused(f"{node['name']}: a window of its mean goes over the edge")
         factor = 1.0 / count
+        if x["dtype"] == "int8" and self.is_tflite and x["quantisation"] != y["quantisation"]:
+            raise Refused(f"{node['name']}: its input and output stand on two grids")
         if x["dtype"] == "int8":
             factor = single(single(single(self._scale(x)) / count) / single(self._scale(y)))
         shape = [rows, columns, channels, *y["shape"][1:], *kernel, *strides, pads[0], pads[1], 1, 1]
@@ -209,6 +253,11 @@ class Compiler:
         if a["dtype"] == "int8":
             scales = [bits(self._scale(one)) for one in (a, b, y)]
             shape += [*scales, b["quantisation"]["zero_point"][0]]
+            if self.is_tflite:
+                unit = 2 * max(self._scale(a), self._scale(b))
+                real = (self._scale(a) / unit, self._scale(b) / unit, unit / (2.0**20 * self._scale(y)))
+                pairs = [number for one in real for number in multiplier(one)]
+                words[2] = self._load(place, struct.pack("<6i", *pairs))
         self._commands(node, ADD, words, shape, 1)
         self.program.cycles += count // 16
 
@@ -225,6 +274,35 @@ class Compiler:
             self._quantised(max(single((q - zero) * scale), 0.0), y) & 255 for q in range(-128, 128)
         )  # fmt: skip
         self._commands(node, TABLE, [self._load(place, table), 0, 0], shape, 1)
+
+    def softmax(self, place: int, node: Node) -> None:
+        x, y = self._operand(node, 0), self._result(node)
+        if not self.is_tflite or y["quantisation"] != {**y["quantisation"], "scale": [2.0**-8], "zero_point": [-128]}:
+            raise Refused(f"{node['name']}: it is not in TFLite's rounding, or not on a grid of 1/256 from 0 on")
+        rows, length = x["shape"]
+        table = self._load(place, struct.pack("<256i", *exponentials(self._scale(x))))
+        self._commands(node, SOFTMAX, [table, 0, 0], [rows, 1, length, rows, 1, length], 1)
+        self.program.cycles += 4 * rows * length
+
+    def reshape(self, place: int, node: Node) -> None:
+        self._move(node, self._operand(node, 0)["shape"], range(len(self._operand(node, 0)["shape"])))
+
+    def transpose(self, place: int, node: Node) -> None:
+        self._move(node, self._operand(node, 0)["shape"], node["attributes"]["perm"])
+
+    def _move(self, node: Node, shape: Sequence[int], order: Sequence[int]) -> None:
+        """Bring the elements into another order: that of these dimensions of the input."""
+        if list(order) == sorted(order):  # none
+            shape, order = [math.prod(shape)], [0]
+        if len(shape) > 4:
+            raise Refused(f"{node['name']}: it has {len(shape)} dimensions")
+        apart = [math.prod(shape[one + 1 :]) for one in order]
+        sizes = [shape[one] for one in order]
+        more = 4 - len(shape)
+        count = math.prod(shape)
+        full = [1, 1, count, 1, 1, count, *[0] * more, *apart, *[1] * more, *sizes]
+        self._commands(node, MOVE, [0, 0, 0], full, 1)
+        self.program.cycles += count // 4
 
     # What nodes share
 
@@ -249,7 +327,9 @@ class Compiler:
 
     def _quantised(self, value: float, tensor: Tensor) -> int:
         zero = tensor["quantisation"]["zero_point"][0]
-        return int(min(max(round(single(single(value) / single(self._scale(tensor)))) + zero, -128), 127))
+        steps = single(single(value) / single(self._scale(tensor)))
+        whole = math.copysign(math.floor(abs(steps) + 0.5), steps) if self.is_tflite else round(steps)
+        return int(min(max(whole + zero, -128), 127))
 
     def _load(self, place: int, data: bytes) -> tuple[Block, int]:
         """Bring constants into the memory before a node is computed."""
@@ -274,13 +354,16 @@ class Compiler:
             zeros = [0, 0]
             limits = [bits(-math.inf if clip["low"] is None else clip["low"]),
                       bits(math.inf if clip["high"] is None else clip["high"])]  # fmt: skip
+        rounding = self._rounding(node) if kind == INT8 else REAL
+        if op == AVERAGE and rounding != REAL:
+            zeros[1] = 0  # it is the mean of the integers themselves
         source, result = node["inputs"][0], node["outputs"][0]
         sizes = [self.size_of(one) // batch for one in (source, result)]
         for image in range(batch):
             begin = [op, kind, (self.at[source], image * sizes[0]), (self.at[result], image * sizes[1])]
             full = [*begin, *words, *shape]
             full += [0] * (21 - len(full))
-            self.program.steps.append(Step([*full, *zeros, *limits]))
+            self.program.steps.append(Step([*full, *zeros, *limits, rounding]))
 
     # The memory and the binary
 
@@ -318,6 +401,45 @@ class Compiler:
             words += [0] * (COMMAND_WORDS - len(words))
             made += struct.pack(f"<{COMMAND_WORDS}I", *(word & 0xFFFFFFFF for word in words))
         return made + bytes(self.program.constants)
+
+
+def exponentials(scale: float) -> list[int]:
+    """Return exp(-scale * d) for d = 255 … 0 with 31 bits behind the point, by gemmlowp's fixed-point numbers."""
+    by, exponent = multiplier(min(scale * 2**26, 2.0**31 - 1))
+    furthest = math.floor(31 * 2**26 / 2**exponent)
+    found = []
+    for difference in range(-255, 1):
+        argument = (difference * by + (1 << (30 - exponent))) >> (31 - exponent)
+        found.append(_exponential(argument) if -difference <= furthest else 0)
+    return found
+
+
+_FACTORS = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+
+
+def _exponential(argument: int) -> int:
+    """Return exp of a number that is not positive, with five bits before the point."""
+    if argument == 0:
+        return 2**31 - 1
+
+    def product(a: int, b: int) -> int:
+        return (a * b + (1 << 30)) >> 31
+
+    def divided(value: int, shift: int) -> int:
+        mask = (1 << shift) - 1
+        return (value >> shift) + ((value & mask) > (mask >> 1) + (value < 0))
+
+    quarter = 1 << 24
+    rest = (argument & (quarter - 1)) - quarter
+    x = (rest << 5) + (1 << 28)
+    square = product(x, x)
+    cube, fourth = product(square, x), product(square, square)
+    series = divided(product(divided(fourth, 2) + cube, 715827883) + square, 1)
+    result = 1895147668 + product(1895147668, x + series)
+    for exponent, factor in _FACTORS:
+        if (rest - argument) >> (26 + exponent) & 1:
+            result = product(result, factor)
+    return result
 
 
 def _both(first: dict[str, Any] | None, second: dict[str, Any]) -> dict[str, Any]:

@@ -8,18 +8,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mtool.backends.interface import Backend, BackendError, Context, Product, Region
+    from mtool.backends.interface import (
+        Backend,
+        BackendError,
+        BoardMemory,
+        Buffer,
+        Context,
+        OperationsRefused,
+        Product,
+        Region,
+    )
     from mtool.backends.operation import Activation, Operand, Operation
     from mtool.backends.pattern import Pattern
     from mtool.backends.spec import BackendSpec
 
 __all__ = [
-    "Activation", "Backend", "BackendError", "BackendSpec", "Context", "Operand", "Operation", "Pattern", "Product",
-    "Region",
+    "Activation", "Backend", "BackendError", "BackendSpec", "BoardMemory", "Buffer", "Context", "Operand", "Operation",
+    "OperationsRefused", "Pattern", "Product", "Region",
 ]  # fmt: skip
 
 _MODULES = {
-    **dict.fromkeys(("Backend", "BackendError", "Context", "Product", "Region"), "interface"),
+    **dict.fromkeys(
+        ("Backend", "BackendError", "BoardMemory", "Buffer", "Context", "OperationsRefused", "Product", "Region"),
+        "interface",
+    ),
     **dict.fromkeys(("Activation", "Operand", "Operation"), "operation"),
     "Pattern": "pattern",
     "BackendSpec": "spec",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mtool.backends.interface import Backend, BackendError, Context, Product, Region
+from mtool.backends.interface import Backend, BackendError, Context, OperationsRefused, Product, Region
 from mtool.backends.operation import Operation
 from mtool.backends.product import checked
 from mtool.errors import MtoolError
@@ -71,6 +71,8 @@ def named(operations: Sequence[Operation]) -> list[str]:
 def _asked(backend: Backend, method: str, operations: Sequence[Operation], question: Callable[[], _Answer]) -> _Answer:
     try:
         return question()
+    except OperationsRefused:
+        raise
     except BackendError as failed:
         if any(name in str(failed) for one in operations for name in (*one.origins, one.name)):
             raise

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from mtool.backends.interface import Backend, BackendError, Region
 from mtool.backends.operation import Operation
 from mtool.backends.spec import COMMON, BackendSpec
 from mtool.errors import MtoolError, UsageError
-from mtool.ir import Graph
 from mtool.reserved import KEYWORDS
 
 GROUP = "mtool.backends"
@@ -57,11 +56,14 @@ class Chosen:
                     "%s: %s=%s names no operator of the model; %s", self.backend.name, option, name, hint or _SEE
                 )
 
-    def limits(self, region: Region, count: int, graph: Graph) -> str:
-        """Return why the backend does not get a region, of which it has some already; "": it does."""
+    def limits(self, region: Region, count: int, inputs: Collection[str]) -> str:
+        """Return why the backend does not get a region, of which it has some already; "": it does.
+
+        `inputs` are the model's, if the region stands in no branch or loop.
+        """
         if self.most is not None and count >= self.most:
             return f"it has {self.most} regions with more multiply-accumulates, as regions={self.most} says"
-        if self.inputs_only and not {one.value for one in region.inputs} <= {*graph.inputs}:
+        if self.inputs_only and not {one.value for one in region.inputs} <= {*inputs}:
             return "it reads more than inputs of the model, and inputs-only=yes"
         return ""
 

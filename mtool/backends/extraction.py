@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from mtool.backends.buffers import cache_care, placed
 from mtool.backends.interface import BackendError, Product, Region
 from mtool.ir import Graph, Node
 from mtool.ir.graph import Rewriter
@@ -68,6 +69,7 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             label += f", {product.cycles:,.0f} cycles"
         attrs = External(
             backend=backend,
+            model=region.model,
             label=label,
             body=product.body,
             constants=tuple(product.constants),
@@ -83,6 +85,10 @@ def replace_regions(graph: Graph, compiled: Sequence[Compiled]) -> Graph:
             operators=tuple(one.name for one in region.operations),
             can_fail=product.can_fail,
             hooks=tuple((when, product.hooks[when]) for when in HOOKS if when in product.hooks),
+            lent=placed(product, region),
+            prepare=product.prepare,
+            finish=product.finish,
+            **cache_care(product),
         )
         inputs = (*(one.value for one in region.inputs), *constants)
         kept.append(Node(KIND, region.name, inputs, tuple(one.value for one in region.outputs), attrs, origins))

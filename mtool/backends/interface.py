@@ -17,18 +17,42 @@ class BackendError(BuildError):
     """A backend, or the compiler behind it, failed."""
 
 
+class OperationsRefused(BackendError):
+    """A compiler behind a backend refuses operations that the backend has claimed; what is left is tried again.
+
+    Args:
+        what: what is wrong.
+        reasons: why, by the names of the operations.
+        details, hint: as of every error.
+    """
+
+    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str] = (), hint: str = "") -> None:
+        super().__init__(what, details=[*details], hint=hint)
+        self.reasons = dict(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardMemory:
+    """A memory of the board (boards.yaml): its bytes, and what else lies there ("data", "arena", "code", …)."""
+
+    bytes: int
+    holds: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a backend is to compile for.
 
     target: the core.
     board: the board's name.
+    memories: the board's memories by name; none where an operating system places things.
     rounding: how integers are rounded in the rest of the network: "onnx" or "tflite".
     tolerance: by how many steps an integer of the backend may differ from that.
     """
 
     target: Target
     board: str = "host"
+    memories: Mapping[str, BoardMemory] = field(default_factory=dict)
     rounding: Rounding = "onnx"
     tolerance: int = 0
 
@@ -66,15 +90,31 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of a memory of the board, which a region has while it is computed; what is there before is undefined.
+
+    memory: the memory, by the board's name of it. Where the board lists none, it lies anywhere.
+    bytes: its size; 0: that of the tensor or scratch that lies there.
+    alignment: of its beginning, in bytes.
+    cached: the core's cache holds what lies there.
+    """
+
+    memory: str
+    bytes: int = 0
+    alignment: int = 4
+    cached: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """What a backend makes of a region.
 
     body: the statements of a C function that computes it. They know the region's inputs as `input0`, `input1`, …, its
         outputs as `output0`, …, constants by their names, and `scratch`, of `uint8_t`.
-    headers: what the body includes: files below, or of the runtime.
+    headers: what the body includes: files below, or of the runtime (crt/include).
     files: C sources, headers and binaries that the build needs, by path in the model's folder. Equal files of several
         regions stand there once.
-    constants: arrays in flash, by C name.
+    constants: arrays in flash, by C name; none is empty.
     layouts: what stands where in them, by name.
     scratch_bytes: working memory in the arena, that is nobody else's while the function runs.
     alignment: of that memory, in bytes.
@@ -86,6 +126,16 @@ class Product:
     hooks: C functions of type `int32_t f(void)`, declared in the headers, that are called around the device's work:
         "activate", "open", "before", "after", "close", "deactivate"; mt_device.h says when. Equal ones of several
         regions are called once.
+    buffers: memories of the board, by name: "input0", "output0", …, "scratch", which then lie there while the region
+        is computed, tensors being copied there before and back afterwards; any other name is working memory, which
+        the three texts know as a `uint8_t *`.
+    prepare, finish: statements of the core before the body and, unless that failed, behind it, with the same names;
+        what they do is seen by the device, and they see what the device did.
+    device: what the device itself, not the core, does with what: "reads", "writes" or "both" by `input0`, `scratch`,
+        a buffer's or constant's name. A cached one is cleaned before the body, and invalidated behind it if the device
+        writes it.
+    caches: C functions of type `void f(const void *address, size_t bytes)`, declared in the headers, which do that:
+        "clean" and "invalidate". None: the core has no data cache, or none that the device does not see.
     """
 
     body: str
@@ -100,6 +150,11 @@ class Product:
     cycles: float = 0.0
     can_fail: bool = False
     hooks: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
+    prepare: str = ""
+    finish: str = ""
+    device: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, str] = field(default_factory=dict)
 
 
 class Backend:

@@ -8,10 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from mtool import resources
+from mtool.backends.buffers import lack_of_memory, problem_of_buffers
 from mtool.backends.interface import BackendError, Product, Region
+from mtool.filetree import is_plain
 from mtool.ir import DType
 from mtool.ops.external.node import HOOKS
-from mtool.reserved import KEYWORDS
+from mtool.reserved import KEYWORDS, is_macro
 
 MOST_ALIGNMENT = 4096
 """Of a region's memory, in bytes."""
@@ -24,13 +27,24 @@ def checked(product: Product, backend: str, region: Region) -> Product:
     Raises:
         BackendError: it is not.
     """
-    problem = _problem(product)
+    try:
+        problem = _problem(product) or problem_of_buffers(product, region, MOST_ALIGNMENT)
+        problem = problem or _of_clashes(product, region)
+    except Exception as failed:  # of a mapping that is not mtool's
+        problem = f"{type(failed).__name__}: {failed}"
     if problem:
         names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
         raise BackendError(
             f"the backend {backend} returned something malformed",
             details=[problem, f"for {region.name}, of {names}"],
             hint="mtool.backends.Product says what it has to be",
+        )
+    lack = lack_of_memory(product, region)
+    if lack:
+        names = ", ".join(origin for one in region.operations[:5] for origin in one.origins)
+        raise BackendError(
+            f"the backend {backend} asks for memory that {region.context.board} does not have",
+            details=[lack, f"for {region.name}, of {names}"],
         )
     return product
 
@@ -53,6 +67,7 @@ def _problem(product: Any) -> str:
         or _of_headers(product)
         or _of_failures(product)
         or _of_numbers(product)
+        or _of_missing(product)
     )
 
 
@@ -61,6 +76,11 @@ def _of_files(product: Product) -> str:
         path, own = PurePosixPath(name), cast("object", data)
         if path.is_absolute() or ".." in path.parts or not path.name or "\\" in name:
             return f"the file {name!r} lies outside of the model's folder"
+        if not is_plain(name):
+            return f"the file {name!r} has no plain path, as npu/npu.c is one"
+        above = next((str(one) for one in path.parents if str(one) in product.files), None)
+        if above is not None:
+            return f"the file {above!r} is also the folder of {name!r}"
         if not re.fullmatch(r"[\w.+/-]+", name, re.ASCII):
             return f"the file {name!r} has other characters than letters, digits and _ . + - /"
         if len(path.parts) == 1 and path.name.startswith("mt_"):
@@ -72,10 +92,12 @@ def _of_files(product: Product) -> str:
 
 def _of_constants(product: Product) -> str:
     for name, array in product.constants.items():
-        if not _is_free(name):
+        if not _is_free(name) or is_macro(name):
             return f"the constant {name!r} is not a free name in C"
         if not isinstance(array, np.ndarray) or array.dtype.name not in {kind.label for kind in DType}:
             return f"the constant {name} is no array of a type that mtool knows"
+        if not array.size:
+            return f"the constant {name} is empty, which no array in C is"
     text = next((name for name, value in product.layouts.items() if not isinstance(cast("object", value), str)), None)
     return "" if text is None else f"the layout of {text} is no text"
 
@@ -88,6 +110,21 @@ def _of_headers(product: Product) -> str:
         if not isinstance(header, str) or not re.fullmatch(r"[\w./-]+\.h", header, re.ASCII):
             return f"the header {header!r} is no name of one"
     return ""
+
+
+def _of_clashes(product: Product, region: Region) -> str:
+    """Return which C function of the product has a name as the model's own have."""
+    names = (*product.hooks.values(), *product.caches.values())
+    clash = next((name for name in names if name.startswith(f"{region.model}_")), None)
+    return "" if clash is None else f"the function {clash} has a name as the model's own have: {region.model}_…"
+
+
+def _of_missing(product: Product) -> str:
+    """Return which header is neither the product's nor the runtime's."""
+    runtime = resources.path("crt") / "include"
+    there = (name for name in product.headers if name not in product.files and not (runtime / name).is_file())
+    missing = next(there, None)
+    return "" if missing is None else f"the header {missing} is not among its files, nor the runtime's"
 
 
 def _of_failures(product: Product) -> str:
@@ -107,7 +144,7 @@ def _of_failures(product: Product) -> str:
 
 
 def _is_free(name: str) -> bool:
-    is_name = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+    is_name = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) is not None
     return is_name and name not in KEYWORDS and not _RESERVED.fullmatch(name)
 
 

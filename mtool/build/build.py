@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
-from mtool.build import arduino, cmake, foreign, host, toolchains, west
+from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -134,6 +134,7 @@ def _build(folder: Path, kinds: Sequence[str]) -> Built:
                 raise BuildError(
                     f"the build of the {kind} firmware made no file", details=[f"expected: {project.firmware[kind]}"]
                 )
+            placement.check(firmware[kind], read)
             files.write(_stamp(folder, kind), _proof(key, firmware[kind]))
     built = Built(
         manifest=read,

@@ -59,11 +59,13 @@ def needs_of(size: Size, manifest: Manifest) -> tuple[Need, ...]:
     needs = []
     for name, memory in board.memories.items():
         roles = [role for role in known if board.region_for(role) == name and known[role]]
-        rest = size.memories.get(name, 0) - sum(known[role] for role in roles)
-        parts = [Part(role, known[role]) for role in roles]
+        lent = manifest.lent.get(name, 0)
+        rest = size.memories.get(name, 0) - sum(known[role] for role in roles) - lent
+        parts = [Part(role, known[role]) for role in roles] + [Part("backends' buffers", lent)] * bool(lent)
         parts += [Part("code" if board.region_for("code") == name else "data", rest)] if rest > 0 else []
         parts += [Part("stack", unreserved)] if unreserved and board.region_for("stack") == name else []
-        needs.append(Need(name, memory.size, tuple(parts)))
+        if parts or memory.holds:
+            needs.append(Need(name, memory.size, tuple(parts)))
     return tuple(needs)
 
 

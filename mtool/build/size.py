@@ -106,6 +106,15 @@ def measure(elf: Path, manifest: Manifest) -> Size:
     )
 
 
+def addresses(elf: Path) -> dict[str, int]:
+    """Return the addresses of a firmware's functions and objects, by name.
+
+    Raises:
+        BuildError: as `measure`.
+    """
+    return {symbol.name: symbol.address for symbol in _read(elf)[1]}
+
+
 def _by_memory(sections: Iterable[_Section], board: Board) -> dict[str, int]:
     """Return the bytes in each memory. What lies in none (an alias, a core's own) counts where the board has such."""
     found = dict.fromkeys(board.memories, 0)

@@ -386,12 +386,12 @@ TuningOptions = Annotated[
             "io": _OF_ITS_C["io"],
             "partial": _OF_ITS_C["partial"],
             **_OF_A_MODEL,
-            "weights": _OF_ITS_C["weights"],
+            **{name: _OF_ITS_C[name] for name in ("weights", "schedule", "backend", "tolerance", "backend_fallback")},
             **_OF_A_TEMPLATE,
         }
     ),
 ]
-"""What the model is, and how it becomes a firmware, whichever schedules it gets."""
+"""What the model is, and how it becomes a firmware; of the schedules those that are not to be tuned."""
 
 ProjectOptions = Annotated["Options", Asked({**_OF_ITS_C, **_OF_A_TEMPLATE, **_OF_A_FOLDER})]
 """And a project, by a template, in a folder."""

@@ -54,6 +54,13 @@ def tune(
             "arena and flash, of which --tuned LOG:1 (or :fastest, :arena, :flash) takes one.",
         ),
     ] = False,
+    builds: Annotated[
+        bool,
+        typer.Option(
+            "--builds/--no-builds",
+            help="Try other builds of the fastest too: at -O2, -O3 and -Os, and with weights in RAM.",
+        ),
+    ] = True,
     *,
     options: parameters.TuningOptions,
     deployment: parameters.TrialsDeployment,
@@ -90,6 +97,7 @@ def tune(
                 listener=display.update,
                 rack=RackAt(scheduler, Tls(tls_ca, tls_cert, tls_key)) if scheduler else None,
                 pareto=pareto,
+                builds=builds,
             )
         except BaseException:
             if display.has_measured:

@@ -7,7 +7,7 @@ from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import IN_PLACE, Arena, Interface, Spot
 from mtool.codegen.call_loops import CallLoop, call_loops, moved
 from mtool.codegen.conventions import Conventions
-from mtool.codegen.device import devices_of, failure_call, is_failing
+from mtool.codegen.device import devices_of, is_failing, told_failure
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -132,14 +132,14 @@ def _typed(plan: Plan, number: int, call: Call, pointers: _Pointers, moves: Sequ
         arguments = moved(arguments, moves)
     text = f"{call.function.name}({', '.join(arguments)});"
     if call.function.kernel.can_fail:
-        return ("{", *(f"    {line}" for line in _checked(plan, of, text)), "}")
+        return ("{", *(f"    {line}" for line in _checked(plan, number, of, text)), "}")
     title, first = plan.steps[number].node.title, call.function.uses[0].title
     return (text if title == first else f"{text} {comment(title)}",)
 
 
-def _checked(plan: Plan, number: str, call: str) -> list[str]:
-    """Return the lines that call what may fail, and leave the function if it does."""
-    failed = failure_call(plan, f"(uint16_t)({number})" if "*" in number else number, "status")
+def _checked(plan: Plan, number: int, key: str, call: str) -> list[str]:
+    """Return the lines that call what may fail, and leave the function if it does; `key` is the number in C."""
+    failed = told_failure(plan, number, f"(uint16_t)({key})" if "*" in key else key, "status")
     return [f"const int32_t status = {call}", "if (status != 0)", f"    return {failed};"]
 
 

@@ -14,12 +14,14 @@ import numpy as np
 from mtool.codegen.addresses import address_of
 from mtool.codegen.arena import IN_PLACE, written
 from mtool.codegen.call_loops import call_loops, moved
+from mtool.codegen.device import body_name
 from mtool.codegen.function import Call, arguments_of, further
 from mtool.escaping import comment
 from mtool.ir import Graph, Node
 from mtool.ir.control import Branches, Rounds
 from mtool.ir.types import Array, TensorType
 from mtool.kernels.schedule import Argument, Kernel
+from mtool.ops.external.node import External
 from mtool.plan import Plan
 from mtool.plan.memory import aliases
 
@@ -29,10 +31,11 @@ Symbol = Callable[[str, Array], str]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A graph of a control node: its plan, and the call of each of its steps."""
+    """A graph of a control node: its plan, and the call of each of its steps; the node, and what the graph is to it."""
 
     plan: Plan
     calls: Sequence[Call]
+    of: tuple[Node, str]
 
 
 def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Symbol) -> Kernel:
@@ -46,7 +49,10 @@ def control_kernel(node: Node, graph: Graph, bodies: Sequence[Body], symbol: Sym
     """
     names = _Names(node, graph)
     lines = _branches(names, bodies) if isinstance(node.attrs, Branches) else _rounds(names, bodies[0], symbol)
-    return Kernel(tuple(names.arguments()), "\n".join(f"    {line}" if line else "" for line in lines))
+    can_fail = any(call.function.kernel.can_fail for body in bodies for call in body.calls)
+    lines += ["return 0;"] * can_fail
+    text = "\n".join(f"    {line}" if line else "" for line in lines)
+    return Kernel(tuple(names.arguments()), text, can_fail=can_fail)
 
 
 class _Names:
@@ -188,11 +194,24 @@ def _calls(body: Body, pointers: _Pointers) -> list[str]:
             if loop.times > 1:
                 arguments = moved(arguments, loop.moves[number - loop.first])
             text = f"{call.function.name}({', '.join(arguments)});"
+            if call.function.kernel.can_fail:
+                repeats = f" + {loop.length} * n" if loop.times > 1 else ""
+                called += _checked(body, number, f"{number}{repeats}", text)
+                continue
             called.append(text if title == call.function.uses[0].title else f"{text} {comment(title)}")
         if loop.times > 1:
             called = [f"for (int32_t n = 0; n < {loop.times}; ++n) {{", *(f"    {line}" for line in called), "}"]
         lines += called
     return lines
+
+
+def _checked(body: Body, number: int, place: str, call: str) -> list[str]:
+    """Return the lines that call what may fail, and leave the function if it does; `place` is its number in C."""
+    attrs, status = body.plan.steps[number].node.attrs, "status"
+    if isinstance(attrs, External):
+        key = f"{attrs.model}_{body_name(*body.of)} + {place}"
+        status = f"{attrs.model}_failed((uint16_t)({key}), status)"
+    return ["{", f"    const int32_t status = {call}", "    if (status != 0)", f"        return {status};", "}"]
 
 
 def _branches(names: _Names, bodies: Sequence[Body]) -> list[str]:

@@ -3,12 +3,15 @@
 What they are and when they are called: crt/include/mt_device.h. A model without such regions has none of this.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mtool.escaping import c_string, comment, short_name
+from mtool.ir import Node
+from mtool.ir.control import Control
 from mtool.ops.external.node import HOOKS, External
-from mtool.plan import Plan
+from mtool.plan import Plan, Step
+from mtool.plan.control import ControlSchedule
 
 _MOST_NODES = 8
 
@@ -17,12 +20,15 @@ _MOST_NODES = 8
 class Devices:
     """The devices of a model.
 
-    regions: the numbers of the operators whose function or hooks can fail.
-    hooks: for each occasion its functions, in the order in which they are called, and the first operator that each is
-        for.
+    regions: what can fail, by its function or hooks: its key, the number of the model's operator that it is or that
+        it stands in, and its node.
+    bases: the first keys of graphs inside of branches and loops, by their names in C.
+    hooks: for each occasion its functions, in the order in which they are called, and the key of the first region that
+        each is for.
     """
 
-    regions: tuple[int, ...]
+    regions: tuple[tuple[int, int, Node], ...]
+    bases: dict[str, int]
     hooks: dict[str, dict[str, int]]
 
     @property
@@ -37,29 +43,71 @@ class Devices:
 
 
 def devices_of(plan: Plan) -> Devices:
-    """Return the devices of a plan; backends get no operators of branches and loops."""
+    """Return the devices of a plan; keys of regions are the operators' numbers, and in bodies those behind."""
     regions = []
+    bases: dict[str, int] = {}
     hooks: dict[str, dict[str, int]] = {when: {} for when in HOOKS}
+    end = len(plan.steps)
     for number, step in enumerate(plan.steps):
-        attrs = step.node.attrs
-        if not isinstance(attrs, External):
-            continue
-        if attrs.can_fail or attrs.hooks:
-            regions.append(number)
-        for when, name in attrs.hooks:
-            hooks[when].setdefault(name, number)
-    return Devices(tuple(regions), hooks)
+        inside = [(number, [step])] if isinstance(step.node.attrs, External) else []
+        for name, body in _bodies(step):
+            if any(isinstance(one.node.attrs, External) for one in body.steps):
+                bases[name] = end
+                inside.append((end, [*body.steps]))
+                end += len(body.steps)
+        for first, steps in inside:
+            for key, one in enumerate(steps, first):
+                attrs = one.node.attrs
+                if not isinstance(attrs, External):
+                    continue
+                if attrs.can_fail or attrs.hooks:
+                    regions.append((key, number, one.node))
+                for when, function in attrs.hooks:
+                    hooks[when].setdefault(function, key)
+    return Devices(tuple(regions), bases, hooks)
+
+
+def _bodies(step: Step) -> Iterator[tuple[str, Plan]]:
+    """Yield the graphs inside of a step, by their names in C."""
+    if isinstance(step.schedule, ControlSchedule) and isinstance(step.node.attrs, Control):
+        for name, body in zip(step.node.attrs.names, step.schedule.plans, strict=True):
+            yield body_name(step.node, name), body
+            for one in body.steps:
+                yield from _bodies(one)
+
+
+def body_name(node: Node, body: str) -> str:
+    """Return the name in C of what the keys of a body's regions begin with."""
+    return f"{node.name}_{body}_regions"
 
 
 def is_failing(plan: Plan, number: int) -> bool:
     """Return whether the function of an operator returns a status."""
-    attrs = plan.steps[number].node.attrs
-    return isinstance(attrs, External) and attrs.can_fail
+    return _can_fail(plan.steps[number])
 
 
-def failure_call(plan: Plan, number: str, status: str) -> str:
+def _can_fail(step: Step) -> bool:
+    if isinstance(step.schedule, ControlSchedule):
+        return any(_can_fail(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and step.node.attrs.can_fail
+
+
+def has_hooks(step: Step) -> bool:
+    """Return whether a step is a region with hooks, or has one inside."""
+    if isinstance(step.schedule, ControlSchedule):
+        return any(has_hooks(one) for body in step.schedule.plans for one in body.steps)
+    return isinstance(step.node.attrs, External) and bool(step.node.attrs.hooks)
+
+
+def told_failure(plan: Plan, number: int, key: str, status: str) -> str:
+    """Return the C of the status that an operator's failure is told with; a branch or loop has noted it already."""
+    is_inner = isinstance(plan.steps[number].schedule, ControlSchedule)
+    return status if is_inner else failure_call(plan, key, status)
+
+
+def failure_call(plan: Plan, key: str, status: str) -> str:
     """Return the C that notes a device's failure; its value is MT_DEVICE."""
-    return f"{plan.graph.name}_failed({number}, {status})"
+    return f"{plan.graph.name}_failed({key}, {status})"
 
 
 def begin_call(plan: Plan, *, is_new: bool) -> str:
@@ -96,8 +144,15 @@ def inner_declarations(plan: Plan) -> list[str]:
     lines = [
         "",
         comment("Notes in the model's failure which operator's device failed; returns MT_DEVICE."),
-        f"int32_t {model}_failed(uint16_t number, int32_t status);",
+        f"int32_t {model}_failed(uint16_t key, int32_t status);",
     ]
+    if devices.bases:
+        keys = ", ".join(f"{model}_{name} = {key}" for name, key in devices.bases.items())
+        lines += [
+            "",
+            comment("Keys of regions in branches and loops, behind the operators' numbers."),
+            f"enum {{ {keys} }};",
+        ]
     if devices.have_hooks:
         lines += [
             "",
@@ -122,21 +177,20 @@ def definitions(plan: Plan) -> list[str]:
 def _failed(plan: Plan, devices: Devices) -> list[str]:
     model = plan.graph.name
     rows = []
-    for number in devices.regions:
-        node = plan.steps[number].node
+    for key, number, node in devices.regions:
         names = [short_name(origin) for origin in node.origins[:_MOST_NODES]]
         names += ["…"] * (len(node.origins) > _MOST_NODES)
-        rows.append(f"    {{{c_string(node.name)}, {c_string(', '.join(names))}, 0, {number}}},")
+        rows.append(f"    {{{c_string(node.name)}, {c_string(', '.join(names))}, 0, {number}, {key}}},")
     return [
         f"struct mt_device_failure {model}_failure;",
         "",
-        f"int32_t {model}_failed(uint16_t number, int32_t status)",
+        f"int32_t {model}_failed(uint16_t key, int32_t status)",
         "{",
         "    static const struct mt_device_failure regions[] = {",
         *(f"    {row}" for row in rows),
         "    };",
         "    for (size_t i = 0; i < sizeof regions / sizeof *regions; ++i) {",
-        "        if (regions[i].number == number)",
+        "        if (regions[i].key == key)",
         f"            {model}_failure = regions[i];",
         "    }",
         f"    {model}_failure.status = status;",

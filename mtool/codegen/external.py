@@ -13,25 +13,28 @@ def check_alignment(plan: Plan) -> None:
     Raises:
         BuildError: one does not: the caller keeps it, or it lies within another tensor.
     """
-    for step in plan.steps:
+    for inner, step in ((one, step) for one in plans_in(plan) for step in one.steps):
         attrs = step.node.attrs
         if not isinstance(attrs, External) or attrs.tensor_alignment == 1:
             continue
         for value in (*step.node.inputs, *step.node.outputs):
-            kind = plan.graph.types[value]
-            if value in plan.graph.constants or kind.dtype.size % attrs.tensor_alignment == 0:
+            kind = inner.graph.types[value]
+            if value in inner.graph.constants or kind.dtype.size % attrs.tensor_alignment == 0:
                 continue
-            offset = plan.offsets.get(value)
+            offset = inner.offsets.get(value)
             if offset is None or offset % attrs.tensor_alignment:
-                source = plan.graph.sources.get(value)
+                source = inner.graph.sources.get(value)
+                outside = "is kept by the caller" if inner is plan else "lies outside of the branch or loop"
                 raise BuildError(
                     f"the backend {attrs.backend} needs tensors at multiples of {attrs.tensor_alignment} B",
                     details=[
                         f"{short_name(source.tensor if source else value)} of {step.node.name} "
-                        + ("is kept by the caller" if offset is None else "lies within another tensor"),
+                        + (outside if offset is None else "lies within another tensor"),
                         f"nodes {', '.join(map(short_name, step.node.origins[:5]))}",
                     ],
-                    hint="compile with --io arena" if offset is None else "leave that node to C with skip=NODE",
+                    hint="compile with --io arena"
+                    if offset is None and inner is plan
+                    else "leave that node to C with skip=NODE",
                 )
 
 

@@ -4,7 +4,7 @@ from mtool.codegen import linkage, tensor_types
 from mtool.codegen.arena import Arena, Interface
 from mtool.codegen.calls import operands_of
 from mtool.codegen.conventions import Conventions, Form
-from mtool.codegen.device import begin_call, devices_of, end_call, failure_call, is_failing
+from mtool.codegen.device import begin_call, devices_of, end_call, has_hooks, is_failing, told_failure
 from mtool.codegen.function import arguments_of
 from mtool.codegen.functions import Functions
 from mtool.codegen.tensor_types import type_name
@@ -12,7 +12,6 @@ from mtool.codegen.wrap import wrapped
 from mtool.escaping import c_string, comment
 from mtool.ir import DType, TensorType
 from mtool.manifest import Tensor
-from mtool.ops.external.node import External
 from mtool.option_values import Executor
 from mtool.plan import Plan
 
@@ -171,18 +170,18 @@ def _work(plan: Plan, number: int, called: str, executor: Executor) -> tuple[lis
 
     The host's executor calls the operators one by one, the first at the beginning and the last at the end.
     """
-    attrs, devices = plan.steps[number].node.attrs, devices_of(plan)
+    step, devices = plan.steps[number], devices_of(plan)
     is_host = executor == "graph-host" and devices.have_hooks
     is_first, is_last = is_host and number == 0, is_host and number == len(plan.steps) - 1
     lines: list[str] = []
-    if is_first or (isinstance(attrs, External) and attrs.hooks):
+    if is_first or has_hooks(step):
         lines += ["if (status == MT_OK)", f"    status = {begin_call(plan, is_new=is_first)};"]
     if is_failing(plan, number):
         lines += [
             "if (status == MT_OK) {",
             f"    const int32_t failure = {called}",
             "    if (failure != 0)",
-            f"        status = {failure_call(plan, str(number), 'failure')};",
+            f"        status = {told_failure(plan, number, str(number), 'failure')};",
             "}",
         ]
     elif lines or is_last:
@@ -211,7 +210,7 @@ def _wrapper(plan: Plan, functions: Functions, arena: Arena, number: int, form: 
     if form == "pointers":
         unused = [] if "arguments[" in called else ["    (void)arguments;"]
         if is_failing(plan, number):
-            failed = f"    return status == 0 ? 0 : {failure_call(plan, str(number), 'status')};"
+            failed = f"    return status == 0 ? 0 : {told_failure(plan, number, str(number), 'status')};"
             return [*head, *unused, f"    const int32_t status = {called}", failed, "}", ""]
         return [*head, *unused, f"    {called}", "}", ""]
     if form == "values":

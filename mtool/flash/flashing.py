@@ -59,14 +59,30 @@ def runners_of(board: Board, template: str = "") -> list[str]:
     return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
 
 
-def choose(board: Board, name: str = "", *, template: str = "") -> Runner:
+def choose(board: Board, name: str = "", *, template: str = "", has_build_folder: bool = True) -> Runner:
     """Return a runner of a board: by its name, else the first that is installed, else the first.
+
+    Args:
+        board: the board.
+        name: the runner's; empty: any.
+        template: the project's.
+        has_build_folder: the project was built here; else there is a firmware file alone.
 
     Raises:
         UsageError: there is no such runner, or it does not work with the board.
-        FlashError: the board has none.
+        FlashError: the board has none, or none that takes a file.
     """
     known = runners_of(board, template)
+    if not has_build_folder:
+        of_files = [one for one in known if RUNNERS[one].takes != "project"]
+        if known and not of_files:
+            raise FlashError(
+                f"{board.name} can't be flashed without the folder of a build",
+                details=[f"its runners: {', '.join(known)}, which want one"],
+                hint="name one that takes a file in the board's entry in boards.yaml (flash: [openocd]), or give "
+                "--flash-command",
+            )
+        known = of_files
     if name:
         if name not in RUNNERS or (name not in known and name != "gdb"):
             raise UsageError(

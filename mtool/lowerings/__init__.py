@@ -14,6 +14,7 @@ from mtool.lowerings import (
     detection_postprocess,
     einsum,
     elementwise,
+    ethos_u,
     external,
     fixed_point,
     fourier,
@@ -57,6 +58,7 @@ OWN: dict[str, OwnOperator] = {
     **quantised_rows.OWN,
     **fixed_point.OWN,
     **whole_recurrent.OWN,
+    **ethos_u.OWN,
 }
 """Operators of mtool's own that say themselves what their outputs are, by name."""
 

@@ -2,8 +2,8 @@
 
 A node of a body that reads nothing that changes from round to round moves out of it, and so does a part of an
 expression of which that is true, as a loop of its own. There may be no round at all, and a branch in the body may not
-be taken; that is safe, as no operator fails whatever it reads, and is weighed: what moves has to save more than it
-takes, in the rounds that are expected. It takes arena while the loop runs.
+be taken; that is safe, as no operator but a backend's fails whatever it reads, and is weighed: what moves has to save
+more than it takes, in the rounds that are expected. It takes arena while the loop runs.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,6 +17,7 @@ from mtool.ir.node import Computation, View
 from mtool.kernels.expression_cost import LOADED, ROUND, STORED, Facts, cost_of, part_that_pays, sizes_of
 from mtool.kernels.target import Target
 from mtool.ops import KERNELS
+from mtool.ops.external.node import External
 from mtool.ops.loop.node import Loop
 from mtool.passes.control_flow import prune
 from mtool.passes.copy_outputs import copy_outputs
@@ -156,7 +157,7 @@ class _Hoist:
         moved = {
             node.name
             for node in body.nodes
-            if {*same}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control))
+            if {*same}.issuperset(node.inputs) and (is_certain or not isinstance(node.attrs, Control | External))
         }
         for node in body.nodes:  # behind one that stays
             makers_of = [makers[value] for value in node.inputs if value in makers]

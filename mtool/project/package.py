@@ -12,6 +12,7 @@ from mtool.filetree import FileTree, from_folder
 from mtool.identifiers import target_name
 from mtool.manifest import FILE_NAME, Manifest
 from mtool.option_values import Format
+from mtool.project.levels import levels_of
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 
@@ -64,6 +65,7 @@ def package(sources: FileTree, manifest: Manifest, form: Format, *, model: bytes
         "target": target_name(manifest.model),
         "manifest": manifest.for_templates(),
         "binaries": binaries,
+        "levels": levels_of((name for name in names if name.endswith(".c")), manifest.model),
         "sources": [name for name in names if name.endswith(".c")],
         "c_type": _c_type,
     }

@@ -14,6 +14,7 @@ from mtool.boards import ROLES, Board
 from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
+from mtool.project.levels import levels_of
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load
 
@@ -67,6 +68,7 @@ def render(
         options={name: _text(value) for name, value in values.items()},
         firmware=context["firmware"],
         model=folders.model,
+        levels=context["sources"]["levels"],
     )
     whole = manifest.model_copy(update={"project": project})
     header = {f"{folders.build_header}/mt_build.h": _build_header(build_hash)}
@@ -118,6 +120,7 @@ def _context(
         "sources": {
             "model": [path for path in sources if not path.endswith("_rpc.c")] + needed,
             "rpc": [path for path in sources if path.endswith("_rpc.c")],
+            "levels": levels_of(sources, manifest.model),
             "binaries": [path for path in model if path.endswith(".bin")],
             "crt": [path for path in crt if path.endswith(".c") and path not in needed],
         },

@@ -50,12 +50,13 @@ def explain(fault: Fault, manifest: Manifest, firmware: Path | None) -> DeviceEr
 
 
 def region_of(number: int, manifest: Manifest) -> str:
-    """Return how people call an operator that a backend computes: the region and the model's nodes; "": it is none."""
-    operator = next((one for one in manifest.operators if one.index == number), None)
-    if operator is None or not operator.backend:
+    """Return how people call a region by its operator's number or its key: the model's nodes too; "": there is none."""
+    own = (one for one in manifest.operators if one.index == number and one.backend)
+    region = next(own, None) or next((one for one in manifest.inner_regions if one.key == number), None)
+    if region is None:
         return ""
-    nodes = [f'"{short_name(origin)}"' for origin in operator.origins[:5]]
-    return f"{operator.name} ({', '.join([*nodes, *['…'] * (len(operator.origins) > 5)])})"
+    nodes = [f'"{short_name(origin)}"' for origin in region.origins[:5]]
+    return f"{region.name} ({', '.join([*nodes, *['…'] * (len(region.origins) > 5)])})"
 
 
 def of_exit(status: int, *, board: Board) -> DeviceError | None:

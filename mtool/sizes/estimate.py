@@ -71,7 +71,10 @@ def estimate(
     for name, memory in board.memories.items():
         shares = [tuple(share for role, share in parts if board.region_for(role) == name) for parts in kinds]
         most = max(shares, key=lambda parts: sum(part.bytes for part in parts), default=())
-        needs.append(Need(name, memory.size, most))
+        lent = manifest.lent.get(name, 0)
+        most += (Part("backends' buffers", lent),) * bool(lent)
+        if most or memory.holds:
+            needs.append(Need(name, memory.size, most))
     refused = _too_large(files, manifest) if core_of(board)[0] == "avr" else ()
     return Estimate(tuple(needs), refused)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from mtool import codegen, session
 from mtool.boards import Board
 from mtool.compiler import target_of
-from mtool.flash import ports
+from mtool.flash import Runner, ports
 from mtool.session import Device
 from mtool.tuning.candidates import Candidate, Space
 from mtool.tuning.meter import BoardMeter
@@ -38,12 +38,14 @@ class Place:
         options: its template, and the options of that.
         folder: the project folder.
         deployment: the port and the probe of an attached board.
+        has_build_folder: projects are built there; else it gets firmware files from elsewhere.
     """
 
     board: Board
     options: Options
     folder: Path
     deployment: Deployment
+    has_build_folder: bool = True
 
     @property
     def is_attached(self) -> bool:
@@ -94,8 +96,19 @@ class Place:
         """
         if not self.is_attached:
             return session.open(prepared.folder)
-        runner = flashing.runner_of(self.board, template=_template(prepared), deployment=self.deployment)
+        runner = self.runner(_template(prepared))
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
+
+    def runner(self, template: str) -> Runner:
+        """Return what flashes an attached board with a project of a template.
+
+        Raises:
+            FlashError: there is none that can.
+            UsageError: mtool.toml is malformed.
+        """
+        return flashing.runner_of(
+            self.board, template=template, deployment=self.deployment, has_build_folder=self.has_build_folder
+        )
 
     def meter(self, prepared: Prepared, seed: int) -> BoardMeter:
         """Bring a firmware onto the board, and return what measures there; it raises what `open` does."""

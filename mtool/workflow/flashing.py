@@ -116,8 +116,12 @@ def flash_model(
     return Ready(prepared, device, chosen.name, flashed.seconds, flashed.verified, smoke)
 
 
-def runner_of(board: Board, name: str = "", *, template: str, deployment: Deployment) -> Runner:
+def runner_of(
+    board: Board, name: str = "", *, template: str, deployment: Deployment, has_build_folder: bool = True
+) -> Runner:
     """Return what flashes a board: the runner that is named, else a command if one is given, else the board's runner.
+
+    Without the folder of a build it is one that takes a firmware file.
 
     Raises:
         UsageError: there is no such runner, it does not work with the board, or mtool.toml is malformed.
@@ -126,7 +130,7 @@ def runner_of(board: Board, name: str = "", *, template: str, deployment: Deploy
     text = deployment.flash or configuration.load().flash
     if text and name in ("", ByCommand.name):
         return ByCommand(text)
-    return flash.choose(board, name, template=template)
+    return flash.choose(board, name, template=template, has_build_folder=has_build_folder)
 
 
 def open_flashed(prepared: Prepared, runner: Runner, deployment: Deployment) -> Device:

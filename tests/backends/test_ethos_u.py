@@ -141,10 +141,11 @@ def test_its_rounding_has_to_be_asked_for() -> None:
     context = replace(region.context, rounding="onnx")
     assert "--rounding tflite" in backend.refusal(first, context)
     assert not backend.refusal(first, replace(context, tolerance=1))
+    assert "config= has to say" in EthosU({}).refusal(first, region.context)
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"config": "ethos-u99"}, {"config": CONFIG, "optimise": "all"}, {"config": CONFIG, "ini": "none"}]
+    "options", [{"config": "ethos-u99"}, {"config": CONFIG, "optimise": "all"}, {"config": CONFIG, "ini": "none"}]
 )
 def test_options_that_make_no_sense(options: dict[str, str]) -> None:
     with pytest.raises(UsageError):

@@ -13,7 +13,7 @@ from mtool.backends import BackendError, BackendSpec
 from mtool.backends.chosen import choose
 from mtool.cli import app
 from mtool.errors import MtoolError, UsageError
-from mtool.workflow.stages import Model, Options
+from mtool.workflow.stages import Model, Options, write_project
 
 BACKEND = """
 import numpy as np
@@ -58,6 +58,22 @@ def compiled(tmp_path: Path, body: str, **options: Any) -> Model:
         ("return " + DOES_NOTHING.format(', constants={"int": np.zeros(1)}'), "not a free name"),
         ("return " + DOES_NOTHING.format(', constants={"é": np.zeros(1)}'), "not a free name"),
         ("return " + DOES_NOTHING.format(', layouts={"a": 3}'), "is no text"),
+        ("return " + DOES_NOTHING.format(', constants={"a": np.zeros((3, 0))}'), "the constant a is empty"),
+        ("return " + DOES_NOTHING.format(', constants={"INT32_MAX": np.zeros(3)}'), "not a free name"),
+        ("return " + DOES_NOTHING.format(', files={"npu": b"", "npu/x.c": b""}'), "is also the folder of 'npu/x.c'"),
+        ("return " + DOES_NOTHING.format(', files={"npu//x.c": b""}'), "no plain path"),
+        ("return " + DOES_NOTHING.format(', files={"npu/": b""}'), "no plain path"),
+        ("return " + DOES_NOTHING.format(', files={"net.c": b""}'), "as the model itself has"),
+        ("return " + DOES_NOTHING.format(', headers=("npu/none.h",)'), "npu/none.h is not among its files"),
+        (
+            "return " + DOES_NOTHING.format(', hooks={"open": "net_run"}, headers=("mt_half.h",)'),
+            "a name as the model's own have",
+        ),
+        (
+            "class Bad(dict):\n            def items(self): raise OSError('gone')\n        "
+            "return " + DOES_NOTHING.format(', files=Bad(a=b"")'),
+            "OSError: gone",
+        ),
         ("return " + DOES_NOTHING.format(", cycles=float('nan')"), "cycles is nan"),
         ("return " + DOES_NOTHING.format(", scratch_bytes='4'"), "scratch_bytes is '4'"),
         ("return " + DOES_NOTHING.format(", tensor_alignment=8192"), "a power of two up to 4096"),
@@ -180,6 +196,33 @@ def test_tensors_lie_as_the_device_needs_them(tmp_path: Path) -> None:
 
 
 ODD = 'relu"; evil() /* \u202e\n<b>'
+
+
+HOSTILE = (
+    "raise ValueError('no room')",
+    "return " + DOES_NOTHING.format(', files={"../x": b""}'),
+    "return " + DOES_NOTHING.format(', files={"npu": b"", "npu/x.c": b""}'),
+    "return " + DOES_NOTHING.format(', files={"net_weights.c": b""}'),
+    "return " + DOES_NOTHING.format(', constants={"a": np.zeros(0)}'),
+    "return " + DOES_NOTHING.format(', headers=("none.h",)'),
+    "(folder / 'elsewhere').write_text(''); raise BackendError('it wrote elsewhere')",
+    "import mtool.proc; mtool.proc.run(['sleep', '60'], timeout_s=0.2, what='npuc')",
+)
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_nothing_is_half_written(body: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a new folder nor a project that is there already is touched."""
+    before = compiled(tmp_path, "return " + DOES_NOTHING.format(""))
+    out = write_project(before, tmp_path / "out")
+    there = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (tmp_path / "npu.py").write_text(BACKEND.format(compile=body))
+    for folder in (out, tmp_path / "new"):
+        argv = ["build", str(tmp_path / "net.onnx"), "--board", "host", "-d", str(folder)]
+        assert app.invoke([*argv, "--backend", str(tmp_path / "npu.py")]) == 5
+    assert "Traceback" not in capsys.readouterr().err
+    assert there == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert not (tmp_path / "new").exists() and not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("command", ["build", "compile"])

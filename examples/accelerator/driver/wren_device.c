@@ -107,6 +107,56 @@ static int32_t word_at(int32_t at, int32_t index)
     return value;
 }
 
+/* x * y / 2^31, ties up. */
+static int32_t product(int32_t x, int32_t y)
+{
+    return (int32_t)(((int64_t)x * y + ((int64_t)1 << 30)) >> 31);
+}
+
+/* x / 2^places, ties away from zero. */
+static int32_t shifted(int32_t x, int32_t places)
+{
+    const int64_t half = places > 0 ? (int64_t)1 << (places - 1) : 0;
+    return (int32_t)(((int64_t)x + half - (x < 0 && places > 0)) >> places);
+}
+
+/* A sum times a float64, ties away from zero. */
+static int32_t scaled_away(int32_t sum, int32_t at, int32_t index)
+{
+    double scale;
+    memcpy(&scale, &memory.bytes[at + 8 * index], sizeof scale);
+    const double value = (double)sum * scale;
+    if (!(value > -1e9 && value < 1e9))
+        return value < 0.0 ? -1000000000 : 1000000000;
+    const int32_t whole = (int32_t)value;
+    const double rest = value - (double)whole;
+    return whole + (rest >= 0.5) - (rest <= -0.5);
+}
+
+/* A sum times a multiplier of 31 bits behind the point and a power of two, which is the word behind it. */
+static int32_t scaled(int32_t sum, int32_t at, int32_t pair, int32_t rounding)
+{
+    const int32_t multiplier = word_at(at, 2 * pair);
+    int32_t exponent = word_at(at, 2 * pair + 1);
+    exponent = exponent < -31 ? -31 : exponent > 30 ? 30 : exponent;
+    int64_t wide = sum;
+    if (exponent > 0) {
+        wide *= (int64_t)1 << exponent;
+        wide = wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : wide;
+        exponent = 0;
+    }
+    if (rounding == WREN_ONCE)
+        return (int32_t)((wide * multiplier + ((int64_t)1 << (30 - exponent))) >> (31 - exponent));
+    return shifted(product((int32_t)wide, multiplier), -exponent);
+}
+
+static void put_integer(const struct wren_command *c, int32_t index, int64_t value)
+{
+    value += c->output_zero;
+    value = value < c->low ? c->low : value > c->high ? c->high : value;
+    memory.bytes[c->output + index] = (uint8_t)(int8_t)value;
+}
+
 /* One result of a convolution: channels one by one, or all of them. */
 static void convolve(const struct wren_command *c, int32_t y, int32_t x, int32_t o, int32_t is_depthwise)
 {
@@ -135,7 +185,11 @@ static void convolve(const struct wren_command *c, int32_t y, int32_t x, int32_t
         }
     }
     const int32_t index = (y * c->out_columns + x) * c->out_channels + o;
-    put(c, index, c->type == WREN_INT8 ? (float)sum * as_float(word_at(c->scale, o)) : total);
+    if (c->rounding != WREN_REAL)
+        put_integer(c, index,
+                    c->rounding == WREN_AWAY ? scaled_away(sum, c->scale, o) : scaled(sum, c->scale, o, c->rounding));
+    else
+        put(c, index, c->type == WREN_INT8 ? (float)sum * as_float(word_at(c->scale, o)) : total);
 }
 
 static void pool(const struct wren_command *c, int32_t y, int32_t x, int32_t o)
@@ -155,7 +209,7 @@ static void pool(const struct wren_command *c, int32_t y, int32_t x, int32_t o)
             const int32_t from = (row * c->columns + column) * c->channels + o;
             if (c->type == WREN_INT8) {
                 const int32_t one = element(c->input, from);
-                sum += one - c->input_zero;
+                sum += c->rounding == WREN_REAL ? one - c->input_zero : one;
                 most = one > most ? one : most;
             } else {
                 const float one = number(c->input, from);
@@ -165,7 +219,10 @@ static void pool(const struct wren_command *c, int32_t y, int32_t x, int32_t o)
         }
     }
     const int32_t index = (y * c->out_columns + x) * c->out_channels + o;
-    if (c->type == WREN_INT8)
+    const int32_t count = c->kernel[0] * c->kernel[1];
+    if (c->rounding != WREN_REAL && c->operation == WREN_AVERAGE)
+        put_integer(c, index, (sum < 0 ? sum - count / 2 : sum + count / 2) / count);
+    else if (c->type == WREN_INT8)
         put(c, index, c->operation == WREN_AVERAGE ? (float)sum * as_float(c->scale) : (float)(most - c->output_zero));
     else
         put(c, index, c->operation == WREN_AVERAGE ? total * as_float(c->scale) : largest);
@@ -177,6 +234,11 @@ static void pointwise(const struct wren_command *c, int32_t i)
         memory.bytes[c->output + i] = memory.bytes[c->weights + element(c->input, i) + 128];
     } else if (c->type == WREN_FLOAT16) {
         put(c, i, number(c->input, i) + (c->operation == WREN_ADD ? number(c->weights, i) : 0.0f));
+    } else if (c->rounding != WREN_REAL) {
+        const int32_t a = (element(c->input, i) - c->input_zero) * (1 << 20);
+        const int32_t b = (element(c->weights, i) - c->strides[1]) * (1 << 20);
+        const int64_t sum = (int64_t)scaled(a, c->scale, 0, WREN_TWICE) + scaled(b, c->scale, 1, WREN_TWICE);
+        put_integer(c, i, scaled((int32_t)sum, c->scale, 2, WREN_TWICE));
     } else {
         const float a = (float)(element(c->input, i) - c->input_zero) * as_float(c->kernel[0]);
         const float b = (float)(element(c->weights, i) - c->strides[1]) * as_float(c->kernel[1]);
@@ -184,10 +246,56 @@ static void pointwise(const struct wren_command *c, int32_t i)
     }
 }
 
-/* Whether a piece of the memory is there. */
-static int32_t fits(int32_t at, int64_t bytes)
+/* 1 / (1 + x) for 0 <= x < 1 with 31 bits behind the point, by three steps of Newton's. */
+static int32_t reciprocal(int32_t x)
 {
-    return at >= 0 && bytes >= 0 && at + bytes <= WREN_MEMORY_BYTES;
+    const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
+    int64_t y = 1515870810 + product(half, -1010580540); /* two bits before the point */
+    for (int32_t i = 0; i < 3; ++i) {
+        const int32_t error = ((int32_t)1 << 29) - product(half, (int32_t)y);
+        y += (int64_t)product((int32_t)y, error) * 4;
+        y = y > INT32_MAX ? INT32_MAX : y;
+    }
+    return y > INT32_MAX / 2 ? INT32_MAX : (int32_t)(y * 2);
+}
+
+/* A row's shares of the sum of their exponentials, in steps of 1/256. */
+static void softmax(const struct wren_command *c, int32_t row)
+{
+    const int32_t from = c->input + row * c->channels;
+    int32_t top = -128;
+    int32_t zeros = 0;
+    uint32_t sum = 0;
+    for (int32_t i = 0; i < c->channels; ++i)
+        top = element(from, i) > top ? element(from, i) : top;
+    for (int32_t i = 0; i < c->channels; ++i)
+        sum += (uint32_t)shifted(word_at(c->weights, 255 + element(from, i) - top), 12);
+    while (sum != 0 && (sum & 0x80000000u) == 0) {
+        sum <<= 1;
+        ++zeros;
+    }
+    const int32_t inverse = reciprocal((int32_t)(sum - 0x80000000u));
+    for (int32_t i = 0; i < c->channels; ++i) {
+        const int32_t share = product(word_at(c->weights, 255 + element(from, i) - top), inverse);
+        put_integer(c, row * c->channels + i, shifted(share, 35 - zeros));
+    }
+}
+
+/* Elements in another order. */
+static void move(const struct wren_command *c)
+{
+    const int32_t bytes = c->type == WREN_FLOAT16 ? 2 : 1;
+    uint8_t *to = &memory.bytes[c->output];
+    for (int32_t i = 0; i < c->pads[0]; ++i) {
+        for (int32_t j = 0; j < c->pads[1]; ++j) {
+            for (int32_t k = 0; k < c->dilations[0]; ++k) {
+                for (int32_t l = 0; l < c->dilations[1]; ++l, to += bytes) {
+                    const int32_t from = i * c->kernel[0] + j * c->kernel[1] + k * c->strides[0] + l * c->strides[1];
+                    memcpy(to, &memory.bytes[c->input + bytes * from], (size_t)bytes);
+                }
+            }
+        }
+    }
 }
 
 static int32_t are_within(const int32_t *numbers, int32_t count, int32_t low, int32_t high)
@@ -198,12 +306,37 @@ static int32_t are_within(const int32_t *numbers, int32_t count, int32_t low, in
     return 1;
 }
 
+/* Whether what a WREN_MOVE reads lies within its input, and it writes all of its output. */
+static int32_t is_a_move(const struct wren_command *c)
+{
+    const int32_t sizes[4] = {c->pads[0], c->pads[1], c->dilations[0], c->dilations[1]};
+    const int32_t apart[4] = {c->kernel[0], c->kernel[1], c->strides[0], c->strides[1]};
+    int64_t count = 1;
+    int64_t last = 0;
+    if (!are_within(sizes, 4, 1, WREN_MEMORY_BYTES) || !are_within(apart, 4, 0, WREN_MEMORY_BYTES))
+        return 0;
+    for (int32_t i = 0; i < 4 && count <= c->channels; ++i) {
+        count *= sizes[i];
+        last += (int64_t)(sizes[i] - 1) * apart[i];
+    }
+    return count == c->channels && last < c->channels;
+}
+
+/* Whether a piece of the memory is there. */
+static int32_t fits(int32_t at, int64_t bytes)
+{
+    return at >= 0 && bytes >= 0 && at + bytes <= WREN_MEMORY_BYTES;
+}
+
 static uint32_t check(const struct wren_command *c)
 {
     const int64_t size = c->type == WREN_FLOAT16 ? 2 : 1;
     const int64_t taps = (int64_t)c->kernel[0] * c->kernel[1];
     const int32_t is_window = c->operation >= WREN_CONV && c->operation <= WREN_MAXIMUM;
-    if (c->operation < WREN_CONV || c->operation > WREN_CLIP || (c->type != WREN_INT8 && c->type != WREN_FLOAT16))
+    if (c->operation < WREN_CONV || c->operation > WREN_MOVE || c->rounding < WREN_REAL || c->rounding > WREN_AWAY ||
+        (c->rounding != WREN_REAL && c->type != WREN_INT8) ||
+        (c->operation == WREN_SOFTMAX && (c->type != WREN_INT8 || c->channels > 4095)) ||
+        (c->operation == WREN_MOVE && !is_a_move(c)) || (c->type != WREN_INT8 && c->type != WREN_FLOAT16))
         return WREN_BAD_COMMAND;
     const int32_t sizes[6] = {c->rows, c->columns, c->channels, c->out_rows, c->out_columns, c->out_channels};
     const int32_t steps[4] = {c->input_zero, c->output_zero, c->low, c->high};
@@ -220,11 +353,14 @@ static uint32_t check(const struct wren_command *c)
     if (!fits(c->input, size * c->rows * c->columns * c->channels) ||
         !fits(c->output, size * c->out_rows * c->out_columns * c->out_channels))
         return WREN_BAD_ADDRESS;
+    if ((c->operation == WREN_SOFTMAX && (!fits(c->weights, 1024) || c->rows != c->out_rows)) ||
+        (c->operation == WREN_ADD && c->rounding != WREN_REAL && !fits(c->scale, 24)))
+        return WREN_BAD_ADDRESS;
     if (c->operation == WREN_CONV || c->operation == WREN_DEPTHWISE) {
         const int64_t inner = c->operation == WREN_CONV ? c->channels : 1;
         if (!fits(c->weights, size * taps * inner * c->out_channels) ||
             !fits(c->bias, (c->type == WREN_INT8 ? 4 : 2) * (int64_t)c->out_channels) ||
-            (c->type == WREN_INT8 && !fits(c->scale, 4 * (int64_t)c->out_channels)))
+            (c->type == WREN_INT8 && !fits(c->scale, (c->rounding ? 8 : 4) * (int64_t)c->out_channels)))
             return WREN_BAD_ADDRESS;
     }
     if (c->operation == WREN_ADD && !fits(c->weights, size * c->channels))
@@ -242,6 +378,15 @@ static uint32_t run(void)
     const uint32_t checked = check(c);
     if (checked != WREN_DONE)
         return checked;
+    if (c->operation == WREN_MOVE) {
+        move(c);
+        return WREN_DONE;
+    }
+    if (c->operation == WREN_SOFTMAX) {
+        for (int32_t row = 0; row < c->rows; ++row)
+            softmax(c, row);
+        return WREN_DONE;
+    }
     if (c->operation >= WREN_ADD) {
         for (int32_t i = 0; i < c->channels; ++i)
             pointwise(c, i);

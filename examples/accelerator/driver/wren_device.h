@@ -1,13 +1,13 @@
 /* The Wren, an invented NPU: its registers, its commands, and the interrupt that it raises.
  *
- * It has 64 KB of memory of its own, which nothing but its DMA reaches. On silicon the registers lie at an address; here
+ * It has 128 KB of memory of its own, which nothing but its DMA reaches. On silicon the registers lie at an address; here
  * they are a variable, and wren_device.c is what the silicon does: nothing but it reads wren_device_clock. */
 #ifndef WREN_DEVICE_H
 #define WREN_DEVICE_H
 
 #include <stdint.h>
 
-enum { WREN_MEMORY_BYTES = 65536, WREN_COMMAND_WORDS = 32, WREN_COMMAND_ADDRESS = 65536 - 128 };
+enum { WREN_MEMORY_BYTES = 131072, WREN_COMMAND_WORDS = 32, WREN_COMMAND_ADDRESS = 131072 - 128 };
 
 /* What to write to `control`; it is 0 again once the device has begun. */
 enum { WREN_IDLE = 0, WREN_DMA_IN = 1, WREN_DMA_OUT = 2, WREN_RUN = 3 };
@@ -33,22 +33,30 @@ void wren_device_clock(void);
 
 /* A command: 32 words, in the device's memory. Images are rows, columns, channels; addresses are the device's. */
 enum wren_operation { WREN_LOAD = 1, WREN_CONV, WREN_DEPTHWISE, WREN_AVERAGE, WREN_MAXIMUM, WREN_ADD, WREN_TABLE,
-                      WREN_CLIP };
+                      WREN_CLIP, WREN_SOFTMAX, WREN_MOVE };
 enum wren_type { WREN_INT8 = 0, WREN_FLOAT16 = 1 };
+
+/* How sums of int8 are scaled: by float32, ties to even; or by a multiplier of 31 bits and a power of two, rounded to 31
+ * bits before it is shifted, or once; or by float64, ties away from zero. WREN_ADD has three pairs of multiplier and
+ * exponent in a row at `scale`, a convolution one a channel, or a float64. A mean is then the integers' own, ties away. */
+enum wren_rounding { WREN_REAL = 0, WREN_TWICE = 1, WREN_ONCE = 2, WREN_AWAY = 3 };
 
 struct wren_command {
     int32_t operation;             /* WREN_LOAD is the driver's: offset in the binary, bytes, address in words 1 to 3 */
     int32_t type;
     int32_t input, output;         /* addresses */
-    int32_t weights, bias, scale;  /* addresses; WREN_ADD: `weights` is the second input; pools: `scale` is a float */
+    int32_t weights, bias, scale;  /* addresses; WREN_ADD: `weights` is the second input; pools: `scale` is a float;
+                                      WREN_SOFTMAX: exponentials of -255 … 0 steps, 31 bits behind the point */
     int32_t rows, columns, channels;
     int32_t out_rows, out_columns, out_channels;
-    int32_t kernel[2], strides[2]; /* WREN_ADD: the scales of both inputs and the output, the second's zero point */
-    int32_t pads[2];               /* above, on the left */
-    int32_t dilations[2];
+    int32_t kernel[2], strides[2]; /* WREN_ADD: the scales of both inputs and the output, the second's zero point;
+                                      WREN_MOVE: how far elements of the input lie apart, by the output's dimensions */
+    int32_t pads[2];               /* above, on the left; WREN_MOVE: the output's first dimensions */
+    int32_t dilations[2];          /* WREN_MOVE: its last ones */
     int32_t input_zero, output_zero;
     int32_t low, high;             /* of the result: integers, or float32 as their bits */
-    int32_t unused[7];
+    int32_t rounding;
+    int32_t unused[6];
 };
 
 #endif

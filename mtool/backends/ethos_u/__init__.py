@@ -11,8 +11,9 @@ from pathlib import Path
 from mtool.backends.ethos_u import vela
 from mtool.backends.ethos_u.call import FOLDER, product_of
 from mtool.backends.ethos_u.claiming import PATTERNS
-from mtool.backends.ethos_u.writing import tflite_of
-from mtool.backends.interface import Backend, Context, Product, Region
+from mtool.backends.ethos_u.precompiled import COMPILED, precompiled
+from mtool.backends.ethos_u.writing import padded_name, tflite_of
+from mtool.backends.interface import Backend, Context, OperationsRefused, Product, Region
 from mtool.backends.operation import Operation
 from mtool.errors import UsageError
 
@@ -34,7 +35,7 @@ class EthosU(Backend):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
-        if self.values.get("config") not in vela.CONFIGURATIONS:
+        if self.values.get("config", "") not in ("", *vela.CONFIGURATIONS):
             raise UsageError(
                 f"the backend {self.name} has config={self.values.get('config', '')}",
                 details=[f"expected one of {', '.join(vela.CONFIGURATIONS)}"],
@@ -47,18 +48,33 @@ class EthosU(Backend):
                 raise UsageError(f"the backend {self.name} has {key}={self.values[key]}, which is not there")
 
     def refusal(self, operation: Operation, context: Context) -> str:
-        """Also: its arithmetic is not that of the rest of the network."""
+        """Also: its arithmetic is not that of the rest of the network; what Vela has compiled is what it is."""
         why = super().refusal(operation, context)
-        if why or context.rounding == "tflite" or context.tolerance:
+        if not why and operation.kind != COMPILED and "config" not in self.values:
+            return "config= has to say for which NPU, for instance config=ethos-u55-128"
+        if why or operation.kind == COMPILED or context.rounding == "tflite" or context.tolerance:
             return why
         return "it rounds as TFLite does: give --rounding tflite, or --tolerance 1"
 
+    def claims(self, region: Region) -> str:
+        """Return that what Vela has compiled is a region by itself, if it is not."""
+        is_alone = len(region.operations) == 1 or all(one.kind != COMPILED for one in region.operations)
+        return "" if is_alone else "Vela has compiled a part of it"
+
     def compile(self, region: Region, folder: Path) -> Product:
-        """Return the region as Vela compiles it."""
+        """Return the region as Vela compiles it, or has compiled it."""
+        if region.operations[0].kind == COMPILED:
+            product = product_of(region, precompiled(region.operations[0]))
+            return replace(product, files={**product.files, **self._driver()})
         path = folder / f"{region.name}.tflite"
         path.write_bytes(tflite_of(region))
         names = [f"{one.kind} {', '.join(one.origins) or one.name}" for one in region.operations]
-        product = product_of(region, vela.compiled(path, self._vela_options(), names))
+        try:
+            made = vela.compiled(path, self._vela_options(), names)
+        except vela.Refused as failed:
+            reasons = {one.name: why for one in region.operations if (why := _why(one, failed.reasons))}
+            raise OperationsRefused(failed.what, reasons, details=failed.details, hint=failed.hint) from failed
+        product = product_of(region, made)
         return replace(product, files={**product.files, **self._driver()})
 
     def _vela_options(self) -> list[str]:
@@ -73,3 +89,9 @@ class EthosU(Backend):
             return {}
         paths = sorted(Path(self.values["driver"]).iterdir())
         return {f"{FOLDER}/{path.name}": path.read_bytes() for path in paths if path.suffix in (".c", ".h")}
+
+
+def _why(operation: Operation, reasons: Mapping[str, str]) -> str:
+    """Return why Vela refuses an operation, or the padding before it; "": it does not."""
+    tensors = [*(one.tensor for one in operation.outputs), *(padded_name(one) for one in operation.variables)]
+    return next((reasons[name] for name in tensors if name in reasons), "")

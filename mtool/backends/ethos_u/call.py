@@ -34,6 +34,16 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
 _SOURCE = """\
 #include "mt_ethos_u.h"
 
+#ifdef __has_include
+#if !__has_include("ethosu_driver.h")
+#define HAS_NO_DRIVER
+#endif
+#endif
+
+#ifdef HAS_NO_DRIVER
+#error "no Ethos-U driver: add its sources and ethosu_driver.h to your build, or --backend ethos_u:driver=DIR does"
+#else
+
 #include "ethosu_driver.h" /* the project's own; --backend ethos_u:driver=DIR copies it from a folder */
 
 int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresses, const size_t *sizes, int count)
@@ -46,6 +56,8 @@ int32_t mt_ethos_u_run(const uint8_t *commands, size_t bytes, uint64_t *addresse
     ethosu_release_driver(driver);
     return status;
 }
+
+#endif
 """
 
 
@@ -65,8 +77,9 @@ def product_of(region: Region, made: Compiled) -> Product:
             details=[f"expected bytes: {sizes}", f"found: {[one.bytes for one in places_of]}"],
         )
     starts, total = _memories(made)
+    constants = "(uintptr_t)constants" if made.constants.size else "(uintptr_t)commands"  # nothing is read there
     places = [
-        "(uintptr_t)constants" if base == made.constant_base else f"(uintptr_t)(scratch + {starts[base]})"
+        constants if base == made.constant_base else f"(uintptr_t)(scratch + {starts[made.same.get(base, base)]})"
         for base in range(len(made.bases))
     ]  # fmt: skip
     lines = [
@@ -90,7 +103,10 @@ def product_of(region: Region, made: Compiled) -> Product:
         body="\n".join(f"    {line}" for line in lines),
         headers=(f"{FOLDER}/mt_ethos_u.h",),
         files={f"{FOLDER}/mt_ethos_u.h": _HEADER.encode(), f"{FOLDER}/mt_ethos_u.c": _SOURCE.encode()},
-        constants={"commands": made.commands, "constants": made.constants},
+        constants={
+            "commands": made.commands,
+            **({"constants": made.constants} if made.constants.size else {}),
+        },
         layouts={
             "commands": f"{aligned}: the driver's actions and the NPU's command stream, as Vela made them",
             "constants": f"{aligned}: weights, scales and tables, as Vela encoded them",
@@ -107,7 +123,7 @@ def _memories(made: Compiled) -> tuple[dict[int, int], int]:
     """Return where each memory but the constants begins in the scratch memory, and the bytes of that."""
     starts, total = dict[int, int](), 0
     for base, size in enumerate(made.bases):
-        if base != made.constant_base:
+        if base != made.constant_base and base not in made.same:
             starts[base] = total if size else 0
             total += -(-size // _ALIGNMENT) * _ALIGNMENT
     return starts, total

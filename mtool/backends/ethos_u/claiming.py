@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mtool.backends.ethos_u.precompiled import COMPILED
 from mtool.backends.ethos_u.windows import padding_of
 from mtool.backends.ethos_u.writing import activation_of, is_depthwise
 from mtool.backends.operation import Operation
@@ -115,5 +116,6 @@ PATTERNS = (
         Pattern(kind, _BYTES, "", True, (_one_grid,))
         for kind in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat")
     ),
+    Pattern(COMPILED),
 )
 """What is claimed: int8 and uint8, with one scale a tensor but for a convolution's weights."""

@@ -5,8 +5,8 @@ import importlib.util
 import re
 import sys
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,8 @@ class Compiled:
     constants: weights, scales and tables, encoded.
     bases: the bytes behind each base address, by its number; `constant_base` is that of `constants`.
     inputs, outputs: where the model's tensors lie.
-    cycles: Vela's estimate of an inference.
+    cycles: Vela's estimate of an inference; 0: there is none.
+    same: base addresses that are another's, by their numbers.
     """
 
     commands: Array
@@ -57,6 +58,15 @@ class Compiled:
     inputs: tuple[Place, ...]
     outputs: tuple[Place, ...]
     cycles: float
+    same: Mapping[int, int] = field(default_factory=dict)
+
+
+class Refused(BackendError):
+    """Vela leaves operators to the CPU: why, by the tensors that they make."""
+
+    def __init__(self, what: str, reasons: Mapping[str, str], *, details: Sequence[str], hint: str) -> None:
+        super().__init__(what, details=details, hint=hint)
+        self.reasons = dict(reasons)
 
 
 def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compiled:
@@ -68,7 +78,8 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
         names: what the user calls the model's operators, for messages.
 
     Raises:
-        BackendError: Vela is not there, fails, or leaves an operator to the CPU.
+        BackendError: Vela is not there or fails.
+        Refused: it leaves an operator to the CPU.
     """
     if importlib.util.find_spec("ethosu") is None or importlib.util.find_spec("ethosu.vela") is None:
         raise BackendError("Vela is not installed, which compiles for Ethos-U", hint=INSTALL)
@@ -93,17 +104,19 @@ def compiled(model: Path, options: Sequence[str], names: Sequence[str]) -> Compi
 
 def _refused(model: str, output: str, names: Sequence[str]) -> BackendError:
     """Return what Vela says of a model that it does not compile for the NPU alone."""
-    reasons = [
-        f"{kind} of {tensor}: {' '.join(why.split()).removeprefix('Reason: ')}"
+    found = [
+        (kind, tensor, " ".join(why.split()).removeprefix("Reason: ").removeprefix("- "))
         for kind, tensor, why in _REASON.findall(output)
     ]
+    reasons = [f"{kind} of {tensor}: {why}" for kind, tensor, why in found]
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it says nothing")
     listed = [*names[:5], *([f"and {len(names) - 5} more"] if len(names) > 5 else [])]
-    return BackendError(
-        f"Vela leaves operators of {model} to the CPU" if reasons else f"Vela does not compile {model}",
-        details=[*(reasons[:10] or [last]), f"the region has {', '.join(listed)}"],
-        hint="leave an operator to C by skip=TENSOR, which it computes, or all of them by --backend-fallback",
-    )
+    hint = "leave an operator to C by skip=TENSOR, which it computes, or all of them by --backend-fallback"
+    details = [*(reasons[:10] or [last]), f"the region has {', '.join(listed)}"]
+    if not reasons:
+        return BackendError(f"Vela does not compile {model}", details=details, hint=hint)
+    why = {tensor: f"Vela leaves it to the CPU: {reason}" for _, tensor, reason in found}
+    return Refused(f"Vela leaves operators of {model} to the CPU", why, details=details, hint=hint)
 
 
 def _cycles(folder: Path, model: str) -> float:

@@ -158,13 +158,18 @@ def _convolution(writer: _Writer, operation: Operation) -> None:
         writer.call("CONV_2D", 3, operation, (source, filters, bias), "Conv2DOptions", options)
 
 
+def padded_name(operand: Operand) -> str:
+    """Return the name of a tensor that is padded before a convolution."""
+    return f"{operand.tensor}/padded"
+
+
 def _padded(writer: _Writer, operation: Operation, attrs: Window) -> int:
     """Add what pads the input of a window with zeros, and return its result."""
     x, (top, left, bottom, right) = operation.operand(0), attrs.pads
     batch, height, width, channels = x.shape
     shape = (batch, height + top + bottom, width + left + right, channels)
     pads = writer.numbers_of(f"{x.tensor}/pads", np.asarray([[0, 0], [top, bottom], [left, right], [0, 0]]))
-    result = writer.tensor(Tensor(f"{x.tensor}/padded", shape, x.dtype, x.quant))
+    result = writer.tensor(Tensor(padded_name(x), shape, x.dtype, x.quant))
     writer.operators.append(Operator("PAD", 2, (writer.variable(x), pads), (result,), "PadOptions"))
     return result
 

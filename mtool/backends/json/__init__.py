@@ -5,12 +5,13 @@ lies in flash, and a simulator on this computer or a driver on the board that ru
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mtool.backends.interface import Backend, BackendError, Context, Product, Region
+from mtool.backends.interface import Backend, BackendError, Buffer, Context, Product, Region
 from mtool.backends.json import call, claiming, device
 from mtool.backends.json.command import words_of
 from mtool.backends.json.external_compiler import PLACES, compile_region
@@ -19,6 +20,7 @@ from mtool.backends.operation import Operation
 from mtool.errors import UsageError
 
 MODES = ("int8", "float16")
+_COPY = 16.0  # instructions for each byte that goes to a device and back
 _DEFAULT = Path(__file__).parent / "default.toml"
 
 
@@ -32,6 +34,7 @@ class Json(Backend):
         "simulator": "the simulator's command, with {binary}, {inputs}, {outputs}, {region}",
         "driver": "the driver: a C file, or a folder of C files and headers",
         "driver_name": "what stands before _run in it; default: the file's or folder's name",
+        "memory": "the board's memory where inputs, outputs and scratch of the driver lie; default: the arena's",
         "mode": "int8: tensors as they are (default); float16: float32 is converted to float16 at the border",
         "run": "driver or simulator; default: the simulator on this computer, if there is one",
         "timeout": "the seconds that the compiler may take; default: 60",
@@ -47,6 +50,7 @@ class Json(Backend):
         self.mode = self._one_of("mode", MODES, "int8")
         self.run = self._one_of("run", ("driver", "simulator", ""), "")
         self.timeout_s = self._seconds()
+        self.memory = self.values.get("memory", self.device.memory)
         self.compiler = self._words("compiler", here, PLACES)
         self.simulator = self._words("simulator", here, call.SIMULATOR_PLACES)
         self.driver = self._driver(path)
@@ -60,12 +64,13 @@ class Json(Backend):
 
     def refusal(self, operation: Operation, context: Context) -> str:
         """Also: integers of the device differ from those of the rest of the network."""
-        why = claiming.refusal(self.device, operation, self.half)
-        if why or context.tolerance or context.rounding in self.device.rounding:
-            return why
-        if all(one.dtype.is_float for one in operation.outputs):
-            return ""
-        return f"it rounds as --rounding {' or '.join(self.device.rounding)} does: give that, or --tolerance 1"
+        roundings = () if context.tolerance else (context.rounding,)
+        return claiming.refusal(self.device, operation, self.half, roundings)
+
+    def cost(self, region: Region) -> float | None:
+        """Return what a region costs that only moves elements: the copies at its border; others are worth theirs."""
+        is_moved = all(one.kind in claiming.MOVES for one in region.operations)
+        return _COPY * region.border_bytes if is_moved else None
 
     def claims(self, region: Region) -> str:
         """Return what of a region is more than the device has."""
@@ -100,11 +105,14 @@ class Json(Backend):
             assert self.driver is not None
             hooks = {str(when): name for when, name in self.device.hooks.items()}
             own = max(made.scratch_bytes, self.device.scratch_bytes)
+            functions = call.Functions(hooks, {str(what): name for what, name in self.device.caches.items()})
             found = call.by_driver(
-                self.name, self.driver, region, hooks, half=self.half, scratch_bytes=own, alignment=alignment
+                self.name, self.driver, region, functions, half=self.half, scratch_bytes=own, alignment=alignment
             )
         return Product(
-            body="\n".join(f"    {line}" for line in found.lines),
+            body=_indented(found.lines),
+            prepare=_indented(found.prepare),
+            finish=_indented(found.finish),
             headers=found.headers,
             files=found.files,
             constants={"binary": np.frombuffer(made.binary, np.uint8)},
@@ -114,7 +122,22 @@ class Json(Backend):
             cycles=made.cycles,
             can_fail=True,
             hooks=hooks,
+            **({} if is_simulated else self._memories(region, found.scratch_bytes, alignment)),
         )
+
+    def _memories(self, region: Region, scratch_bytes: int, alignment: int) -> dict[str, Any]:
+        """Return where what the driver is given lies, and what the device does there."""
+        uses = {f"input{number}": "reads" for number in range(len(region.inputs))}
+        uses |= {f"output{number}": "writes" for number in range(len(region.outputs))}
+        uses |= {"scratch": "both"} if scratch_bytes else {}
+        found: dict[str, Any] = {}
+        if self.memory:
+            buffer = Buffer(self.memory, alignment=alignment, cached=self.device.cached)
+            found["buffers"] = dict.fromkeys(uses, buffer)
+        if self.device.caches:
+            caches = {str(what): name for what, name in self.device.caches.items()}
+            found |= {"caches": caches, "device": uses | {"binary": "reads"}, "tensor_alignment": alignment}
+        return found
 
     def _is_here(self, region: Region) -> bool:
         return region.context.target.cpu == "host"
@@ -140,3 +163,7 @@ class Json(Backend):
         if "driver" in self.values:
             return call.driver_of(Path(self.values["driver"]), name)
         return call.driver_of(path.parent / self.device.driver, name) if self.device.driver else None
+
+
+def _indented(lines: Sequence[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)

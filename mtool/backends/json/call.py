@@ -1,7 +1,7 @@
 """The C of a region's call: by a driver of the device, or, on this computer, by its simulator."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,11 +27,21 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True)
+class Functions:
+    """Functions of a driver besides the call: hooks by occasion, and those that clean and invalidate the cache."""
+
+    hooks: Mapping[str, str]
+    caches: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """The statements of a call, and what they need."""
+    """The statements of a call, those of the core before and behind it, and what they need."""
 
     lines: Sequence[str]
     headers: tuple[str, ...]
+    prepare: Sequence[str] = ()
+    finish: Sequence[str] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
     scratch_bytes: int = 0
 
@@ -56,7 +66,7 @@ def by_driver(
     backend: str,
     driver: Driver,
     region: Region,
-    hooks: Mapping[str, str],
+    functions: Functions,
     *,
     half: bool,
     scratch_bytes: int,
@@ -64,19 +74,17 @@ def by_driver(
 ) -> Call:
     """Return the call of `<driver>_run`."""
     header = f"{backend}/{driver.name}_call.h"
-    made = _header(driver.name, hooks.values())
+    made = _header(driver.name, functions)
     files = {f"{backend}/{name}": data for name, data in driver.files.items()} | {header: made}
     border = _Border(region, half, scratch_bytes, alignment)
     scratch = "scratch" if scratch_bytes else "NULL"
     lines = [
-        *border.before(),
+        *border.pointers(),
         f"const void *const inputs[] = {{{border.inputs()}}};",
         f"void *const outputs[] = {{{border.outputs()}}};",
-        f"const int32_t status = {driver.name}_run(binary, inputs, outputs, {scratch});",
-        *border.after(),
-        "return status;",
+        f"return {driver.name}_run(binary, inputs, outputs, {scratch});",
     ]
-    return Call(lines, (header, *border.headers), files, border.scratch_bytes)
+    return Call(lines, (header, *border.headers), border.before(), border.after(), files, border.scratch_bytes)
 
 
 def by_simulator(
@@ -99,7 +107,7 @@ def by_simulator(
     argv = [json.dumps(word, ensure_ascii=False) for word in filled(words, values)]  # C has the same escapes
     sizes = [", ".join(str(bytes_of(one, half)) for one in side) for side in (region.inputs, region.outputs)]
     lines = [
-        *border.before(),
+        *border.pointers(),
         f"const void *const inputs[] = {{{border.inputs()}}};",
         f"void *const outputs[] = {{{border.outputs()}}};",
         f"static const uint32_t input_bytes[] = {{{sizes[0]}}};",
@@ -110,17 +118,19 @@ def by_simulator(
         f"    inputs, input_bytes, {len(region.inputs)}, outputs, output_bytes, {len(region.outputs)},",
         f"    {max(1, round(timeout_s))},",
         "};",
-        f"const int32_t status = {function}(&job);",
-        *border.after(),
-        "return status;",
+        f"return {function}(&job);",
     ]
-    return Call(lines, (header, *border.headers), files, border.scratch_bytes)
+    return Call(lines, (header, *border.headers), border.before(), border.after(), files, border.scratch_bytes)
 
 
-def _header(name: str, hooks: Iterable[str]) -> bytes:
+def _header(name: str, functions: Functions) -> bytes:
     guard = f"{name.upper()}_CALL_H"
-    declared = "".join(f"\nint32_t {hook}(void);" for hook in dict.fromkeys(hooks))
+    declared = "".join(f"\nint32_t {hook}(void);" for hook in dict.fromkeys(functions.hooks.values()))
+    cares = "".join(
+        f"\nvoid {care}(const void *address, size_t bytes);" for care in dict.fromkeys(functions.caches.values())
+    )
     around = f"\n/* Called around its work, as mt_device.h says: 0, or a status. */{declared}\n" if declared else ""
+    around += f"\n/* Of the core's cache, before and after its work. */{cares}\n" if cares else ""
     return f"""/* The call of the driver, by mtool. */
 #ifndef {guard}
 #define {guard}
@@ -168,14 +178,20 @@ class _Border:
         names = [f"{side}{number}" for number in range(count)]
         return ", ".join(f"half_{name}" if name in self.at else name for name in names)
 
-    def before(self) -> list[str]:
-        lines = [
-            f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});" for name, place in self.at.items()
+    def pointers(self, side: str = "") -> list[str]:
+        return [
+            f"uint16_t *const half_{name} = (uint16_t *)(void *)(scratch + {place});"
+            for name, place in self.at.items()
+            if name.startswith(side)
         ]
-        return lines + self._loops("input", self.region.inputs, "half_{0}[i] = mt_f16_store({0}[i]);")
+
+    def before(self) -> list[str]:
+        loops = self._loops("input", self.region.inputs, "half_{0}[i] = mt_f16_store({0}[i]);")
+        return [*self.pointers("input"), *loops] if loops else []
 
     def after(self) -> list[str]:
-        return self._loops("output", self.region.outputs, "{0}[i] = mt_f16_load(half_{0}[i]);")
+        loops = self._loops("output", self.region.outputs, "{0}[i] = mt_f16_load(half_{0}[i]);")
+        return [*self.pointers("output"), *loops] if loops else []
 
     def _loops(self, side: str, operands: Sequence[Operand], statement: str) -> list[str]:
         lines = []

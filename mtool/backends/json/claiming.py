@@ -1,6 +1,6 @@
 """What a device takes of a network, by its file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -9,6 +9,10 @@ from mtool.backends.json.device import Allowed, Device, Limits, Operator
 from mtool.backends.operation import Operand, Operation
 from mtool.backends.pattern import Pattern
 from mtool.ir import DType
+from mtool.option_values import Rounding
+
+MOVES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
+"""Operations that round nothing."""
 
 
 def dtype_of(operand: Operand, half: bool) -> DType:
@@ -21,11 +25,23 @@ def bytes_of(operand: Operand, half: bool) -> int:
     return operand.type.count * dtype_of(operand, half).size
 
 
-def refusal(device: Device, operation: Operation, half: bool) -> str:
-    """Return why a device can't compute an operation; "": it can."""
-    rules = device.by_kind.get(operation.kind)
-    if rules is None:
+def refusal(device: Device, operation: Operation, half: bool, roundings: Collection[Rounding] = ()) -> str:
+    """Return why a device can't compute an operation; "": it can.
+
+    Args:
+        device: what it takes.
+        operation: the operation.
+        half: float32 is float16 on the device.
+        roundings: those that integers have to equal; none: they may differ.
+    """
+    known = device.by_kind.get(operation.kind)
+    if known is None:
         return f"it has no {operation.kind}"
+    is_exact = operation.kind in MOVES or all(one.dtype.is_float for one in operation.outputs)
+    rules = [one for one in known if is_exact or {*roundings} <= {*(one.rounding or device.rounding)}]
+    if not rules:
+        allowed = dict.fromkeys(name for one in known for name in one.rounding or device.rounding)
+        return f"it rounds as --rounding {' or '.join(allowed)} does: give that, or --tolerance 1"
     reasons = [_refused(one, device, operation, half) for one in rules]
     return "" if "" in reasons else reasons[-1]
 

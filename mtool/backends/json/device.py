@@ -15,6 +15,7 @@ from mtool.reserved import KEYWORDS
 Number = int | float
 Allowed = bool | str | Number | list[bool | str | Number] | dict[Literal["min", "max"], Number]
 
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]
 Hook = Literal["activate", "open", "before", "after", "close", "deactivate"]
 
 
@@ -26,6 +27,7 @@ class Operator(_Table):
     """Operations of one kind that a device takes.
 
     op: the operator's name in ONNX; "Pool" is every pooling.
+    rounding: the roundings of mtool that its integers equal; none: those of the device.
     dtypes: the element types of its variable operands and results; "float16" for float32 in the float16 mode.
     constant_dtypes: those of its constant operands; none: any.
     quantised: whether all of these variables stand on a grid with one scale, or on none.
@@ -40,6 +42,7 @@ class Operator(_Table):
     """
 
     op: str
+    rounding: list[Rounding] = []
     dtypes: list[str] = []
     constant_dtypes: list[str] = []
     quantised: bool | None = None
@@ -79,6 +82,9 @@ class Device(_Table):
     driver_name: what stands before `_run`; default: the driver's file or folder name.
     scratch_bytes, alignment: what the driver wants of the arena.
     hooks: C functions of the driver that are called around its work, by occasion (crt/include/mt_device.h).
+    memory: the board's memory where the device reads inputs and scratch and writes outputs; "": the arena's.
+    cached: the core's cache holds what lies there.
+    caches: C functions of the driver that clean and invalidate a range of the cache.
     """
 
     name: str = Field("json", pattern=r"^[a-z][a-z0-9_]{0,30}$")
@@ -90,7 +96,10 @@ class Device(_Table):
     driver_name: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
     scratch_bytes: int = Field(0, ge=0, lt=2**31)
     alignment: Literal[4, 8, 16, 32, 64] = 4
-    hooks: dict[Hook, Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,60}$")]] = {}
+    hooks: dict[Hook, Function] = {}
+    memory: str = Field("", pattern=r"^([A-Za-z_]\w{0,60})?$")
+    cached: bool = True
+    caches: dict[Literal["clean", "invalidate"], Function] = {}
     limits: Limits = Limits()
     operators: list[Operator]
 
@@ -122,6 +131,8 @@ def read(path: Path) -> Device:
         raise UsageError(
             f"the device file {path} is malformed", details=details, hint="docs/backends-json.md lists what it may have"
         ) from invalid
+    if found.caches and len(found.caches) != 2:
+        raise UsageError(f"the device file {path} has to name both clean and invalidate in [caches]")
     taken = next((one for one in (found.name, found.driver_name) if one in KEYWORDS), None)
     if taken is not None:
         raise UsageError(f"the device file {path} has the name {taken}, which is a word of C")

@@ -13,7 +13,8 @@ from mtool.ir.types import Array
 class Tensor:
     """A tensor: `scale` and `zero_point` are empty where it is not quantised; `axis` is that of several scales.
 
-    `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any.
+    `problem` is why it can't be used, or "". `open` are the dimensions whose size in the file stands for any. `place`
+    is where it lies in memory, in bytes, if the file says that.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Tensor:
     data: Array | None
     problem: str
     open: tuple[int, ...] = ()
+    place: int | None = None
 
     @property
     def is_quantised(self) -> bool:

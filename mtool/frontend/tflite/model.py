@@ -19,6 +19,7 @@ from mtool.frontend.tflite import (
     custom,
     detection,
     elementwise,
+    ethos_u,
     exact,
     hybrid,
     images,
@@ -56,6 +57,7 @@ TRANSLATIONS: dict[str, Callable[[Translation], None]] = {
     **pose.TRANSLATIONS,
     **mediapipe.TRANSLATIONS,
     **spectrum.TRANSLATIONS,
+    **ethos_u.TRANSLATIONS,
 }
 """TFLite's operators, by name."""
 
@@ -134,7 +136,7 @@ def _network(translation: Translation, title: str, options: ModelOptions, depth:
     translation.subgraph = partial(_subgraph, translation, title, options, depth + 1)
     tensors, operators = translation.tensors, translation.model.operators
     known = {n for n, tensor in enumerate(tensors) if tensor.data is not None or tensor.problem == VARIABLE}
-    known |= {*model.inputs, -1}
+    known |= {*model.inputs, -1, *ethos_u.working_memories(operators)}
     for operator in operators:
         for number in operator.inputs if operator.kind in TRANSLATIONS else ():
             if number not in known:

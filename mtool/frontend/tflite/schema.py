@@ -85,6 +85,7 @@ class _Reader:
 
     def __init__(self, data: bytes, budget: Budget) -> None:
         self.data, self.budget = data, budget
+        self.places: dict[int, list[int]] = {}
         self.root = tflite.Model.GetRootAs(data, 0)
         if not 0 <= self.root._tab.Pos < len(data):
             raise Damaged("its root lies outside the file")
@@ -95,25 +96,40 @@ class _Reader:
             raise Damaged(f"it says schema version {version}; there is only version 3")
         if self.root.SubgraphsLength() < 1:
             raise Damaged("it has no subgraph")
+        self.places = self._allocation()
         kinds = [self._kind(code) for code in self._each(self.root.OperatorCodesLength(), self.root.OperatorCodes)]
         count = self._fitting(self.root.SubgraphsLength())
-        first, *others = (self._subgraph(self.root.Subgraphs(number), kinds) for number in range(count))
+        first, *others = (self._subgraph(number, self.root.Subgraphs(number), kinds) for number in range(count))
         if not first.outputs:
             raise Damaged("its first subgraph has no outputs")
         return replace(first, others=tuple(others))
 
-    def _subgraph(self, graph: Any, kinds: list[str]) -> Model:
+    def _allocation(self) -> dict[int, list[int]]:
+        """Return where the tensors of a subgraph lie in memory, by its number, if the file says that; -1: anywhere."""
+        for one in self._each(self.root.MetadataLength(), self.root.Metadata):
+            if _text(one.Name()) == "OfflineMemoryAllocation":
+                raw = self._buffer(0, "OfflineMemoryAllocation", one.Buffer())
+                self.budget.spend("work", raw.size // 4, "OfflineMemoryAllocation")
+                numbers = [int(number) for number in raw[: raw.size // 4 * 4].view("<i4")]
+                if len(numbers) >= 3 and len(numbers) == 3 + numbers[2]:  # version, subgraphs, tensors
+                    return {0: numbers[3:]}
+        return {}
+
+    def _subgraph(self, number: int, graph: Any, kinds: list[str]) -> Model:
         self.budget.spend("work", TABLE, "a subgraph")
         tensors = tuple(self._tensor(n, t) for n, t in enumerate(self._each(graph.TensorsLength(), graph.Tensors)))
-        numbers = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
+        read = self._numbers("an input of the model", graph.InputsAsNumpy(), len(tensors), optional=False)
         outputs = self._numbers("an output of the model", graph.OutputsAsNumpy(), len(tensors), optional=False)
         operators = tuple(
             self._operator(n, operator, kinds, tensors)
             for n, operator in enumerate(self._each(graph.OperatorsLength(), graph.Operators))
         )
-        made = {*numbers, *(output for operator in operators for output in operator.outputs)}
+        made = {*read, *(output for operator in operators for output in operator.outputs)}
         tensors = tuple(tensor if n in made else _filled(tensor) for n, tensor in enumerate(tensors))
-        return Model(tensors, operators, numbers, outputs)
+        if number in self.places and len(self.places[number]) == len(tensors):
+            pairs = zip(tensors, self.places[number], strict=True)
+            tensors = tuple(one if place < 0 else replace(one, place=place) for one, place in pairs)
+        return Model(tensors, operators, read, outputs)
 
     def _each(self, length: int, item: Callable[[int], Item]) -> Iterator[Item]:
         return (item(number) for number in range(self._fitting(length)))

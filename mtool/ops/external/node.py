@@ -10,6 +10,23 @@ HOOKS = ("activate", "open", "before", "after", "close", "deactivate")
 """When a function of a device is called (crt/include/mt_device.h)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A piece of a memory of the board that a region has while it is computed.
+
+    name: "input0", "output0", …, "scratch", which lie there, or that of working memory.
+    memory: the memory, by the board's name of it.
+    offset: where it begins in what the model has of that memory.
+    bytes, alignment: its size, and that of its beginning.
+    """
+
+    name: str
+    memory: str
+    offset: int
+    bytes: int
+    alignment: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class External(Attributes):
     """A region of the network that a backend computes, as a call of its C.
@@ -17,6 +34,7 @@ class External(Attributes):
     The node's inputs are the region's, then the constants of the call; its outputs are the region's.
 
     backend: the backend's name.
+    model: the network's, the beginning of all C names.
     label: what it computes, for people.
     body: the statements of the function; they know the inputs as `input0`, `input1`, …, the outputs as `output0`, …,
         the constants by their names, and `scratch`, in bytes.
@@ -33,6 +51,10 @@ class External(Attributes):
     operators: the model's operators that it computes.
     can_fail: the body returns a status: 0, or one of the device.
     hooks: the C functions that are called around its work, as pairs of an occasion of HOOKS and a name.
+    lent: the pieces of memories that it has while it is computed.
+    prepare, finish: statements before and behind the body.
+    cleaned, invalidated: what the cache is cleaned of before the body and forgets behind it, by names; `clean` and
+        `invalidate` are the C functions for that.
     """
 
     backend: str
@@ -51,6 +73,19 @@ class External(Attributes):
     operators: tuple[str, ...] = ()
     can_fail: bool = False
     hooks: tuple[tuple[str, str], ...] = ()
+    lent: tuple[Lent, ...] = ()
+    prepare: str = ""
+    finish: str = ""
+    model: str = ""
+    cleaned: tuple[str, ...] = ()
+    invalidated: tuple[str, ...] = ()
+    clean: str = ""
+    invalidate: str = ""
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether something stands around the body."""
+        return bool(self.lent or self.prepare or self.finish or self.cleaned or self.invalidated)
 
     def __str__(self) -> str:
         return f"backend={self.backend} operators={len(self.operators)}"

@@ -3,6 +3,7 @@
 from mtool.ir import Graph, Node
 from mtool.kernels.schedule import Argument, BaseSchedule, Kernel
 from mtool.kernels.target import Target
+from mtool.ops.external.c99.frame import framed
 from mtool.ops.external.node import External
 
 
@@ -16,8 +17,9 @@ class ExternalCall(BaseSchedule):
         return True
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """What the backend asked for."""
-        return External.of(node).scratch
+        """What the backend asked for, unless it lies in another memory."""
+        attrs = External.of(node)
+        return 0 if any(one.name == "scratch" for one in attrs.lent) else attrs.scratch
 
     def in_place(self, node: Node, graph: Graph) -> tuple[int, ...]:
         """None."""
@@ -42,13 +44,20 @@ class ExternalCall(BaseSchedule):
         ]
         constants = dict(zip(attrs.constants, node.inputs[first:], strict=True))
         arguments += [Argument(name, types[value].dtype.c, ("constant", name)) for name, value in constants.items()]
-        if attrs.scratch:
+        if self.scratch_bytes(node, graph):
             arguments.append(Argument("scratch", "uint8_t", "scratch"))
+        body, inner = attrs.body, ""
+        if attrs.has_frame:
+            values = [*node.inputs[:first], *node.outputs, *constants.values()]
+            sizes = dict(zip((one.name for one in arguments), (types[value].bytes for value in values), strict=False))
+            frame = framed(attrs, node.name, arguments, {**sizes, "scratch": attrs.scratch})
+            body, inner = frame.body, frame.inner
         return Kernel(
             tuple(arguments),
-            attrs.body,
+            body,
             {name: graph.constants[value] for name, value in constants.items()},
-            headers=attrs.headers,
+            headers=(*attrs.headers, *(["mt_device.h"] if attrs.lent else [])),
+            inner=inner,
             layouts=dict(zip(attrs.constants, attrs.layouts, strict=True)),
             can_fail=attrs.can_fail,
         )

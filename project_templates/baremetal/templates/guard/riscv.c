@@ -33,7 +33,7 @@ static uint64_t trap_stack[64];
 {# A pair of entries a memory (from, to), and a last one for the rest. Locked ones hold in machine mode too, until a reset. #}
 {% set ranges = namespace(entries=[]) %}
 {% for name, memory in cookiecutter.board.memories.items() %}
-{% set is_read_only = memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
+{% set is_read_only = memory.holds and memory.holds | reject("in", ["code", "weights"]) | list | length == 0 %}
 {% set _ = ranges.entries.append((name, memory.base, memory.base + memory.size, 0x8D if is_read_only else 0x8B)) %}
 {% endfor %}
 {% set _ = ranges.entries.append(("CLINT", cookiecutter.board.port.clint, cookiecutter.board.port.clint + 0x10000, 0x8B)) %}
