@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from mtool.errors import UsageError, of_os_error
 
@@ -57,6 +58,17 @@ def append_line(path: Path, line: bytes) -> None:
             file.write((b"\n" if is_cut else b"") + line + b"\n")
             if is_plain:
                 os.fsync(handle)
+
+
+def open_log(path: Path) -> IO[str]:
+    """Open a file that a person named for a log, which is there line by line while it is written; close it.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    check_writable(path)
+    with _refusing(path):
+        return path.open("w", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def check_writable(path: Path, read: Iterable[Path | None] = (), *, makes_folder: bool = False) -> None:

@@ -42,8 +42,11 @@ WEIGHTS = "weights"
 Objective = Literal["auto", "time", "cycles", "instructions"]
 """What tuning makes small: time by the board's timer, instructions that an emulator counts, estimated cycles."""
 
-Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "mlf"]
+Format = Literal["c", "cmake", "zephyr-module", "arduino-lib", "platformio-lib", "idf-component", "cmsis-pack", "mlf"]
 """What `compile` writes: the C alone, or a package of an ecosystem."""
+
+ProjectType = Literal["standalone", "host-driven", "mlperftiny"]
+"""What a project of a user's own is: a program around the model, a model driven by a host, EEMBC's benchmark."""
 
 Method = Literal["minmax", "entropy", "percentile"]
 """The method by which quantisation finds an activation's range."""
@@ -71,3 +74,24 @@ FLASH_RUNNERS: Mapping[str, str] = {
     "command": "by_command.ByCommand",
 }
 """The flash runners by name, each with its module in mtool.flash and its class."""
+
+FLASH_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "west": ("runner",),
+    "openocd": ("config",),
+    "pyocd": ("target", "pack"),
+    "st-flash": ("address",),
+    "stm32cubeprogrammer": ("port", "loader"),
+    "nrfutil": ("core",),
+    "nrfjprog": ("family",),
+    "jlink": ("device", "interface", "speed"),
+    "avrdude": ("part", "programmer", "baud"),
+    "bossac": ("offset", "touch"),
+    "dfu-util": ("id", "alt", "address"),
+    "picotool": (),
+    "uf2": ("volume", "family"),
+    "esptool": ("chip", "address", "baud"),
+    "arduino-cli": (),
+    "gdb": (),
+    "command": ("run",),
+}
+"""The settings of each flash runner, which its module describes."""

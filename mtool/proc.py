@@ -86,6 +86,32 @@ def run(
     return completed
 
 
+def interactive(argv: Sequence[str], *, output: int | None = None) -> int:
+    """Run a program in this terminal, which is its own until it ends, and return its exit code; Ctrl-C is for it alone.
+
+    Args:
+        argv: the program and its arguments.
+        output: the file descriptor of its standard output; None: this process's.
+
+    Raises:
+        BuildError: it can't be started.
+    """
+    log.debug("run %s", " ".join(argv))
+    try:
+        process = subprocess.Popen(list(argv), stdout=output)
+    except OSError as failed:
+        raise BuildError(f"{argv[0]} can't be run", details=[of_os_error(failed).what]) from None
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+
+
 def _finished(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, timeout_s: float
 ) -> tuple[int, bytes]:

@@ -14,6 +14,10 @@ from mtool.errors import BuildError
 _VERSION_TIMEOUT_S = 20.0
 
 
+class NotReady(BuildError):
+    """A tool is there, but not what it builds a board with (a core, a platform), and it could not get that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """A set of programs that are installed together.
@@ -89,6 +93,9 @@ ALL = {
             "emulated 64-bit RISC-V boards",
             ("qemu-system-riscv64",),
             "sudo apt-get install qemu-system-misc",
+        ),
+        Toolchain(
+            "simavr", "emulated AVR boards", ("cc",), "sudo apt-get install libsimavr-dev gcc", needs="libsimavr.so"
         ),
         Toolchain("qemu-system-i386", "emulated PCs", ("qemu-system-i386",), "sudo apt-get install qemu-system-x86"),
     )

@@ -27,6 +27,7 @@ def bench(
     min_repeat_ms: Annotated[
         float, typer.Option("--min-repeat-ms", min=0, help="How long a reading takes at least; --number grows for it.")
     ] = 0.0,
+    fill: parameters.Fill = "random",
     layers: Annotated[bool, typer.Option("--layers", help="Measure each operator by itself.")] = False,
     *,
     options: parameters.ProjectOptions,
@@ -52,7 +53,9 @@ def bench(
     if layers and cycles:
         raise UsageError("--layers and --cycles are two tables", hint="--cycles has a row for each operator too")
     if layers:
-        profile = workflow.bench_layers(model, board=board, repeat=repeat, options=options, deployment=deployment)
+        profile = workflow.bench_layers(
+            model, board=board, repeat=repeat, options=options, deployment=deployment, fill=fill
+        )
         _print_layers(out, profile, board)
         return
     clocks = workflow.clocks(clock or (), boards.get(board))
@@ -65,6 +68,7 @@ def bench(
         options=options,
         deployment=deployment,
         cycles=cycles,
+        fill=fill,
     )
     if cost.cycles is None:
         out.result({**cost.as_json(), **_first_run(cost)})

@@ -8,7 +8,6 @@ import typer
 
 from mtool import resources, workflow
 from mtool.cli import parameters
-from mtool.cli.doctor import needs
 from mtool.cli.output import Output, table
 from mtool.errors import MismatchError
 
@@ -78,11 +77,11 @@ def demo(
 def _available(out: Output) -> list[str]:
     """Return the boards whose tools are here; the first one whether they are or not."""
     from mtool import boards
-    from mtool.build import toolchains
+    from mtool.workflow import checkup
 
     chosen = [BOARDS[0]]
     for name in BOARDS[1:]:
-        lacking = [tool for tool in sorted(needs(boards.get(name))) if toolchains.check(toolchains.ALL[tool]).missing]
+        lacking = sorted(item.name for item in checkup.missing(checkup.programs_of(boards.get(name))))
         if lacking:
             out.note(f"{name} is left out: {', '.join(lacking)} is missing (mtool doctor)")
         else:

@@ -55,7 +55,8 @@ def runners_of(board: Board, template: str = "") -> list[str]:
     A board without any that has an emulator is flashed through its gdb stub. `template` leaves out the runners
     that flash another framework's build folder.
     """
-    named = list(board.flash) or (["gdb"] if board.emulator else [])
+    emulated = board.emulator is not None and not board.emulator.is_the_firmware
+    named = list(board.flash) or (["gdb"] if emulated else [])
     return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
 
 
@@ -73,6 +74,11 @@ def choose(board: Board, name: str = "", *, template: str = "", has_build_folder
         FlashError: the board has none, or none that takes a file.
     """
     known = runners_of(board, template)
+    if board.emulator is not None and board.emulator.is_the_firmware and not known:
+        raise FlashError(
+            f"{board.name} is a program of this computer, and nothing flashes it",
+            hint=f"run it: mtool flash --board {board.name}, without --runner and --flash-command",
+        )
     if not has_build_folder:
         of_files = [one for one in known if RUNNERS[one].takes != "project"]
         if known and not of_files:

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mtool.errors import UsageError
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
 from mtool.project.levels import levels_of
+from mtool.project.program import Program
 from mtool.project.runtime import runtime_headers, runtime_sources
 from mtool.project.template import Template, load
 
@@ -28,6 +30,7 @@ def render(
     *,
     template: str = "",
     options: Mapping[str, str] | None = None,
+    program: Program | None = None,
     trust: bool = False,
 ) -> tuple[FileTree, Manifest]:
     """Return the project folder of a compiled model on a board, and the manifest that is its `mtool.json`.
@@ -38,6 +41,7 @@ def render(
         board: the board to build for.
         template: a template's name, or the path of a user's own; default: the board's first.
         options: values of the template's options, as text.
+        program: a user's own program, which is the standalone firmware then.
         trust: a template of a user's own may load Python code.
 
     Raises:
@@ -52,6 +56,7 @@ def render(
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
     context = _context(manifest, board, values, model, crt)
+    context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
@@ -69,6 +74,7 @@ def render(
         firmware=context["firmware"],
         model=folders.model,
         levels=context["sources"]["levels"],
+        program="" if program is None else program.folder,
     )
     whole = manifest.model_copy(update={"project": project})
     header = {f"{folders.build_header}/mt_build.h": _build_header(build_hash)}

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool import resources, spelling
 from mtool.errors import UsageError
 from mtool.filetree import is_plain
@@ -74,7 +75,8 @@ class Template(BaseModel):
     `builder` is the build stage's tool, `transport` how a host reaches the firmware, `firmware`
     maps a firmware kind ("host_driven", "standalone") to the file that a build makes of it, relative to the
     project folder and below `build/`, where all that a build makes lies. The file's name may depend on the board:
-    it is rendered like the project's texts.
+    it is rendered like the project's texts. `program` is what a user's own program is that it can build as the
+    standalone firmware: C with a main, an Arduino sketch, or none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -87,6 +89,7 @@ class Template(BaseModel):
     transport: Literal["process", "emulator", "serial"]
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()
+    program: Literal["c", "sketch", "none"] = "none"
     options: dict[str, Option] = {}
 
     def read_options(self, given: Mapping[str, str]) -> dict[str, str | int | bool]:
@@ -146,7 +149,7 @@ def load(template: str) -> Template:
             {**entry, "name": template if own else folder.name, "folder": folder, "is_own": own}
         )
     except ValidationError as invalid:
-        details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()]
+        details = problems.lines(invalid)
         raise UsageError(f"{path} breaks the schema", details=details) from None
     except (yaml.YAMLError, ValueError, RecursionError) as invalid:
         raise UsageError(f"{path} is not YAML", details=str(invalid).splitlines()) from None

@@ -23,7 +23,8 @@ from mtool.session.run_time_sizes import bytes_at
 from mtool.session.stopwatch import Stopwatch
 from mtool.session.tensors import Array, from_bytes, sizes_in, to_bytes, zeros
 from mtool.session.timing import Timing
-from mtool.transport import Transport
+from mtool.transport import SerialTransport, Transport
+from mtool.transport.tcp import TcpTransport
 
 log = logging.getLogger(__name__)
 
@@ -316,6 +317,11 @@ class Device(Closing):
     def _device_s(self) -> float:
         """Return how much of the device's time passes in one of our seconds, at least."""
         return _EMULATED_S if self.unit == "instructions" else 1.0
+
+    @property
+    def is_at_port(self) -> bool:
+        """Whether it is a board on a serial port or behind TCP, not a process or an emulator of this computer."""
+        return isinstance(self._transport, SerialTransport | TcpTransport)
 
     @property
     def unit(self) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mtool import invalid as problems
 from mtool.errors import UsageError
 from mtool.manifest import Manifest
 from mtool.rpc import Client, protocol
@@ -93,7 +94,7 @@ class GraphExecutor:
         except (ValidationError, IndexError) as invalid:
             details = [str(invalid)]
             if isinstance(invalid, ValidationError):
-                details = [".".join(map(str, error["loc"])) + ": " + error["msg"] for error in invalid.errors()[:5]]
+                details = problems.lines(invalid, 5)
             raise UsageError(
                 f"the graph of {manifest.model} is malformed", details=details, hint="build it again"
             ) from None

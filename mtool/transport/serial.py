@@ -105,6 +105,8 @@ class SerialTransport(Transport):
 def _reason(failed: Exception) -> str:
     """Return the system's own words, without pyserial's around them."""
     cause = failed.__context__ if isinstance(failed.__context__, OSError) else failed
+    if "(25, " in str(failed):  # ENOTTY
+        return "it is no serial port"
     return getattr(cause, "strerror", None) or str(failed)
 
 

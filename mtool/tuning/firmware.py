@@ -50,9 +50,8 @@ class Place:
     @property
     def is_attached(self) -> bool:
         """Whether firmware has to be flashed: it runs neither on this computer nor in an emulator."""
-        return bool(self.deployment.port or self.deployment.probe) or not (
-            self.board.emulator is not None or self.board.cpu == "host"
-        )
+        named = self.deployment.port not in ("", ports.EMULATOR) or self.deployment.probe
+        return bool(named) or not (self.board.emulator is not None or self.board.cpu == "host")
 
     def build(self, trial: Trial) -> Prepared:
         """Build the firmware of a trial.
@@ -95,7 +94,7 @@ class Place:
             CommunicationError: the firmware does not answer.
         """
         if not self.is_attached:
-            return session.open(prepared.folder)
+            return session.open(prepared.folder, port=ports.EMULATOR if self.board.emulator else "")
         runner = self.runner(_template(prepared))
         return self.revival.until_back(lambda: flashing.open_flashed(prepared, runner, self.deployment))
 

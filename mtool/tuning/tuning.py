@@ -141,6 +141,8 @@ def tune(
     target_board = boards.get(board) if isinstance(board, str) else board
     unit = unit_of(target_board, objective)
     _check_limits(trials, minutes, repeats)
+    if rack is None:
+        deployment.check_device(target_board, chosen)
     if output.exists() and not output.is_file():
         raise UsageError(f"{output} is no plain file", hint="give the name of a file: -o tuning.jsonl")
     files.check_writable(output, read=[source])
@@ -166,7 +168,7 @@ def tune(
     others = other_builds(target_board, target, unit) if builds else ()
     progress = Progress.of((space for space in spaces if others or len(space.candidates) > 1), unit, listener)
     progress.seconds = minutes * 60
-    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.name}"
+    folder = deployment.folder or Path("build") / f"tune-{plan.graph.name}-{target_board.folder_name}"
     place = Place(target_board, _of_project(chosen), folder, deployment)
     most = min(MOST, max(_FEW, int(60 * minutes))) if minutes else MOST
     room = Room.of(target_board, most, options_of(target_board, chosen.template, chosen.template_options))

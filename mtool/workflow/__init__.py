@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from mtool.workflow.execution import Ran, run
     from mtool.workflow.fitting import Fit, Fits, check
     from mtool.workflow.flashing import Ready, flash_model, flash_plan
-    from mtool.workflow.layers import Layers, verify_layers
+    from mtool.workflow.layer_report import Layers
+    from mtool.workflow.layers import verify_layers
     from mtool.workflow.partitioning import Parts, partition
     from mtool.workflow.profiling import bench_layers
     from mtool.workflow.quantisation import Quantised, Scheme, quantize
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         compile,
         open,
         prepare,
+        write_package,
+        write_project,
         write_sources,
     )
     from mtool.workflow.tolerance import default_tolerance
@@ -67,10 +70,8 @@ _EXPORTS = {
         "flash_model",
         "flash_plan",
     ),
-    "mtool.workflow.layers": (
-        "Layers",
-        "verify_layers",
-    ),
+    "mtool.workflow.layer_report": ("Layers",),
+    "mtool.workflow.layers": ("verify_layers",),
     "mtool.workflow.deployment": ("Deployment",),
     "mtool.workflow.partitioning": (
         "Parts",
@@ -96,6 +97,8 @@ _EXPORTS = {
         "compile",
         "open",
         "prepare",
+        "write_package",
+        "write_project",
         "write_sources",
     ),
     "mtool.workflow.tolerance": ("default_tolerance",),
@@ -147,6 +150,8 @@ __all__ = [
     "run",
     "verify",
     "verify_layers",
+    "write_package",
+    "write_project",
     "write_sources",
 ]
 

@@ -18,6 +18,9 @@ int main(void)
         .buffer = (uint8_t *)buffer,
         .buffer_bytes = sizeof buffer,
         .stack_low = mt_stack_low,
+{% if cookiecutter.options.channel == "rtt" %}
+        .window_bytes = {{ cookiecutter.options.rtt_bytes }} - 1, /* what port.c's ring holds */
+{% endif %}
         .watch = mt_guard_watch,
     };
     int32_t status = mt_port_init();
