@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mtool import system
 from mtool.errors import UsageError, of_os_error
 
 FILE_NAME = "mtool.toml"
@@ -91,7 +92,7 @@ def check_owner(path: Path, status: os.stat_result) -> None:
     Raises:
         UsageError: it is not this user's or root's, or everybody may write it.
     """
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+    if system.user() is not None and (status.st_uid not in (system.user(), 0) or status.st_mode & stat.S_IWOTH):
         raise UsageError(
             f"{path} could be another user's, and may name programs to run",
             details=["expected  a file of yours or of root's, that not everybody may write"],

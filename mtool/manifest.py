@@ -253,7 +253,7 @@ class Project(Strict):
     """
 
     template: str
-    builder: Literal["host", "cmake", "west", "arduino"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
     transport: Literal["process", "emulator", "serial"]
     board: Board
     build_hash: str

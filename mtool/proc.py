@@ -1,17 +1,14 @@
 """Run an external program: the only place in mtool that starts one to completion."""
 
-import contextlib
 import logging
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtool import locks
+from mtool import locks, system
 from mtool.errors import BuildError, MtoolError, of_os_error
 
 log = logging.getLogger(__name__)
@@ -129,8 +126,7 @@ def _finished(
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        system.kill_group(process)
         process.communicate()
         raise
     return process.returncode, output

@@ -1,4 +1,3 @@
-"""mtool's version, and the name under which pip installs it."""
+"""mtool's version."""
 
 __version__ = "0.1.0"
-DISTRIBUTION = "mtool"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtool import files, filetree, locks, manifest
-from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west
+from mtool.build import arduino, cmake, foreign, host, placement, toolchains, west, zig
 from mtool.errors import BuildError, UsageError
 from mtool.filetree import FileTree
 from mtool.manifest import Manifest, Project
@@ -51,6 +51,7 @@ BUILDERS: Mapping[str, Builder] = {
     "host": Builder(host.build, host.commands),
     "cmake": Builder(cmake.build, cmake.commands, ("cmake",)),
     "arduino": Builder(arduino.build, arduino.commands, (), arduino.compiler),
+    "zig": Builder(zig.build, zig.commands),
     "west": Builder(west.build, west.commands, ("cmake",), west.compiler, whole_framework=True),
 }
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtool import files, proc
+from mtool import distribution, files, proc
 from mtool.build import ninja
 from mtool.build.toolchains import NotReady
 from mtool.manifest import Manifest, Project
 
 PROGRAM = "pio"
-INSTALL = "pip install 'mtool[platformio]'"
+INSTALL = distribution.install("platformio")
 
 _TIMEOUT_S = 1800.0
 _NO_PACKAGE = re.compile(

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from mtool import distribution
 from mtool.cli import completion, parameters
 from mtool.cli.ending import INTERRUPTED
 from mtool.cli.output import Output
 from mtool.errors import MismatchError, MtoolError, UsageError
-from mtool.version import DISTRIBUTION
 
 _PLUGIN = "mtool.testing.plugin"
 _PASSED, _FAILED, _INTERRUPTED, _USAGE, _NOTHING = 0, 1, 2, 4, 5  # pytest's exit codes
@@ -54,7 +54,7 @@ def test(
     try:
         import pytest
     except ImportError:
-        raise UsageError("mtool test needs pytest", hint=f"install it: pip install '{DISTRIBUTION}[test]'") from None
+        raise UsageError("mtool test needs pytest", hint=f"install it: {distribution.install('test')}") from None
     from mtool import boards
     from mtool.workflow import own_project
 

@@ -17,6 +17,7 @@ from mtool.flash.failures import explain
 from mtool.flash.runner import NEWEST, Command, Job, Runner
 from mtool.manifest import Project, firmware_of
 from mtool.option_values import FLASH_RUNNERS
+from mtool.transport import unicorn
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +53,12 @@ class Flashed:
 def runners_of(board: Board, template: str = "") -> list[str]:
     """Return the names of the runners that work with a board, the default first.
 
-    A board without any that has an emulator is flashed through its gdb stub. `template` leaves out the runners
-    that flash another framework's build folder.
+    A board without any that has an emulator is flashed through its gdb stub, if that has one. `template` leaves out
+    the runners that flash another framework's build folder.
     """
-    emulated = board.emulator is not None and not board.emulator.is_the_firmware
-    named = list(board.flash) or (["gdb"] if emulated else [])
+    emulator = board.emulator
+    has_stub = emulator is not None and not emulator.is_the_firmware and emulator.program != unicorn.PROGRAM
+    named = list(board.flash) or (["gdb"] if has_stub else [])
     return [name for name in named if not template or _FRAMEWORKS.get(name, template) == template]
 
 

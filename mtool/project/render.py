@@ -12,7 +12,7 @@ import jinja2
 
 from mtool import resources
 from mtool.boards import ROLES, Board
-from mtool.errors import UsageError
+from mtool.errors import UsageError, of_os_error
 from mtool.filetree import FileTree, from_folder, is_plain
 from mtool.manifest import FILE_NAME, Manifest, Project
 from mtool.project.levels import levels_of
@@ -55,14 +55,16 @@ def render(
     headers = FileTree().merged(from_folder(resources.path("crt") / "include"), folders.headers)
     crt = FileTree().merged(from_folder(resources.path("crt") / "src"), folders.sources)
     model = FileTree().merged(files, folders.model)
+    extra = _extra_files(chosen, values)
     context = _context(manifest, board, values, model, crt)
+    context["sources"]["extra"] = [path for path in extra if path.endswith((".c", ".S"))]
     context["program"] = None if program is None else asdict(program)
     context["firmware"] = {
         kind: _render_line(path, chosen, context, trust=trust) for kind, path in chosen.firmware.items()
     }
     own = _render_folder(chosen, context, trust=trust)
-    included = runtime_headers((own, model, crt), headers)
-    tree = own.merged(model).merged(crt).merged(FileTree({path: headers[path] for path in included}))
+    included = runtime_headers((own, model, crt, extra), headers)
+    tree = own.merged(model).merged(crt).merged(extra).merged(FileTree({path: headers[path] for path in included}))
     build_hash = FileTree({**tree.files, "options": json.dumps(values, sort_keys=True).encode()}).digest()
     project = Project(
         template=chosen.name,
@@ -102,6 +104,22 @@ def choose(board: Board, template: str, options: Mapping[str, str]) -> tuple[Tem
             hint="the others know nothing of this board; a template of your own is named by its folder",
         )
     return chosen, chosen.read_options(options)
+
+
+def _extra_files(template: Template, values: Mapping[str, str | int | bool]) -> FileTree:
+    """Return the files of the folders that a template's options name, below `extra/`.
+
+    Raises:
+        UsageError: one can't be read.
+    """
+    folders = [str(values[name]) for name, option in template.options.items() if option.type == "folder"]
+    tree = FileTree()
+    for folder in filter(None, folders):
+        try:
+            tree = tree.merged(from_folder(Path(folder)), "extra")
+        except OSError as failed:
+            raise of_os_error(failed, f"the extra files of {folder} can't be read") from None
+    return tree
 
 
 def _first_template(board: Board) -> str:

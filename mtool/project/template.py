@@ -14,17 +14,19 @@ from mtool.errors import UsageError
 from mtool.filetree import is_plain
 
 FILE_NAME = "template.yaml"
+_DEFINITION = re.compile(r"[A-Za-z_]\w*(=[\w.+-]*)?", re.ASCII)
 
 
 class Option(BaseModel):
     """One option of a template: its type, its default, what it may be and a line of help.
 
-    `choices` are those of a "choice", `minimum` is the least that an "int" may be.
+    `choices` are those of a "choice", `minimum` is the least that an "int" may be. "definitions" are macros for the C
+    compiler, NAME or NAME=VALUE; a "folder" is one of the user's, whose files the project gets below `extra/`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    type: Literal["choice", "int", "bool", "text"]
+    type: Literal["choice", "int", "bool", "text", "definitions", "folder"]
     default: str | int | bool
     help: str
     choices: tuple[str, ...] = ()
@@ -38,6 +40,13 @@ class Option(BaseModel):
         """
         if self.type == "choice" and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
+        wrong = [one for one in text.split() if self.type == "definitions" and not _DEFINITION.fullmatch(one)]
+        if wrong:
+            raise ValueError(
+                f"NAME or NAME=VALUE of letters, digits, _ . + and -, with blanks between, not {wrong[0]!r}"
+            )
+        if self.type == "folder" and text and not Path(text).is_dir():
+            raise ValueError("a folder that is there")
         if self.type == "int":
             if re.fullmatch(r"-?\d+", text) is None or (self.minimum is not None and int(text) < self.minimum):
                 raise ValueError("a number" + ("" if self.minimum is None else f" of at least {self.minimum}"))
@@ -85,7 +94,7 @@ class Template(BaseModel):
     folder: Path
     is_own: bool = False
     description: str
-    builder: Literal["host", "cmake", "west", "arduino"]
+    builder: Literal["host", "cmake", "west", "arduino", "zig"]
     transport: Literal["process", "emulator", "serial"]
     firmware: dict[str, Annotated[str, Field(pattern=r"^build/")]]
     folders: Folders = Folders()

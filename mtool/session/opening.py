@@ -1,6 +1,7 @@
 """From a built project folder to a device."""
 
 import functools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -13,13 +14,25 @@ from mtool.flash.ports import Attached
 from mtool.manifest import Manifest, Project
 from mtool.session import faults
 from mtool.session.device import Device
-from mtool.transport import ProcessTransport, Transport, control_block, open_emulator, open_emulator_rtt, open_port
+from mtool.transport import (
+    ProcessTransport,
+    Transport,
+    UnicornTransport,
+    control_block,
+    open_emulator,
+    open_emulator_rtt,
+    open_port,
+    unicorn,
+)
 from mtool.transport.recorder import Recorder
 
 _KIND = "host_driven"
 _TIMEOUT_S = 10.0
+_DEBUGGED_S = 24 * 3600.0  # whoever debugs takes his time
 CHANNEL, RTT = "channel", "rtt"
 """The option of a template that says how its firmware is reached, and its value for SEGGER RTT."""
+
+log = logging.getLogger(__name__)
 
 
 def open(
@@ -61,15 +74,18 @@ def open(
 
     transport, serial_number = start()
     assert described.project is not None  # _channel has looked
-    return Device(
+    waits = _gdb_port(described.project) and not port and not probe
+    device = Device(
         described,
         transport,
-        timeout_s=timeout_s,
+        timeout_s=_DEBUGGED_S if waits else timeout_s,
         serial_number=serial_number,
         reopen=lambda: start()[0],
         take_over=take_over,
         firmware=Path(folder) / described.project.firmware[_KIND],
     )
+    device.work_s = _DEBUGGED_S if waits else device.work_s
+    return device
 
 
 def check(folder: str | Path, *, port: str = "", probe: str = "") -> None:
@@ -161,6 +177,20 @@ def _attached(project: Project, port: str, probe: str) -> Attached | None:
     return None
 
 
+def _gdb_port(project: Project) -> int:
+    """Return the port at which QEMU waits for gdb, as the template's option says; 0: it does not."""
+    return int(project.options.get("gdbserver", 0))
+
+
+def _waiting(project: Project) -> tuple[str, ...]:
+    """Return the arguments with which QEMU waits for gdb, if it is to."""
+    port = _gdb_port(project)
+    if not port:
+        return ()
+    log.warning("the emulator waits for gdb: target remote localhost:%d, then continue", port)
+    return ("-gdb", f"tcp:127.0.0.1:{port}", "-S")
+
+
 def _transport(
     project: Project, firmware: Path, port: str, probe: str, emulator_arguments: Sequence[str]
 ) -> tuple[Transport, str]:
@@ -180,8 +210,11 @@ def _transport(
             details=[f"the template {project.template} drives the firmware in one"],
             hint="choose another template: --template NAME",
         )
-    emulator = emulator.model_copy(update={"arguments": (*emulator.arguments, *emulator_arguments)})
+    arguments = (*emulator.arguments, *_waiting(project), *emulator_arguments)
+    emulator = emulator.model_copy(update={"arguments": arguments})
     on_exit = functools.partial(faults.of_exit, board=project.board)
+    if emulator.program == unicorn.PROGRAM:
+        return UnicornTransport(project.board, firmware, on_exit=on_exit), ""
     block = control_block(firmware) if over_rtt else None
     if block is not None:
         return open_emulator_rtt(emulator, firmware, block=block, on_exit=on_exit), ""

@@ -11,7 +11,7 @@ from mtool.boards import Board
 from mtool.errors import MismatchError, UsageError
 from mtool.flash import ports
 from mtool.manifest import Manifest
-from mtool.session import Device
+from mtool.session import Device, Readings
 from mtool.workflow import arrays, reference
 from mtool.workflow import samples as sampling
 from mtool.workflow.cost import ALL_KINDS, Cost, cost_of
@@ -109,7 +109,7 @@ class ModelUnderTest:
 
     def cost(self, device: Device) -> Cost:
         """Return what an inference costs on the device."""
-        return cost_of(self.prepared, device, self.samples(1)[0])
+        return cost_of(self.prepared, device, self.samples(1)[0], Readings())
 
 
 def build(project: OwnProject, board: str, *, port: str = "", probe: str = "") -> ModelUnderTest:

@@ -6,12 +6,14 @@ from mtool.transport.opening import control_block, open_port
 from mtool.transport.process import ProcessTransport
 from mtool.transport.recorder import Recorder
 from mtool.transport.serial import SerialTransport
+from mtool.transport.unicorn import UnicornTransport
 
 __all__ = [
     "ProcessTransport",
     "Recorder",
     "SerialTransport",
     "Transport",
+    "UnicornTransport",
     "control_block",
     "open_emulator",
     "open_emulator_rtt",

@@ -1,5 +1,6 @@
 """A serial port: a board's UART, through its USB probe or an adapter."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -112,8 +113,10 @@ def _reason(failed: Exception) -> str:
 
 def _hint(failed: Exception, port: str) -> str:
     number = getattr(failed, "errno", None)
+    if number == 13 and sys.platform == "win32":
+        return "another program has it open: a terminal, or another mtool"
     if number == 13:  # EACCES
         return "add yourself to the group of the port, and log in again: sudo usermod -aG dialout $USER"
     if number in (11, 16):  # EAGAIN from the lock, EBUSY
         return "another program has it open: a terminal, or another mtool"
-    return "see the ports: mtool boards --attached" if not Path(port).exists() else ""
+    return "see the ports: mtool boards --attached" if sys.platform == "win32" or not Path(port).exists() else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mtool.plan import Choice
-    from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of
+    from mtool.workflow.cost import ALL_KINDS, Cost, bench, comparison, cost_of, time_function
     from mtool.workflow.cycles import Clock, clocks, cycle_rows, mix_rows, part_headings, part_rows
     from mtool.workflow.dataset import Pixels
     from mtool.workflow.deployment import Deployment
@@ -46,6 +46,7 @@ _EXPORTS = {
         "bench",
         "comparison",
         "cost_of",
+        "time_function",
     ),
     "mtool.workflow.cycles": (
         "Clock",
@@ -148,6 +149,7 @@ __all__ = [
     "quantize",
     "report",
     "run",
+    "time_function",
     "verify",
     "verify_layers",
     "write_package",

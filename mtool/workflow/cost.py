@@ -8,7 +8,7 @@ from typing import Any
 from mtool import boards, locks
 from mtool.boards import Board
 from mtool.build import builds_whole_framework, measure
-from mtool.session import Device
+from mtool.session import Device, Readings, Timing
 from mtool.session import cycles as counting
 from mtool.session.bench import Speed, measure_speed
 from mtool.workflow import filling
@@ -106,6 +106,9 @@ def bench(
     number: int = 1,
     repeat: int = 3,
     min_repeat_ms: float = 0.0,
+    cooldown_ms: float = 0.0,
+    repeats_to_cooldown: int = 1,
+    zero_time_limit: int = 100,
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
@@ -119,6 +122,9 @@ def bench(
         number: inferences between two readings of the timer.
         repeat: readings, of which the median counts.
         min_repeat_ms: how long a reading should take at least: `number` grows until it does.
+        cooldown_ms: a pause between readings.
+        repeats_to_cooldown: readings between two pauses.
+        zero_time_limit: how often `number` may grow while the timer reads zero.
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
@@ -127,6 +133,7 @@ def bench(
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
     """
+    readings = Readings(number, repeat, min_repeat_ms, zero_time_limit, cooldown_ms, repeats_to_cooldown)
     filling.check(fill)
     if cycles:
         counting.cores_for(boards.get(board) if isinstance(board, str) else board)
@@ -134,7 +141,7 @@ def bench(
     prepared = deployment.build(model, kinds=kinds_to_measure(model))
     inputs = filling.filled(prepared.manifest.inputs, fill)[0]
     with deployment.open(prepared.folder) as device:
-        cost = cost_of(prepared, device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+        cost = cost_of(prepared, device, inputs, readings)
     first = compare_first_run(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
@@ -153,17 +160,32 @@ def kinds_to_measure(model: Model) -> tuple[str, ...]:
     return (HOST_DRIVEN,) if builds_whole_framework(project.load(template).builder) else ALL_KINDS
 
 
-def cost_of(
-    prepared: Prepared,
-    device: Device,
-    inputs: Sample,
-    *,
-    number: int = 1,
-    repeat: int = 1,
-    min_repeat_ms: float = 0.0,
-) -> Cost:
+def cost_of(prepared: Prepared, device: Device, inputs: Sample, readings: Readings) -> Cost:
     """Measure what an inference costs on a device that is open."""
-    return cost_at(prepared, measure_speed(device, inputs, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms))
+    return cost_at(prepared, measure_speed(device, inputs, readings))
+
+
+@locks.keep_locks()
+def time_function(
+    path: str | Path,
+    function: str,
+    *,
+    board: str | Board,
+    readings: Readings,
+    options: Options | None = None,
+    deployment: Deployment = DEFAULT,
+) -> Timing:
+    """Compile, build and run a model, and time one operator of it by its name.
+
+    Raises:
+        UsageError: the model has no such operator.
+        MtoolError: of the class that tells the stage, see mtool.errors.
+    """
+    model = deployment.compile(path, board=board, options=options)
+    prepared = deployment.build(model)
+    inputs = filling.filled(prepared.manifest.inputs, "random")[0]
+    with deployment.open(prepared.folder) as device:
+        return device.time(**asdict(readings), function=function, inputs=inputs)
 
 
 def cost_at(prepared: Prepared, speed: Speed) -> Cost:

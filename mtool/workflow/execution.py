@@ -12,7 +12,7 @@ from mtool import locks, manifest
 from mtool.boards import Board
 from mtool.errors import UsageError
 from mtool.manifest import Project
-from mtool.session import Device
+from mtool.session import Device, Readings
 from mtool.session.bench import Speed, measure_speed, run_measured
 from mtool.workflow import arrays, dumping, dynamic_outputs, filling, project_cache
 from mtool.workflow import samples as sampling
@@ -179,7 +179,7 @@ def _inferences(prepared: Prepared, device: Device, samples: Sequence[Sample]) -
     """Run each sample, in order, and measure the last inference; one of an executor on this side tells no time."""
     infer = executor_of(device, prepared.folder)
     if prepared.manifest.executor == "graph-host":
-        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], number=1, repeat=1)
+        return [infer(sample) for sample in samples], measure_speed(device, samples[-1], Readings(repeat=1))
     outputs = [infer(sample) for sample in samples[:-1]]
     last, speed = run_measured(device, samples[-1])
     return [*outputs, last], speed

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 
-from mtool import boards, filetree, project
+from mtool import boards, distribution, filetree, project
 from mtool.boards import Board
 from mtool.build import toolchains
 from mtool.build.build import BUILDERS
@@ -22,7 +22,7 @@ from mtool.frontend import is_tflite
 from mtool.manifest import Manifest
 from mtool.option_values import ProjectType
 from mtool.project.own import own_files
-from mtool.version import DISTRIBUTION, __version__
+from mtool.version import __version__
 from mtool.workflow import reading
 from mtool.workflow.own_project import GENERATED, PROGRAM, OwnProject, require
 from mtool.workflow.stages import Model, compile
@@ -195,7 +195,7 @@ def _values(
         "memory": {role: _size(tested, role) for role in ("code", "arena")},
         "options": _stored(folder, options),
         "model_path": f"{_MODELS}/{model.path.name}",
-        "distribution": DISTRIBUTION,
+        "distribution": distribution.NAME,
         "version": __version__,
         "extras": sorted({"litert" if is_tflite(model.path) else "verify", "test", *extras}),
         "packages": packages,

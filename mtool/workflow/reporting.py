@@ -14,6 +14,7 @@ from mtool.build import measure
 from mtool.errors import BuildError, ModelError
 from mtool.escaping import one_line
 from mtool.manifest import Manifest
+from mtool.session import Readings
 from mtool.session.profile import Profile
 from mtool.version import __version__
 from mtool.workflow import formatting
@@ -157,7 +158,7 @@ def report(
     layers, missing = None, ""
     with deployment.open(prepared.folder) as device:
         (inputs,) = sampling.seeded(manifest.inputs, count=1, seed=seed)
-        cost = cost_of(prepared, device, inputs, repeat=repeat)
+        cost = cost_of(prepared, device, inputs, Readings(repeat=repeat))
         profile = device.profile(inputs, repeat=repeat)
         try:
             layers = compare_layers(device, model, sampling.seeded(manifest.inputs, count=samples, seed=seed))

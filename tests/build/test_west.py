@@ -143,7 +143,7 @@ def test_a_missing_west_is_told_with_its_command(world: World, monkeypatch: pyte
     monkeypatch.setattr("sys.executable", str(world.folder / "python"))
     with pytest.raises(BuildError, match="west is not installed") as caught:
         build(world.write(), kinds=["host_driven"])
-    assert "pip install 'mtool[zephyr]'" in caught.value.hint
+    assert "pip install 'mtool-mcu[zephyr]'" in caught.value.hint
 
 
 def test_a_west_beside_this_python_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

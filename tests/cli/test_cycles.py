@@ -110,6 +110,7 @@ def test_what_can_not_be_estimated_is_refused(
 def test_a_compiler_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     which = shutil.which
     monkeypatch.setattr("shutil.which", lambda program, *rest: None if program == "cc" else which(program, *rest))
+    monkeypatch.setattr("mtool.build.toolchains.compiler_here", lambda name: [name])  # nor another
     assert app.invoke(["bench", str(DIGITS), "-b", "mps2_an386", "--cycles"]) == 5
     captured = capsys.readouterr().err
     assert "cc is not installed" in captured and "apt-get install gcc" in captured

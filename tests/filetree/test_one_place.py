@@ -16,7 +16,7 @@ OTHERS = {"replace", "remove", "copy", "rename"}
 
 ALLOWED = {
     "files.py": {"mkdir", "unlink", "chmod", "write_bytes", "replace"},
-    "locks.py": {"mkdir", "unlink"},
+    "lock_files.py": {"mkdir", "unlink", "write_text"},  # locks, and who holds them
     "filetree/open_folder.py": {"mkdir", "unlink", "rmdir", "replace"},
     "filetree/writing.py": {"mkdir", "rmdir", "move", "remove"},  # of an OpenFolder; and the folder itself
     "backends/json/external_compiler.py": {"write_bytes"},  # of a region, in a temporary folder

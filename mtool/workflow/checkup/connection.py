@@ -6,6 +6,7 @@ import platform
 import sys
 from pathlib import Path
 
+from mtool import system
 from mtool.boards import Board
 from mtool.flash import RUNNERS, ports
 from mtool.flash.failures import is_wsl, no_device_hint, permission_hint
@@ -35,7 +36,7 @@ def items(board: Board, runners: list[str]) -> list[Item]:
 
 def _serial(port: str) -> Item:
     needed = f"{port or 'serial ports'}: to be read and written by you"
-    if os.geteuid() == 0:
+    if system.user() == 0:
         return Item("serial port", "you are root", needed, required=True)
     if port and os.access(port, os.R_OK | os.W_OK):
         return Item("serial port", f"{port} may be used", needed, required=True)
@@ -61,7 +62,7 @@ def _probe(board: Board) -> Item:
     assert board.usb is not None
     vendors = {usb_id.partition(":")[0] for usb_id in board.usb.ids}
     needed = f"a rule for USB vendor {' or '.join(sorted(vendors))}"
-    if os.geteuid() == 0:
+    if system.user() == 0:
         return Item("udev", "you are root", needed, required=True)
     for folder in map(Path, _RULES):
         for file in sorted(folder.glob("*.rules")):
