@@ -17,7 +17,8 @@ from mtool.cli import app
 HERE = ("host", "mps2_an386", "arduino_mega2560")  # boards that run without hardware, and without Zephyr
 QUICK = ("check", "compile")  # that need no compiler: a quarter of them runs always
 NOT_HERE = ("doctor", "flash", "debug", "monitor")  # depend on what is installed, or wait
-TUTORIALS = sorted((pages.ROOT / "docs" / "tutorials").glob("*.md"))
+DIGITS = pages.ROOT / "examples" / "digits"
+TUTORIALS = [pages.ROOT / "README.md", *sorted((pages.ROOT / "docs" / "tutorials").glob("*.md"))]
 
 
 def runs_here(command: pages.Command) -> bool:
@@ -44,7 +45,8 @@ def test_each_command_prints_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("digits_int8.onnx", "test_data.npz"):
-        shutil.copy(pages.ROOT / "examples" / "digits" / name, tmp_path)
+        shutil.copy(DIGITS / name, tmp_path)
+    shutil.copytree(DIGITS, tmp_path / "examples" / "digits")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     for command in pages.commands(page.read_text()):
