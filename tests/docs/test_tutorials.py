@@ -27,7 +27,7 @@ def runs_here(command: pages.Command) -> bool:
     files = [word for word in command.words if Path(word).suffix in (".onnx", ".tflite", ".npz", ".toml")]
     is_quick = command.name in QUICK and amount.takes(command.line.encode())
     return (
-        bool(command.output)
+        any(line.strip() for line in command.output)
         and command.name not in NOT_HERE
         and (is_quick or (board in HERE and amount.IS_ALL))
         and all(Path(file).exists() for file in files)
