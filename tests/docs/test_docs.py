@@ -15,12 +15,13 @@ import yaml
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from mtool import boards, project
+from mtool import boards, ops, project
 from mtool.cli import app
 
 ROOT = pages.ROOT
 TOP = {path.name for path in ROOT.iterdir()}
 NOT_MODULES = ("mtool.json", "mtool.toml", "mtool.yml", "mtool.operators")  # files, and a group of entry points
+SCHEDULES = {"SCHEDULE", *(schedule.name for kernel in ops.KERNELS.values() for schedule in kernel.schedules)}
 A_BOARD_OF_YOURS = re.compile(
     r"B|BOARD|NAME|my_\w+|simulated_\w+|zephyr:\S+|cortex-m\w+"
 )  # what stands for a board, or a core of a rack
@@ -76,6 +77,8 @@ def test_each_command_of_a_block_is_one_that_can_be_typed(page: Path) -> None:
             values = parse(command)
         except TyperException as wrong:
             pytest.fail(f"{command.line}: {wrong.format_message()}")
+        for asked in values.get("schedule") or ():
+            assert re.split("[=:]", str(asked))[1] in SCHEDULES, command.line
         named = values.get("board") or []
         known = boards.load_all()
         for board in [named] if isinstance(named, str) else named:
