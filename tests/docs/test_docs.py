@@ -122,3 +122,15 @@ def test_each_block_of_toml_and_yaml_can_be_read(page: Path) -> None:
         tomllib.loads(block)
     for block in pages.blocks(text, "yaml"):
         yaml.safe_load(block)
+
+
+def test_each_extra_that_a_page_names_is_one_of_the_package_and_all_are_told() -> None:
+    project_table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project_table["optional-dependencies"])
+    for page in pages.PAGES:
+        for package, named in re.findall(r"pip install (?:-\S+ )?'?([\w-]+)\[([\w,-]+)\]", page.read_text()):
+            assert package == project_table["name"] and set(named.split(",")) <= extras, (
+                f"{page.name}: {package}[{named}]"
+            )
+    table = (ROOT / "docs" / "install.md").read_text()
+    assert {extra for extra in extras if f"| `{extra}` |" in table} == extras - {"dev", "exported"}
