@@ -47,6 +47,26 @@ class ColumnLayout:
         taps = (y * row + i if i < row else -1 for y in range(height) for i in range(filled))
         return cls(filled // 4, False, tuple(taps))
 
+    def last_left(self, conv: Conv) -> int:
+        """Return the image's last column from which a patch's row, filled up, is copied by words; negative: none."""
+        copied = conv.kernel[1] * conv.channels if self.lasts else self.row_words * 4
+        return (conv.size[1] * conv.channels - copied) // conv.channels
+
+    def borders(self, conv: Conv) -> list[str]:
+        """Return the C conditions under which a patch's rows are gathered byte by byte; "1": those of all patches."""
+        last = self.last_left(conv)
+        if last < 0 or conv.size[0] < conv.kernel[0]:
+            return ["1"]
+        farthest = (conv.out_size[1] - 1) * conv.stride[1] - conv.pad[1]
+        before = ["left < 0"] if conv.pad[1] > 0 else []
+        behind = [f"left > {last}"] if farthest > last else []
+        return before + behind + conv.outside(0, "top", conv.kernel[0])
+
+    def gathered(self, conv: Conv) -> int:
+        """Return the bytes of a patch that is put together before it becomes a column; 0: all are copied by words."""
+        bytewise = conv.channels % 4 != 0 and (self.lasts or self.borders(conv) != [])
+        return len(self.order) if self.by_taps or bytewise else 0
+
 
 class Im2col(Tiles):
     """k x k: the patches of a tile's pixels become columns of int16, multiplied with all channels, two at a time.
@@ -73,12 +93,11 @@ class Im2col(Tiles):
         return conv.pixels * (8 * len(columns.order) / 4 + gather)
 
     def _staged(self, conv: Conv, epilogue: Int8Epilogue | None, columns: ColumnLayout) -> int:
-        """Bytes for one patch of a border pixel, or for results that are not stored directly."""
-        gathered = len(columns.order) if conv.channels % 4 or columns.by_taps else 0
-        return max(staged_results(conv, epilogue, self._tile(conv)), gathered)
+        """Bytes for one patch that is put together, or for results that are not stored directly."""
+        return max(staged_results(conv, epilogue, self._tile(conv)), columns.gathered(conv))
 
     def scratch_bytes(self, node: Node, graph: Graph) -> int:
-        """A tile's columns, a row of results if they are stored a row at a time, a border patch."""
+        """A tile's columns, a row of results if they are stored a row at a time, what is staged."""
         conv, epilogue = Conv.of(node, graph), Int8Epilogue.of(node, graph)
         row = conv.out_size[1] * conv.out_channels if self._by_rows(node, graph) else 0
         return self._columns_bytes(conv) + row + self._staged(conv, epilogue, ColumnLayout.of(conv))
@@ -103,6 +122,7 @@ class Im2col(Tiles):
             "ops/conv2d/dsp/im2col_int8.c.j2",
             conv=conv,
             columns=columns,
+            borders=columns.borders(conv),
             tile=tile,
             function=function.name,
             suffix=SUFFIXES[tile.name],
