@@ -24,7 +24,13 @@ BEHIND = 8  # bits behind the point of a sum that is known beforehand
 
 def are_whole(steps: Array) -> bool:
     """Whether biases, in steps of the accumulator, are whole numbers as far as float32 can tell."""
-    return bool((np.abs(steps - np.rint(steps)) <= np.maximum(NEAR, ROUNDING * np.abs(steps))).all())
+    return bool(each_is_whole(steps).all())
+
+
+def each_is_whole(steps: Array) -> Array:
+    """Return which of them are."""
+    whole: Array = np.abs(steps - np.rint(steps)) <= np.maximum(NEAR, ROUNDING * np.abs(steps))
+    return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from mtool.ir import DType, Expr, Node
 from mtool.ir.blocks import RowSums, row_sums
 from mtool.ir.expr import acc, axis, call, const, load
 from mtool.ir.types import Array
-from mtool.kernels.scaling import are_whole
+from mtool.kernels.scaling import are_whole, each_is_whole
 from mtool.kernels.weighted_sum import WeightedSum
 from mtool.lowerings.lowering import Dequantised, Lowering
 
@@ -26,9 +26,10 @@ def epilogue_of(
 
     `filters` has the output channels first. Integer: acc is an int32 (an int64 if sums of 16-bit activations may leave
     that), the real value is acc * (x_scale * w_scale[channel]), a float32 product as in onnxruntime. A bias that is
-    no whole number of these steps is added to it as a float; `float_bias` says whether it may be rounded to them
-    where the result is an integer (mtool.passes.fold_bias). Without integers behind the input but with a scale of the
-    weights, acc is a float32 sum of inputs times integers.
+    no whole number of these steps is added to it as a float, and so is one with which a channel's sums would leave 32
+    bits; `float_bias` says whether it may be rounded to steps where the result is an integer
+    (mtool.passes.fold_bias). Without integers behind the input but with a scale of the weights, acc is a float32 sum
+    of inputs times integers.
     """
     weights = ctx.constant(f"{node.name}/weights", filters)
     if integer is None and w_scale is not None:
@@ -49,17 +50,25 @@ def epilogue_of(
         reach = _reach(sums, low - zero_point, high - zero_point)
     else:
         reach = sums.magnitude * max(high - zero_point, zero_point - low)
-    if kind.size == 1 and (reach + np.abs(_in_steps(bias, x_scale, w_scale))).max(initial=0) > 2**31:
-        w_scale = _without_dead_scales(w_scale, sums)
+        if not _fitting(sums, low - zero_point, high - zero_point, _in_steps(bias, x_scale, w_scale)).all():
+            w_scale = _without_dead_scales(w_scale, sums)
     scale = (x_scale * w_scale).astype(np.float32)
     exact = _in_steps(bias, x_scale, w_scale)
     steps = np.rint(exact)
-    fits = kind.size > 1 or (reach + np.abs(steps)).max(initial=0) <= 2**31
-    apart = not (fits and are_whole(exact))
-    bound = (reach + (np.abs(steps) if fits else 0)).max(initial=0)
+    fitting = np.full(steps.shape, True)
+    if kind.size == 1:
+        fitting = _fitting(sums, low - zero_point, high - zero_point, steps)
+    fits = bool(fitting.all())
+    # Integers in all channels, or in none, of a layer whose sums all fit; otherwise in each channel that lets it.
+    whole = np.full(steps.shape, are_whole(exact)) if fits else fitting & each_is_whole(exact)
+    apart = not whole.all()
+    furthest = reach + np.where(whole | fits, np.abs(steps), 0)
+    if kind.size == 1:
+        furthest = np.where(fitting, np.minimum(furthest, 2**31), furthest)
+    bound = furthest.max(initial=0)
     total = DType.INT64 if kind.size > 1 and bound >= 2**31 else DType.INT32
     least, most = total.limits if total is DType.INT32 else (-(2.0**62), 2.0**62)
-    folded = (0 if apart else steps) - zero_point * sums.total
+    folded = np.where(whole, steps, 0) - zero_point * sums.total
     folded = np.clip(folded, least, most).astype(total.numpy)
     inputs = [weights, ctx.constant(f"{node.name}/bias", folded)]
     real = call("cast", acc(total), dtype=DType.FLOAT32)
@@ -70,7 +79,7 @@ def epilogue_of(
         factor = load(3, DType.FLOAT32, (axis(axis_number),))
     made = call("mul", real, factor)
     if apart:
-        inputs.append(ctx.constant(f"{node.name}/float_bias", bias.astype(np.float32)))
+        inputs.append(ctx.constant(f"{node.name}/float_bias", np.where(whole, 0, bias).astype(np.float32)))
         made = call("add", made, load(len(inputs), DType.FLOAT32, (axis(axis_number),)))
     return WeightedSum(expr=made, acc_bound=int(bound), pad_value=zero_point, float_bias=bool(apart and fits)), inputs
 
@@ -118,6 +127,21 @@ def _reach(sums: RowSums, low: int, high: int) -> Array:
     least = sums.positive * low + sums.negative * high
     reach: Array = np.maximum(most, -least)
     return reach
+
+
+def _fitting(sums: RowSums, low: int, high: int, steps: Array) -> Array:
+    """Return which channels' sums stay in 32 bits, bool [N]: all parts of them, with their bias and before it is added.
+
+    Args:
+        sums: of the weights.
+        low: the least input, 0 or less.
+        high: the greatest, 0 or more.
+        steps: the biases.
+    """
+    least = sums.positive * low + sums.negative * high + np.minimum(steps, 0)
+    most = sums.positive * high + sums.negative * low + np.maximum(steps, 0)
+    fitting: Array = (least >= -(2**31)) & (most < 2**31)
+    return fitting
 
 
 def _without_dead_scales(w_scale: Array, sums: RowSums) -> Array:

@@ -42,3 +42,53 @@ def test_results_are_onnxruntimes(tmp_path: Path) -> None:
     feeds = {"x": np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 1, 256)}
     (got,) = graphs.run_c(graphs.compiled(proto), feeds, tmp_path)
     assert np.array_equal(got, graphs.reference(proto, feeds)[0])
+
+
+LIMIT = 2**31
+
+
+def _near_the_limit(bias: list[int], weights: list[int], scales: list[float], x: np.dtype) -> onnx.ModelProto:
+    """A product with a weight a channel, whose input's zero point is 0."""
+    n = len(bias)
+    constants = {
+        "xs": np.float32(1), "xz": x.type(0), "ws": np.array(scales, np.float32), "wz": np.zeros(n, np.int8),
+        "ys": np.float32(1), "yz": x.type(71), "w": np.array(weights, np.int8).reshape(n, 1, 1, 1),
+        "b": np.array(bias, np.int64).astype(np.int32),
+    }  # fmt: skip
+    node = helper.make_node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["y"])
+    return graphs.model([node], {"x": (x.type, (1, 1, 1, 256))}, ["y"], constants)
+
+
+# A bias of 2^30 and more whose result lies at a half: a float bias, added to a float product, is rounded twice.
+HALF = (-1_304_163_121, 1, 2.722052094839e-08)
+MOST, LEAST = LIMIT - 1 - 127 * 100, -LIMIT + 128 * 100  # with which 100 times an int8 reaches each limit
+
+
+@pytest.mark.parametrize(
+    ("kind", "near"),
+    [
+        (np.int8, (MOST, 100)),
+        (np.int8, (LEAST, 100)),
+        (np.int8, (LIMIT - 1 - 128 * 100, -100)),
+        (np.uint8, (-LIMIT, 100)),
+        (np.uint8, (LIMIT - 1, -100)),
+    ],
+)
+def test_a_channel_that_reaches_the_limit_is_exact_as_the_others_are(
+    kind: type, near: tuple[int, int], tmp_path: Path
+) -> None:
+    proto = _near_the_limit([near[0], HALF[0]], [near[1], HALF[1]], [3e-8, HALF[2]], np.dtype(kind))
+    feeds = {"x": (np.arange(256) + np.iinfo(kind).min).astype(kind).reshape(1, 1, 1, 256)}
+    (got,) = graphs.run_c(graphs.compiled(proto), feeds, tmp_path)
+    assert np.array_equal(got, graphs.reference(proto, feeds)[0])
+
+
+@pytest.mark.parametrize("near", [(MOST + 1, 100), (LEAST - 1, 100), (LIMIT - 128 * 100, -100)])
+def test_a_channel_beyond_the_limit_leaves_the_others_exact(near: tuple[int, int], tmp_path: Path) -> None:
+    proto = _near_the_limit([near[0], HALF[0]], [near[1], HALF[1]], [1e-9, HALF[2]], np.dtype(np.int8))
+    feeds = {"x": np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 1, 256)}
+    (got,) = graphs.run_c(graphs.compiled(proto), feeds, tmp_path)
+    inside = graphs.reference(proto, feeds)[0]
+    assert np.array_equal(got[:, 1], inside[:, 1])
+    sums = np.float64(near[0]) + np.float64(near[1]) * feeds["x"].reshape(-1)
+    assert np.array_equal(got[0, 0, 0], np.clip(np.rint(sums * 1e-9) + 71, -128, 127))
