@@ -1,4 +1,4 @@
-/* A QEMU TCG plugin: how often each block of Thumb code ran during an inference, for whom, and where it went from there.
+/* A QEMU TCG plugin: how often each block of code ran during an inference, for whom, and where it went from there.
  *
  *     -plugin blocks.so,begin=HEX,size=HEX,end=HEX,end=HEX,...,out=FILE
  *

@@ -100,7 +100,8 @@ def estimate(folder: Path, inputs: Mapping[str, ArrayLike]) -> Estimate:
     assert described.project is not None
     board = described.project.board
     able = cores_for(board)
-    listing = Listing(folder / described.project.firmware["host_driven"], board.toolchain)
+    firmware = folder / described.project.firmware["host_driven"]
+    listing = Listing(firmware, board.toolchain, helium="mve" in board.features)
     executed = execute(folder, listing, described.symbols["run"], inputs)
     return summarise(executed, listing, able, described.operators)
 
@@ -125,7 +126,7 @@ def summarise(executed: Executed, listing: Listing, able: Sequence[Core], operat
                 unknown.add(instruction.mnemonic)
         cycles = {
             core.cpu: block.count * sum(pipelines.cycles(block.body, core))
-            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps)
+            + pipelines.jump_cycles(core, count=block.count, jumps=block.jumps, last=block.body[-1].group)
             for core in able
         }
         instructions = block.count * len(block.body)

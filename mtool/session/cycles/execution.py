@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from mtool import proc
 from mtool.build import toolchains
 from mtool.errors import BuildError, CommunicationError
-from mtool.session.cycles.listing import Instruction, Listing
+from mtool.session.cycles.instruction import Instruction
+from mtool.session.cycles.listing import Listing
 from mtool.session.opening import open
 
 _PLUGIN = Path(__file__).with_name("blocks.c")
