@@ -101,6 +101,7 @@ def bench(
     options: Options | None = None,
     deployment: Deployment = DEFAULT,
     cycles: bool = False,
+    clocks: Sequence[counting.Clock] = (),
 ) -> Cost:
     """Compile, build and run a model, and measure what it costs.
 
@@ -113,6 +114,7 @@ def bench(
         options: how to compile and which template to use.
         deployment: the project folder, and the device that runs it.
         cycles: estimate cycles too, in the board's emulator.
+        clocks: the boards whose flash is looked at for that.
 
     Raises:
         MtoolError: of the class that tells the stage, see mtool.errors.
@@ -128,7 +130,7 @@ def bench(
         model, prepared, deployment, inputs, lambda: run_samples(prepared, [inputs], deployment)[0]
     )
     cost = replace(cost, first_run=first)
-    return replace(cost, cycles=counting.estimate(prepared.folder, inputs)) if cycles else cost
+    return replace(cost, cycles=counting.estimate(prepared.folder, inputs, clocks)) if cycles else cost
 
 
 def cost_of(

@@ -146,7 +146,10 @@ def test_what_does_not_run_once_is_refused(plugin: Path, tmp_path: Path) -> None
 @pytest.mark.skipif(shutil.which("cc") is None, reason="a compiler is not installed")
 @pytest.mark.parametrize(("newer", "version"), [(False, 1), (True, 2)])
 def test_the_plugin_takes_the_version_that_qemu_has(newer: bool, version: int, plugin: Path, tmp_path: Path) -> None:
-    names = "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_atexit_cb tb_n_insns tb_get_insn insn_vaddr"
+    names = (
+        "register_vcpu_tb_trans_cb register_vcpu_tb_exec_cb register_vcpu_mem_cb register_atexit_cb"
+        " tb_n_insns tb_get_insn insn_vaddr insn_size"
+    )
     every = [f"qemu_plugin_{name}" for name in (*names.split(), *(["num_vcpus"] if newer else []))]
     (tmp_path / "qemu.c").write_text(
         "".join(f"int {name}(void);\nint {name}(void) {{ return 0; }}\n" for name in every)
